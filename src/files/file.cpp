@@ -35,6 +35,15 @@ constexpr std::int64_t max_call_bytes = 1LL << 30;               // Linux moves 
 
 File::File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
 
+bool File::has_its_name() const {
+  struct stat own {
+  }, named{};
+  if (system_calls().fstat(descriptor_, &own) != 0) fail(path_, errno);
+  if (system_calls().lstat(path_.c_str(), &named) == 0) return own.st_dev == named.st_dev && own.st_ino == named.st_ino;
+  if (errno != ENOENT && errno != ENOTDIR) fail(path_, errno);
+  return false;
+}
+
 File::File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
 
 File::~File() {

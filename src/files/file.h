@@ -29,6 +29,7 @@ class File {
   File& operator=(File&&) = delete;
   ~File();
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::int64_t num_bytes() const;
   /// Throws Error if the file ends earlier, Failure if the machine cannot read it.
   void read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const;
@@ -41,6 +42,8 @@ class File {
   void sync();
   /// Some file systems report a full disk only here. Throws Failure.
   void close();
+  /// Whether its path still names this file, and not another one or nothing. Throws Failure.
+  [[nodiscard]] bool has_its_name() const;
   /// Throws Failure.
   void resize(std::int64_t num_bytes);
 

@@ -37,8 +37,9 @@ File open_lock_file(const std::filesystem::path& folder) {
 
 }  // namespace
 
-RunClaim::RunClaim(const std::filesystem::path& folder, std::int64_t last_attempt) : file_(open_lock_file(folder)) {
-  const File::Lock lock = file_.lock();
+RunClaim::RunClaim(const std::filesystem::path& folder, std::int64_t last_attempt)
+    : lock_file_(open_lock_file(folder)) {
+  const File::Lock lock = lock_file_.lock();
   require(lock != File::Lock::taken_by_another,
           "output.dir = '{}' has a run that is not over: {} (use another output.dir)", folder.string(),
           printable(read_text_file((folder / lock_name).string()).value_or("an unknown one")));
@@ -47,8 +48,8 @@ RunClaim::RunClaim(const std::filesystem::path& folder, std::int64_t last_attemp
   ::gethostname(host.data(), host.size() - 1);
   const std::string holder = fmt::format("process {} on {}", ::getpid(), host.data());
   try {
-    file_.resize(0);
-    file_.write_at(0, holder.data(), std::ssize(holder));
+    lock_file_.resize(0);
+    lock_file_.write_at(0, holder.data(), std::ssize(holder));
   } catch (const Failure&) {
     // On a full disk the claim holds, without a name.
   }
@@ -66,13 +67,18 @@ void RunClaim::take_attempt(const std::filesystem::path& folder, std::int64_t la
   for (attempt_ = last_attempt + 1;; ++attempt_) {
     const std::filesystem::path path = folder / fmt::format("{}{}", attempt_prefix, attempt_);
     if (kind_of(path) != NameKind::nothing) continue;
-    File file = File::create_new(path);
-    file.write_at(0, holder.data(), std::ssize(holder));
-    file.close();
+    attempt_file_.emplace(File::create_new(path));
+    attempt_file_->write_at(0, holder.data(), std::ssize(holder));
     break;
   }
   if (is_locked_)
     for (const std::filesystem::path& path : earlier) system_calls().unlink(path.c_str());
+}
+
+void RunClaim::require_held() const {
+  if (!attempt_file_->has_its_name())
+    throw Failure(fmt::format("{} is gone: output.dir was moved, deleted or replaced while this run wrote to it",
+                              attempt_file_->path().string()));
 }
 
 }  // namespace echelon

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace echelon {
@@ -20,11 +21,14 @@ class RunClaim {
   /// False on a file system without locks: nothing keeps a second run away.
   [[nodiscard]] bool is_locked() const { return is_locked_; }
   [[nodiscard]] std::int64_t attempt() const { return attempt_; }
+  /// Throws Failure if the folder is no longer there, or was replaced, or a later attempt has taken it.
+  void require_held() const;
 
  private:
   void take_attempt(const std::filesystem::path& folder, std::int64_t last_attempt, const std::string& holder);
 
-  File file_;
+  File lock_file_;
+  std::optional<File> attempt_file_;  // open, so that no other file gets its identity
   bool is_locked_ = true;
   std::int64_t attempt_ = 0;
 };

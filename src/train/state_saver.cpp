@@ -109,7 +109,9 @@ std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
   const std::filesystem::path folder = step_folder(checkpoint_folder(context_.blueprint.config()), scalars.step);
   const bool is_publisher = all.rank() == 0;
   Digest header;
+  const RunClaim* claim = is_publisher ? context_.claim : nullptr;
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {
+    if (claim != nullptr) claim->require_held();
     make_folder_in_parent(folder);  // a run whose output was moved away makes no second one
     if (is_publisher) require_space(folder, files().num_bytes(), "a checkpoint has");
     if (slices_.empty()) return;
@@ -121,6 +123,7 @@ std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
   if (!failure) {
     const std::vector<Digest> headers = gathered_digests(all, header);
     failure = agreed_failure(all, [&] {
+      if (claim != nullptr) claim->require_held();
       if (is_publisher) publish(folder, scalars, headers);
     });
   }

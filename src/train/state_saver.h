@@ -6,6 +6,7 @@
 #include "checkpoint/state/state_file.h"
 #include "engine/rank_run.h"
 #include "train/agreed_failure.h"
+#include "train/run_claim.h"
 
 namespace echelon {
 
@@ -16,7 +17,8 @@ class StateSaver {
     const Blueprint& blueprint;
     RankRun& run;
     Ops& ops;
-    Mesh& host;  // of the same ranks, for buffers in host memory
+    Mesh& host;                       // of the same ranks, for buffers in host memory
+    const RunClaim* claim = nullptr;  // of the output folder, where rank 0 has it
   };
 
   /// `attempt`, the same on all ranks, is that of all manifests; `lineage` ends with it.

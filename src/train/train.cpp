@@ -217,7 +217,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     std::optional<StateSaver> state_saver;
     std::optional<RunSaver> saver;
     if (config.checkpoint.enable) {
-      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host}, start.attempt, start.lineage);
+      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr}, start.attempt,
+                          start.lineage);
       saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.resumed_from,
                     start.damaged);
     }

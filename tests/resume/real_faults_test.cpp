@@ -81,7 +81,7 @@ TEST_F(RealFaults, AFolderThatIsMovedAwayEndsTheRunAfterThreeSavesAndIsNotMadeAg
   const std::string sentence = run_until_failure(config("run", many_steps), log, [&](std::int64_t step) {
     if (step == 3) std::filesystem::rename(output("run"), output("moved"));
   });
-  EXPECT_THAT(sentence, AllOf(HasSubstr("step 5 could not be saved"), HasSubstr("No such file or directory"),
+  EXPECT_THAT(sentence, AllOf(HasSubstr("step 5 could not be saved"), HasSubstr("output.dir was moved"),
                               HasSubstr("the last checkpoint is " + checkpoint("run", 2).string())));
   EXPECT_THAT(log.warnings, SizeIs(2));
   EXPECT_FALSE(std::filesystem::exists(output("run")));
@@ -120,6 +120,22 @@ TEST_F(RealFaults, APermissionThatIsTakenAwayEndsTheRunAfterThreeSaves) {
   EXPECT_THAT(steps_in(checkpoints("run")), ElementsAre(1, 2));
   std::filesystem::permissions(checkpoints("run"), perms::owner_all);
   expect_resumes("run", 2);
+}
+
+// Both runs take the number 1, so the first one's files would replace the second one's.
+TEST_F(RealFaults, AFolderThatAnotherRunHasMadeAgainIsNotWritten) {
+  ReportLog log;
+  Steps second;
+  const std::string sentence = run_until_failure(config("run", many_steps), log, [&](std::int64_t step) {
+    if (step != 3) return;
+    std::filesystem::rename(output("run"), output("moved"));
+    second = run(config("run", 6));
+  });
+  EXPECT_THAT(sentence, HasSubstr("step 5 could not be saved"));
+  EXPECT_THAT(steps_in(checkpoints("run")), ElementsAre(5, 6));
+  EXPECT_THAT(steps_in(checkpoints("moved")), ElementsAre(1, 2));
+  EXPECT_THAT(second.losses, SizeIs(6));
+  expect_resumes("run", 6);
 }
 
 // In a thread with mounts of its own, so that nothing is left.
