@@ -68,24 +68,32 @@ Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(co
   mesh_ = config_.mesh_shape();
   lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, schedule_)));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
-  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
+  lowering_[static_cast<std::size_t>(ProgramKind::training_with_snapshot)].takes_snapshot = true;
+  for (const ProgramKind kind : program_kinds())
     programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
 }
 
+std::vector<ProgramKind> Blueprint::program_kinds() const {
+  if (config_.checkpoint.saves_asynchronously())
+    return {ProgramKind::training, ProgramKind::evaluation, ProgramKind::training_with_snapshot};
+  return {ProgramKind::training, ProgramKind::evaluation};
+}
+
 RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank, UnitTraces& units)
-    : rank_(rank),
-      programs_{&blueprint.programs(
-                    ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
-                &blueprint.programs(
-                    ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
-      part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)),
-      traces_{RankTrace(blueprint.config(), rank, part_, *programs_[0], units),
-              RankTrace(blueprint.config(), rank, part_, *programs_[1], units)} {
-  const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
-  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+    : rank_(rank), part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)) {
+  const RunConfig& config = blueprint.config();
+  const auto pipeline_rank = static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp));
+  auto persistent = persistent_buffers(part_, config.num_microbatches());
+  const auto snapshot = snapshot_buffers(part_, config.checkpoint, config.training.device);
+  if (config.training.device == DeviceChoice::cuda)
+    host_memory_ = MemoryPlan(snapshot);
+  else
+    persistent = both(std::move(persistent), snapshot);
+  for (const ProgramKind kind : blueprint.program_kinds()) {
+    programs_.push_back(&blueprint.programs(kind)[pipeline_rank]);
+    traces_.emplace_back(config, rank, part_, program(kind), units);
     const auto lifetimes = lifetimes_of(program(kind), blueprint.lowering(kind), blueprint.schedule().rank_of_stage);
-    memory_[static_cast<std::size_t>(kind)] =
-        MemoryPlan(both(persistent, transient_buffers(lifetimes, program(kind), part_, trace(kind))));
+    memory_.emplace_back(both(persistent, transient_buffers(lifetimes, program(kind), part_, trace(kind))));
   }
 }
 
@@ -100,7 +108,11 @@ std::vector<RankBlueprint> Blueprint::pipeline_ranks() const& {
   return ranks;
 }
 
-std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }
+std::int64_t RankBlueprint::arena_bytes() const {
+  std::int64_t most = 0;
+  for (const MemoryPlan& plan : memory_) most = std::max(most, plan.num_bytes());
+  return most;
+}
 
 LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage,
                                  std::vector<StageShape> stages) {

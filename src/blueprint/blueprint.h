@@ -12,7 +12,13 @@
 
 namespace echelon {
 
-enum class ProgramKind : std::uint8_t { training, evaluation };
+enum class ProgramKind : std::uint8_t {
+  training,
+  evaluation,
+  training_with_snapshot,  // of the state before the step, of which a checkpoint is written meanwhile
+};
+inline constexpr std::size_t num_program_kinds = 3;
+[[nodiscard]] constexpr bool is_training(ProgramKind kind) { return kind != ProgramKind::evaluation; }
 
 class Blueprint;
 
@@ -25,16 +31,20 @@ class RankBlueprint {
   [[nodiscard]] const ModelPart& part() const { return part_; }
   [[nodiscard]] const Program& program(ProgramKind kind) const { return *programs_[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const MemoryPlan& memory(ProgramKind kind) const { return memory_[static_cast<std::size_t>(kind)]; }
-  /// The size of the rank's one allocation: both programs' persistent buffers are the same and come first.
+  /// The size of the rank's one allocation: all programs' persistent buffers are the same and come first.
   [[nodiscard]] std::int64_t arena_bytes() const;
+  /// Of host memory, where the rank computes in another: what of a snapshot is copied there.
+  [[nodiscard]] const MemoryPlan& host_memory() const { return host_memory_; }
   [[nodiscard]] const RankTrace& trace(ProgramKind kind) const { return traces_[static_cast<std::size_t>(kind)]; }
 
  private:
   int rank_;
-  std::array<const Program*, 2> programs_;
+  // Of the kinds of programs that the blueprint has.
+  std::vector<const Program*> programs_;
   ModelPart part_;
-  std::array<RankTrace, 2> traces_;
-  std::array<MemoryPlan, 2> memory_;
+  std::vector<RankTrace> traces_;
+  std::vector<MemoryPlan> memory_;
+  MemoryPlan host_memory_;
 };
 
 class Blueprint {
@@ -47,6 +57,8 @@ class Blueprint {
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] const MeshShape& mesh() const { return mesh_; }
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+  /// The kinds of programs that ranks run: snapshots are taken only where training continues meanwhile.
+  [[nodiscard]] std::vector<ProgramKind> program_kinds() const;
   [[nodiscard]] const LoweringOptions& lowering(ProgramKind kind) const {
     return lowering_[static_cast<std::size_t>(kind)];
   }
@@ -70,8 +82,8 @@ class Blueprint {
   RunConfig config_;
   MeshShape mesh_;
   Schedule schedule_;
-  std::array<LoweringOptions, 2> lowering_;
-  std::array<std::vector<Program>, 2> programs_;
+  std::array<LoweringOptions, num_program_kinds> lowering_;
+  std::array<std::vector<Program>, num_program_kinds> programs_;
 };
 
 /// How a config's programs are lowered whose stages have these shapes and are on these pipeline ranks. Throws Error for

@@ -166,6 +166,23 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   return buffers;
 }
 
+std::vector<PlannedBuffer> snapshot_buffers(const ModelPart& part, const CheckpointConfig& config,
+                                            DeviceChoice device) {
+  std::vector<PlannedBuffer> buffers;
+  if (!config.saves_asynchronously()) return buffers;
+  const std::vector<std::int64_t> copied_bytes = snapshot_bytes_of_units(part, config.snapshot_bytes);
+  require(device != DeviceChoice::cuda || copied_bytes == snapshot_bytes_of_units(part, -1),
+          "checkpoint.snapshot_bytes = {} is less than a rank's part of a checkpoint, and a GPU's state cannot be "
+          "written in place (use -1)",
+          config.snapshot_bytes);
+  auto next = copied_bytes.begin();
+  for (const StagePart& each : part.stages)
+    for (int unit = 0; unit < std::ssize(each.units); ++unit, ++next)
+      buffers.push_back(persistent({.role = BufferRole::snapshot, .index = unit, .stage = each.index},
+                                   MemoryCategory::snapshot, *next, *next));
+  return buffers;
+}
+
 std::int64_t bucket_bytes(BufferRole role, bool is_owned, const Bucket& bucket, const ShardOptions& options) {
   const DType dtype = role == BufferRole::gathered_param   ? options.dtype
                       : role == BufferRole::unreduced_grad ? options.grad_dtype

@@ -27,6 +27,12 @@ struct BufferLifetime {
 /// Buffers that live as long as the rank: parameters, gradients, optimizer state, constants, the step's batch.
 [[nodiscard]] std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_t num_microbatches);
 
+/// Of host memory, by unit: the copies of their state from which checkpoints are written, within
+/// checkpoint.snapshot_bytes. None where training waits for checkpoints. Throws Error for a limit that a GPU cannot
+/// keep.
+[[nodiscard]] std::vector<PlannedBuffer> snapshot_buffers(const ModelPart& part, const CheckpointConfig& config,
+                                                          DeviceChoice device);
+
 /// The buffers of these lifetimes.
 [[nodiscard]] std::vector<PlannedBuffer> transient_buffers(const std::vector<BufferLifetime>& lifetimes,
                                                            const Program& program, const ModelPart& part,

@@ -93,6 +93,7 @@ std::string_view name_of(MemoryCategory category) {
     case MemoryCategory::gradients: return "gradients";
     case MemoryCategory::master_weights: return "master_weights";
     case MemoryCategory::moments: return "moments";
+    case MemoryCategory::snapshot: return "snapshot";
     case MemoryCategory::padding: return "padding";
     case MemoryCategory::constants: return "constants";
     case MemoryCategory::batch: return "batch";

@@ -17,6 +17,7 @@ enum class MemoryCategory : std::uint8_t {
   gradients,
   master_weights,
   moments,
+  snapshot,             // the copy of the state that a checkpoint is written from while training continues
   padding,              // of the flat buffers, to shards of equal size
   constants,            // RoPE tables, scalars
   batch,                // tokens and targets of a step, and where documents start

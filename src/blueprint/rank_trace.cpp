@@ -1,6 +1,7 @@
 #include "blueprint/rank_trace.h"
 
 #include "blueprint/stage_units.h"
+#include "executor/unit_state.h"
 
 #include <algorithm>
 
@@ -26,6 +27,7 @@ class RankTrace::Fold {
       case ActionKind::clear_gradients: return state_of_all(action.kind);
       case ActionKind::clip:
         return state_of_all(action.kind) += trace_without_units(config_, rank_, without_units_, action);
+      case ActionKind::take_snapshot: return is_copied(action) ? state_of(action) : CallTrace();
       case ActionKind::open_gradients:
       case ActionKind::reduce_gradients:
       case ActionKind::store_gradients:
@@ -34,7 +36,7 @@ class RankTrace::Fold {
       case ActionKind::sum_tied:
       case ActionKind::update:
       case ActionKind::gather_parameters:
-      case ActionKind::release_parameters: return state(stages_.at(action.stage).kind(action.unit)).at(action.kind);
+      case ActionKind::release_parameters: return state_of(action);
       default: return trace_without_units(config_, rank_, without_units_, action);
     }
   }
@@ -79,6 +81,17 @@ class RankTrace::Fold {
     return trace;
   }
 
+  const CallTrace& state_of(const Action& action) {
+    return state(stages_.at(action.stage).kind(action.unit)).at(action.kind);
+  }
+
+  bool is_copied(const Action& action) {
+    if (copied_bytes_.empty()) copied_bytes_ = snapshot_bytes_of_units(part_, config_.checkpoint.snapshot_bytes);
+    const std::vector<const ShardedUnit*> units = part_.units();
+    const auto found = std::find(units.begin(), units.end(), &part_.unit(action));
+    return copied_bytes_[static_cast<std::size_t>(found - units.begin())] > 0;
+  }
+
   const UnitPasses& passes_of(const UnitKind& kind) { return units_.passes(kind, rank_, trains_); }
   const StateTraces& state(const UnitKind& kind) { return units_.state(kind, rank_); }
 
@@ -89,6 +102,7 @@ class RankTrace::Fold {
   bool trains_;
   std::map<int, StageUnits> stages_;
   ModelPart without_units_;
+  std::vector<std::int64_t> copied_bytes_;  // by a snapshot, by unit; empty until they are asked for
 };
 
 RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, const Program& program,

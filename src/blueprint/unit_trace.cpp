@@ -139,6 +139,7 @@ StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind)
   if (unit.options().reduces_parts) trace(ActionKind::reduce_parts);
   if (unit.sums_replicas()) trace(ActionKind::sum_replicas);
   if (kind.has_copy) trace(ActionKind::sum_tied);
+  if (config.checkpoint.saves_asynchronously()) trace(ActionKind::take_snapshot);
   trace(ActionKind::update);
   return traces;
 }

@@ -17,6 +17,10 @@ Tensor RankMemory::tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes si
 }
 
 Stack RankMemory::region(ProgramKind kind, BufferKey key) const {
+  if (blueprint_.host_memory().contains(key)) {
+    const PlannedBuffer& buffer = blueprint_.host_memory().at(key);
+    return host_.region(buffer.offset, buffer.num_bytes);
+  }
   if (!blueprint_.memory(kind).contains(key)) return {nullptr, 0};
   const PlannedBuffer& buffer = blueprint_.memory(kind).at(key);
   return arena_.region(buffer.offset, buffer.num_bytes);

@@ -12,8 +12,11 @@ namespace echelon {
 
 class RankMemory {
  public:
-  explicit RankMemory(const RankBlueprint& blueprint, MemorySpace& space = host_memory())
-      : blueprint_(blueprint), arena_(blueprint.arena_bytes(), space) {}
+  explicit RankMemory(const RankBlueprint& blueprint, MemorySpace& space = host_memory(),
+                      MemorySpace& space_of_host = host_memory())
+      : blueprint_(blueprint),
+        arena_(blueprint.arena_bytes(), space),
+        host_(blueprint.host_memory().num_bytes(), space_of_host) {}
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);
@@ -32,7 +35,8 @@ class RankMemory {
  private:
   const RankBlueprint& blueprint_;
   Arena arena_;
-  std::array<std::map<BufferKey, std::int64_t>, 2> used_bytes_;
+  Arena host_;  // of snapshots, where the arena is not in host memory
+  std::array<std::map<BufferKey, std::int64_t>, num_program_kinds> used_bytes_;
 };
 
 /// The buffers of one program.

@@ -8,9 +8,9 @@ namespace echelon {
 class RankRun {
  public:
   RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory(),
-          WorkRecorder* recorder = nullptr)
+          WorkRecorder* recorder = nullptr, MemorySpace& space_of_host = host_memory())
       : blueprint_(blueprint.rank(mesh.rank())),
-        memory_(blueprint_, space),
+        memory_(blueprint_, space, space_of_host),
         model_(blueprint, mesh.rank(), memory_, ops),
         step_(blueprint, blueprint_, {memory_, model_, ops, mesh, recorder}) {}
 

@@ -1,5 +1,6 @@
 #include "engine/rank_state.h"
 
+#include "base/error.h"
 #include "optim/state_parts.h"
 #include "tensor/remainder.h"
 
@@ -10,18 +11,6 @@
 namespace echelon {
 namespace {
 
-/// The owned part of a bucket's state.
-Tensor owned_state(const ShardedUnit& unit, StateRole role, std::size_t bucket) {
-  if (role == StateRole::param) return unit.param_part(bucket);
-  BucketMemory memory = unit.memory(bucket);
-  return memory.of(role);
-}
-
-/// Some elements of the bucket, which the owned part has.
-Tensor elements_of(const ShardedUnit& unit, StateRole role, std::size_t bucket, Range range) {
-  return owned_state(unit, role, bucket).rows(range.first - unit.buckets()[bucket].owned().first, range.count);
-}
-
 bool is_split(const ShardedUnit& unit, const StatePart& part) {
   return part.role == StateRole::master && unit.options().stores_remainders;
 }
@@ -31,21 +20,6 @@ void copy_out(Ops& ops, const Tensor& x, std::byte* out) {
     std::memcpy(out, in_place, static_cast<std::size_t>(x.num_bytes()));
   else
     ops.download(out, x);
-}
-
-std::vector<std::byte> copied_out(Ops& ops, const Tensor& x) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(x.num_bytes()));
-  copy_out(ops, x, bytes.data());
-  return bytes;
-}
-
-/// Float32 weights out of their two halves.
-void copy_joined(Ops& ops, const Tensor& upper, const Tensor& remainders, std::byte* out) {
-  const std::vector<std::byte> high = copied_out(ops, upper), low = copied_out(ops, remainders);
-  const auto* upper_bits = reinterpret_cast<const std::uint16_t*>(high.data());
-  const auto* remainder = reinterpret_cast<const std::int16_t*>(low.data());
-  auto* joint = reinterpret_cast<float*>(out);
-  for (std::int64_t i = 0; i < upper.num_elements(); ++i) joint[i] = joined({upper_bits[i], remainder[i]});
 }
 
 /// `fill(out)` writes all of x, for a moment in host memory.
@@ -105,8 +79,8 @@ void load_split(const ShardedUnit& unit, const StatePart& part, Source& source, 
     upper[i] = halves.upper;
     remainders[i] = halves.remainder;
   }
-  ops.upload(elements_of(unit, StateRole::param, part.bucket, part.owned), upper.data());
-  ops.upload(elements_of(unit, StateRole::master, part.bucket, part.owned), remainders.data());
+  ops.upload(unit.state_in(StateRole::param, part.bucket, part.owned), upper.data());
+  ops.upload(unit.state_in(StateRole::master, part.bucket, part.owned), remainders.data());
 }
 
 /// Parameters are what the optimizer leaves of its weights: rounded, and gathered if they are stored whole.
@@ -114,13 +88,50 @@ void refresh_parameters(ShardedUnit& unit, Ops& ops, Mesh& mesh) {
   const ShardOptions& options = unit.options();
   if (options.has_master() && !options.stores_remainders)
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
-      ops.copy(unit.param_part(b), owned_state(unit, StateRole::master, b));
+      ops.copy(unit.param_part(b), unit.state_in(StateRole::master, b, unit.buckets()[b].owned()));
   if (options.shards_parameters()) return;
   const bool is_cut = std::any_of(unit.buckets().begin(), unit.buckets().end(),
                                   [](const Bucket& bucket) { return bucket.shard.size > 1; });
   if (!is_cut) return;
   for (Pending& pending : unit.gather_parameters(ops, mesh)) pending.wait();
 }
+
+/// The state of a unit as it is stored: in its memory, or in a snapshot's copy.
+class StoredValues {
+ public:
+  StoredValues(const ShardedUnit& unit, const std::byte* copy, Ops& ops) : unit_(unit), copy_(copy), ops_(ops) {
+    if (copy != nullptr) runs_ = snapshot_runs(unit);
+  }
+
+  /// Some values of a part; of split weights the joined ones.
+  void read(const StatePart& part, Range range, std::byte* out) const {
+    if (!is_split(unit_, part)) return copy_to(out, part.role, part, range);
+    std::vector<std::uint16_t> upper(static_cast<std::size_t>(range.count));
+    std::vector<std::int16_t> remainders(upper.size());
+    copy_to(reinterpret_cast<std::byte*>(upper.data()), StateRole::param, part, range);
+    copy_to(reinterpret_cast<std::byte*>(remainders.data()), StateRole::master, part, range);
+    auto* joint = reinterpret_cast<float*>(out);
+    for (std::size_t i = 0; i < upper.size(); ++i) joint[i] = joined({upper[i], remainders[i]});
+  }
+
+ private:
+  void copy_to(std::byte* out, StateRole role, const StatePart& part, Range range) const {
+    if (copy_ == nullptr) return copy_out(ops_, unit_.state_in(role, part.bucket, range), out);
+    for (const SnapshotRun& run : runs_) {
+      const std::int64_t first = range.first - run.range.first;
+      if (run.role != role || run.bucket != part.bucket || first < 0 || first + range.count > run.range.count) continue;
+      const std::int64_t size = size_of(run.dtype);
+      std::memcpy(out, copy_ + run.first_byte + first * size, static_cast<std::size_t>(range.count * size));
+      return;
+    }
+    throw Failure("a snapshot lacks values of a unit");
+  }
+
+  const ShardedUnit& unit_;
+  const std::byte* copy_;
+  std::vector<SnapshotRun> runs_;
+  Ops& ops_;
+};
 
 }  // namespace
 
@@ -132,20 +143,29 @@ std::vector<StateSlice> state_slices(const ModelPart& part) {
   return slices;
 }
 
-void save_state(const ModelPart& part, StateFileWriter& writer, Ops& ops) {
-  ops.publish();
-  for (const ShardedUnit* unit : part.units())
-    for (const StatePart& state : state_parts(*unit)) {
-      if (state.share.count == 0) continue;
-      writer.write([&](Range elements, std::byte* out) {
-        const Range range = {state.share.first + elements.first, elements.count};
-        const Tensor stored = elements_of(*unit, state.role, state.bucket, range);
-        if (is_split(*unit, state))
-          copy_joined(ops, elements_of(*unit, StateRole::param, state.bucket, range), stored, out);
-        else
-          copy_out(ops, stored, out);
-      });
+std::vector<StateSource> state_sources(const ModelPart& part, Ops& ops, const std::vector<const std::byte*>& copies) {
+  std::vector<StateSource> sources;
+  const std::vector<const ShardedUnit*> units = part.units();
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const StoredValues values(*units[u], copies.empty() ? nullptr : copies[u], ops);
+    for (const StatePart& state : state_parts(*units[u]))
+      if (state.share.count > 0)
+        sources.push_back({u, [values, state](Range elements, std::byte* out) {
+                             values.read(state, {state.share.first + elements.first, elements.count}, out);
+                           }});
+  }
+  return sources;
+}
+
+std::vector<const std::byte*> snapshot_copies(const RankMemory& memory, const ModelPart& part) {
+  std::vector<const std::byte*> copies;
+  for (const StagePart& stage : part.stages)
+    for (std::size_t unit = 0; unit < stage.units.size(); ++unit) {
+      Stack region = memory.region(ProgramKind::training_with_snapshot,
+                                   {BufferRole::snapshot, static_cast<int>(unit), stage.index});
+      copies.push_back(region.capacity_bytes() == 0 ? nullptr : region.take(DType::int32, {0}).data);
     }
+  return copies;
 }
 
 void load_state(ModelPart& part, const StateReader& reader, const LoadedStates& states, Ops& ops, Mesh& mesh,
@@ -160,7 +180,7 @@ void load_state(ModelPart& part, const StateReader& reader, const LoadedStates& 
         load_split(*unit, state, source, ops);
         continue;
       }
-      write_from_host(ops, elements_of(*unit, state.role, state.bucket, state.owned),
+      write_from_host(ops, unit->state_in(state.role, state.bucket, state.owned),
                       [&](std::byte* owned) { source.read(state, owned); });
     }
     refresh_parameters(*unit, ops, mesh);

@@ -4,6 +4,7 @@
 #include "checkpoint/state/state_file.h"
 #include "checkpoint/state/state_reader.h"
 #include "comm/mesh.h"
+#include "engine/rank_memory.h"
 #include "executor/model_part.h"
 
 namespace echelon {
@@ -11,8 +12,20 @@ namespace echelon {
 /// What the rank of `part` writes, in order. Of values that several ranks hold, each writes a share.
 [[nodiscard]] std::vector<StateSlice> state_slices(const ModelPart& part);
 
-/// Writes these slices. Nothing is gathered. The part is bound to memory, and no program is running. Throws Failure.
-void save_state(const ModelPart& part, StateFileWriter& writer, Ops& ops);
+/// Where the values of a slice are read.
+struct StateSource {
+  std::size_t unit = 0;  // of part.units()
+  StateFileWriter::Values values;
+};
+
+/// The sources of these slices, whose unit is bound to memory. They are the values themselves, of which none may be
+/// written meanwhile, or a snapshot's copies: `copies` has one per unit, or null, or is empty. They refer to `part` and
+/// `ops`. Where the values are not in host memory, sources without a copy are read by the rank's own thread alone.
+[[nodiscard]] std::vector<StateSource> state_sources(const ModelPart& part, Ops& ops,
+                                                     const std::vector<const std::byte*>& copies = {});
+
+/// By unit, where a snapshot's copies are; null: it has none.
+[[nodiscard]] std::vector<const std::byte*> snapshot_copies(const RankMemory& memory, const ModelPart& part);
 
 /// Which states are taken from a checkpoint.
 struct LoadedStates {

@@ -17,13 +17,14 @@ Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankPart
       mesh_(parts.mesh),
       recorder_(parts.recorder),
       buffers_{ProgramBuffers(parts.memory, ProgramKind::training),
-               ProgramBuffers(parts.memory, ProgramKind::evaluation)},
+               ProgramBuffers(parts.memory, ProgramKind::evaluation),
+               ProgramBuffers(parts.memory, ProgramKind::training_with_snapshot)},
       executor_(config_, {parts.model.part(), parts.ops, parts.mesh}) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
   input_ = input;
-  values_ = {.trains = kind == ProgramKind::training,
+  values_ = {.trains = is_training(kind),
              .has_loss_scale = input.loss_scale.has_value(),
              .max_norm = input.max_norm,
              .adamw = input.adamw};
@@ -115,8 +116,18 @@ void Step::observed(const Action& action, ActionPart part, F&& f) {
 
 void Step::perform(const Action& action) {
   if (action.kind == ActionKind::load_batch) load_batch();
+  const bool gives_snapshot = kind_ == ProgramKind::training_with_snapshot && snapshot_reader_ != nullptr;
+  if (gives_snapshot && action.kind == ActionKind::update) snapshot_reader_->release(model_.part().unit(action));
   pending_[static_cast<std::size_t>(action.id)] = executor_.perform(action);
   if (action.kind == ActionKind::clip && observer_) observe_gradients();
+  if (gives_snapshot && action.kind == ActionKind::take_snapshot && is_last_of_snapshot(action)) {
+    ops_.publish();
+    snapshot_reader_->taken();
+  }
+}
+
+bool Step::is_last_of_snapshot(const Action& action) const {
+  return rank_.program(kind_)[static_cast<std::size_t>(action.id) + 1].kind != ActionKind::take_snapshot;
 }
 
 // Values that change in every step are uploaded with the tokens.
@@ -137,6 +148,7 @@ void Step::load_batch() {
   values_.batch = {host_tokens_.data(), host_targets_.data(), host_starts_.data()};
   values_.given = {.num_targets = static_cast<double>(std::ssize(host_targets_) - ignored),
                    .requests = summand_of(input_.request),
+                   .num_saved = input_.has_saved ? 1.0 : 0.0,
                    .loss_scale = input_.loss_scale.value_or(1),
                    .adamw = scalars_of(input_.adamw)};
 }
@@ -154,7 +166,8 @@ StepResult Step::result() const {
                        .grad_norm = read.grad_norm,
                        .num_targets = read.num_targets,
                        .is_skipped = input_.loss_scale && !std::isfinite(read.grad_norm),
-                       .request = highest_request(read.requests)};
+                       .request = highest_request(read.requests),
+                       .num_saved = static_cast<std::int64_t>(read.num_saved)};
   if (result.is_skipped) result.grad_norm = std::numeric_limits<double>::infinity();  // an overflow may also give NaN
   return result;
 }

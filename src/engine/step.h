@@ -24,6 +24,7 @@ struct StepInput {
   // What gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped.
   std::optional<double> loss_scale = {};
   RunRequest request = RunRequest::none;  // what was asked of this rank
+  bool has_saved = false;                 // this rank's part of a checkpoint
 };
 
 /// The same on every rank.
@@ -33,6 +34,7 @@ struct StepResult {
   double num_targets = 0;
   bool is_skipped = false;  // gradients overflowed under a loss scale: weights and optimizer states are what they were
   RunRequest request = RunRequest::none;  // the highest of any rank
+  std::int64_t num_saved = 0;             // ranks that have saved their part
 };
 
 /// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.
@@ -47,6 +49,16 @@ class StepObserver {
   virtual ~StepObserver() = default;
   virtual void begins(const Action& action, ActionPart part) = 0;
   virtual void ends() = 0;
+};
+
+/// Follows a step that takes a snapshot, on the rank's own thread.
+class SnapshotReader {
+ public:
+  virtual ~SnapshotReader() = default;
+  /// From now on what was copied may be read, and of other units the state itself.
+  virtual void taken() = 0;
+  /// Returns when the state of the unit is not read any longer.
+  virtual void release(const ShardedUnit& unit) = 0;
 };
 
 /// What a step works on; all of it outlives the step.
@@ -70,6 +82,8 @@ class Step {
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
+  /// `reader` outlives the steps that take a snapshot.
+  void give_snapshots_to(SnapshotReader& reader) { snapshot_reader_ = &reader; }
 
  private:
   /// What of a training step's input becomes part of the work that is enqueued; the rest is uploaded.
@@ -89,6 +103,7 @@ class Step {
   template <class F>
   void observed(const Action& action, ActionPart part, F&& f);
 
+  [[nodiscard]] bool is_last_of_snapshot(const Action& action) const;
   void load_batch();
   void observe_gradients();
   [[nodiscard]] StepResult result() const;
@@ -99,12 +114,13 @@ class Step {
   Ops& ops_;
   Mesh& mesh_;
   WorkRecorder* recorder_;
-  std::array<ProgramBuffers, 2> buffers_;  // by kind of program
+  std::array<ProgramBuffers, num_program_kinds> buffers_;  // by kind of program
   ActionExecutor executor_;
   // The constants of the last training step that was enqueued action by action, and of the recorded one.
   std::optional<Constants> performed_, recorded_;
   GradientObserver observer_;
   StepObserver* action_observer_ = nullptr;
+  SnapshotReader* snapshot_reader_ = nullptr;
 
   ProgramKind kind_ = ProgramKind::training;
   StepInput input_;

@@ -1,6 +1,7 @@
 #include "executor/action_executor.h"
 
 #include "executor/boundaries.h"
+#include "executor/unit_state.h"
 #include "spec/groups.h"
 
 namespace echelon {
@@ -26,6 +27,7 @@ std::vector<Pending> ActionExecutor::perform(const Action& action) {
   const auto& [kind, stage, m, unit_index, id, after] = action;
   switch (kind) {
     case ActionKind::load_batch: load_batch(); break;
+    case ActionKind::take_snapshot: take_snapshot(action); break;
     case ActionKind::clear_gradients:
       for (ShardedUnit* each : model_.units()) each->clear_gradients(ops_);
       break;
@@ -59,6 +61,28 @@ void ActionExecutor::load_batch() {
   ops_.upload(of_batch(BufferRole::targets), batch.targets);
   if (model_.options.masks_documents) ops_.upload(of_batch(BufferRole::document_starts), batch.document_starts);
   ops_.upload(scalars(0, num_scalars), &values_->given);
+}
+
+// Into host memory: that of the rank on CPUs, and else of its own.
+void ActionExecutor::take_snapshot(const Action& action) {
+  if (copied_.empty()) {
+    const std::vector<std::int64_t> bytes = snapshot_bytes_of_units(model_, config_.checkpoint.snapshot_bytes);
+    const std::vector<ShardedUnit*> units = model_.units();
+    for (std::size_t i = 0; i < units.size(); ++i)
+      copied_[units[i]] = bytes[i] > 0 ? snapshot_runs(*units[i]) : std::vector<SnapshotRun>();
+  }
+  const ShardedUnit& saved = unit(action);
+  const std::vector<SnapshotRun>& runs = copied_.at(&saved);
+  Stack region = buffers_->region({BufferRole::snapshot, action.unit, action.stage});
+  for (const SnapshotRun& run : runs) {
+    const Tensor copy = region.take(run.dtype, {run.range.count}),
+                 values = saved.state_in(run.role, run.bucket, run.range);
+    if (config_.training.device == DeviceChoice::cuda)
+      ops_.download(copy.data, values);
+    else
+      ops_.copy(copy, values);
+  }
+  if (!runs.empty()) buffers_->note_use({BufferRole::snapshot, action.unit, action.stage}, region.used_bytes());
 }
 
 void ActionExecutor::forward(const Action& action) {

@@ -6,6 +6,7 @@
 #include "executor/buffers.h"
 #include "executor/model_part.h"
 #include "executor/scalars.h"
+#include "optim/state_parts.h"
 
 #include <map>
 #include <utility>
@@ -56,6 +57,7 @@ class ActionExecutor {
 
  private:
   void load_batch();
+  void take_snapshot(const Action& action);
   void forward(const Action& action);
   void backward(const Action& action);
   void open_gradients(const Action& action);
@@ -81,6 +83,8 @@ class ActionExecutor {
   Buffers* buffers_ = nullptr;
   StepValues* values_ = nullptr;
   std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
+  // Of the units whose state a snapshot copies; made by the first one.
+  std::map<const ShardedUnit*, std::vector<SnapshotRun>> copied_;
 };
 
 /// One tensor per bucket of a unit: of all of it, or of the part that this rank owns. `key` gives role and action.

@@ -17,6 +17,8 @@ enum class BufferRole : std::uint8_t {
   master,
   m,
   v,
+  // of (unit, stage): bytes of all buckets
+  snapshot,
   // of the rank
   rope_cos,
   rope_sin,

@@ -13,6 +13,7 @@ struct StepScalars {
   double num_targets = 0;     // valid targets of this rank, then of all
   double loss = 0;            // sum of this rank's losses, then of all: on ranks whose losses count
   double requests = 0;        // what was asked of this rank, then the sum of all ranks
+  double num_saved = 0;       // 1 if this rank's part of a checkpoint is written, then the sum of all ranks
   double grad_norm = 0;       // before clipping
   double squares = 0;         // of this rank's gradients, then of all
   double uncounted_loss = 0;  // a loss that another rank computes too, and counts
@@ -35,7 +36,7 @@ inline constexpr std::int64_t count_scalar = scalar_at(offsetof(StepScalars, num
                               loss_scale_scalar = scalar_at(offsetof(StepScalars, loss_scale)),
                               adamw_scalar = scalar_at(offsetof(StepScalars, adamw)),
                               grad_scale_scalar = adamw_scalar + scalar_at(offsetof(AdamWScalars, grad_scale));
-inline constexpr std::int64_t num_count_scalars = 1, num_report_scalars = 2, num_clip_scalars = 1;
+inline constexpr std::int64_t num_count_scalars = 1, num_report_scalars = 3, num_clip_scalars = 1;
 inline constexpr std::int64_t num_read_scalars = norm_scalar + 1;  // from the first one on
 
 }  // namespace echelon

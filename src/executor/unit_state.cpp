@@ -1,6 +1,7 @@
 #include "executor/unit_state.h"
 
 #include "base/error.h"
+#include "optim/state_parts.h"
 
 namespace echelon {
 namespace {
@@ -20,6 +21,19 @@ BufferRole role_of(StateRole role) {
 
 BufferKey state_key(const StateBuffer& state, int stage, int unit) {
   return {.role = role_of(state.role), .index = unit, .stage = stage, .bucket = static_cast<int>(state.bucket)};
+}
+
+std::vector<std::int64_t> snapshot_bytes_of_units(const ModelPart& model, std::int64_t limit_bytes) {
+  const std::vector<const ShardedUnit*> units = model.units();
+  std::vector<std::int64_t> bytes(units.size(), 0);
+  std::int64_t sum = 0;
+  for (std::size_t i = units.size(); i-- > 0;) {
+    const std::int64_t of_unit = num_bytes_of(snapshot_runs(*units[i]));
+    sum += of_unit;
+    if (limit_bytes >= 0 && sum > limit_bytes) break;
+    bytes[i] = of_unit;
+  }
+  return bytes;
 }
 
 void bind_state(ModelPart& model, Buffers& buffers) {

@@ -9,6 +9,10 @@ namespace echelon {
 /// The buffer of the state of unit `unit` of a stage.
 [[nodiscard]] BufferKey state_key(const StateBuffer& state, int stage, int unit);
 
+/// Bytes of a snapshot's copy of each unit, in the order of model.units(): of the last units whose copies fit in
+/// `limit_bytes` (-1: of all). The others have none: they are written where they are, before their update.
+[[nodiscard]] std::vector<std::int64_t> snapshot_bytes_of_units(const ModelPart& model, std::int64_t limit_bytes);
+
 /// Gives the units of all stages their state.
 void bind_state(ModelPart& model, Buffers& buffers);
 

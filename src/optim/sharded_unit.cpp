@@ -45,6 +45,12 @@ bool ShardedUnit::has_first_copy() const {
   return options_.is_first_copy && std::any_of(buckets_.begin(), buckets_.end(), std::mem_fn(&Bucket::is_first_copy));
 }
 
+Tensor ShardedUnit::state_in(StateRole role, std::size_t bucket, Range range) const {
+  BucketMemory memory = memory_[bucket];
+  const Tensor owned = role == StateRole::param ? param_part(bucket) : memory.of(role);
+  return owned.rows(range.first - buckets_[bucket].owned().first, range.count);
+}
+
 Tensor ShardedUnit::owned_part(Tensor memory, std::size_t bucket) const {
   const Range range = buckets_[bucket].owned();
   return memory.num_elements() == range.count ? memory : part_of(memory, range);

@@ -66,6 +66,8 @@ class ShardedUnit {
   /// level 2 on the owned part), and the owned part of both moments and of master weights, if any.
   [[nodiscard]] std::vector<StateBuffer> state_buffers() const;
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
+  /// Some elements of the bucket, which the owned part has.
+  [[nodiscard]] Tensor state_in(StateRole role, std::size_t bucket, Range range) const;
   /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
   [[nodiscard]] Tensor param_part(std::size_t bucket) const { return owned_part(memory_[bucket].param, bucket); }
   [[nodiscard]] Tensor grad_part(std::size_t bucket) const { return owned_part(memory_[bucket].grad, bucket); }

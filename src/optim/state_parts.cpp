@@ -1,5 +1,9 @@
 #include "optim/state_parts.h"
 
+#include "tensor/stack.h"
+
+#include <algorithm>
+
 namespace echelon {
 
 StateSlice StatePart::slice_of(Range range) const {
@@ -27,6 +31,38 @@ std::vector<StatePart> state_parts(const ShardedUnit& unit) {
       add("exp_avg_sq", StateRole::v, options.moments_dtype);
     }
   return parts;
+}
+
+std::vector<SnapshotRun> snapshot_runs(const ShardedUnit& unit) {
+  constexpr std::int64_t widest_padding = 16;  // between parameters: it is copied too
+  const ShardOptions& options = unit.options();
+  std::vector<SnapshotRun> runs;
+  const auto add = [&](StateRole role, DType dtype, const StatePart& part) {
+    const auto last = std::find_if(runs.rbegin(), runs.rend(), [&](const SnapshotRun& run) {
+      return run.role == role && run.bucket == part.bucket;
+    });
+    if (last != runs.rend() && part.share.first < last->range.first + last->range.count + widest_padding)
+      last->range.count = part.share.first + part.share.count - last->range.first;
+    else
+      runs.push_back({.role = role, .bucket = part.bucket, .dtype = dtype, .range = part.share});
+  };
+  for (const StatePart& part : state_parts(unit)) {
+    if (part.share.count == 0) continue;
+    if (part.role == StateRole::param || (part.role == StateRole::master && options.stores_remainders))
+      add(StateRole::param, options.dtype, part);
+    if (part.role == StateRole::master) add(StateRole::master, options.master_dtype(), part);
+    if (part.role == StateRole::m || part.role == StateRole::v) add(part.role, options.moments_dtype, part);
+  }
+  std::int64_t end = 0;
+  for (SnapshotRun& run : runs) {
+    run.first_byte = end;
+    end = aligned(end + run.num_bytes());
+  }
+  return runs;
+}
+
+std::int64_t num_bytes_of(const std::vector<SnapshotRun>& runs) {
+  return runs.empty() ? 0 : aligned(runs.back().first_byte + runs.back().num_bytes());
 }
 
 }  // namespace echelon

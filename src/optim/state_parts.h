@@ -21,6 +21,22 @@ struct StatePart {
   [[nodiscard]] StateSlice slice_of(Range range) const;
 };
 
+/// Neighbouring values of a unit's state that this rank writes, as they are stored, and their place in a copy of them.
+struct SnapshotRun {
+  StateRole role{};
+  std::size_t bucket = 0;
+  DType dtype{};
+  Range range;  // of the bucket
+  std::int64_t first_byte = 0;
+
+  [[nodiscard]] std::int64_t num_bytes() const { return range.count * size_of(dtype); }
+};
+
+/// All that this rank writes of a unit; of master weights that are split, both halves.
+[[nodiscard]] std::vector<SnapshotRun> snapshot_runs(const ShardedUnit& unit);
+/// Of the copy, a multiple of alignment_bytes.
+[[nodiscard]] std::int64_t num_bytes_of(const std::vector<SnapshotRun>& runs);
+
 /// In the order in which checkpoints have them. They refer to the unit's segments.
 [[nodiscard]] std::vector<StatePart> state_parts(const ShardedUnit& unit);
 

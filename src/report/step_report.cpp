@@ -40,13 +40,15 @@ std::string step_line(const StepReport& r) {
   const std::string scale = r.loss_scale ? fmt::format("  loss_scale: {}{}", *r.loss_scale,
                                                        r.is_skipped ? "  skipped: gradients overflowed" : "")
                                          : "";
+  const std::string wait =
+      r.snapshot_wait_seconds > 0 ? fmt::format("  waited for the disk: {:.3g} s", r.snapshot_wait_seconds) : "";
   return fmt::format(
       "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
-      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}",
+      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}",
       r.step, r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
       percent_of(r.memory_peak_bytes, r.memory_total_bytes), with_commas(r.tokens_per_second / ranks, 0),
       with_commas(r.tflops / ranks, 2), mfu, scale, r.lr, r.step_seconds, r.world_size, r.world_size == 1 ? "" : "s",
-      with_commas(r.tokens_per_second, 0));
+      with_commas(r.tokens_per_second, 0), wait);
 }
 
 std::string to_json(const StepReport& r) {
@@ -59,6 +61,7 @@ std::string to_json(const StepReport& r) {
       {"lr", r.lr},
       {"tokens", r.tokens},
       {"step_seconds", r.step_seconds},
+      {"snapshot_wait_seconds", r.snapshot_wait_seconds},
       {"tokens_per_second", r.tokens_per_second},
       {"tflops", r.tflops},
       {"mfu", nullptr},

@@ -19,9 +19,10 @@ struct StepReport {
   double lr = 0;
   std::int64_t tokens = 0;  // of this step, over all ranks
   double step_seconds = 0;
-  double tokens_per_second = 0;    // over all ranks
-  double tflops = 0;               // model flops per second over all ranks, in 10^12
-  std::optional<double> mfu = {};  // percent of the machine's peak; none if the peak is unknown
+  double snapshot_wait_seconds = 0;  // of it: updates waited for a disk, as the snapshot has no room for all values
+  double tokens_per_second = 0;      // over all ranks
+  double tflops = 0;                 // model flops per second over all ranks, in 10^12
+  std::optional<double> mfu = {};    // percent of the machine's peak; none if the peak is unknown
   std::int64_t memory_peak_bytes = 0;
   std::int64_t memory_total_bytes = 0;  // total memory of the GPU or the machine; 0: unknown
   std::int64_t process_peak_bytes = 0;  // resident, of this rank's process with all its ranks

@@ -8,6 +8,7 @@ namespace echelon {
 std::string_view name_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_batch: return "load_batch";
+    case ActionKind::take_snapshot: return "take_snapshot";
     case ActionKind::clear_gradients: return "clear_gradients";
     case ActionKind::count_tokens: return "count_tokens";
     case ActionKind::receive_forward: return "receive_forward";

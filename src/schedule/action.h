@@ -11,6 +11,7 @@ namespace echelon {
 
 enum class ActionKind : std::uint8_t {
   load_batch,       // tokens and targets of all microbatches of the step
+  take_snapshot,    // copies what of a unit's state goes into a checkpoint, before its update
   clear_gradients,  // zeroes the gradients that backward adds to
   count_tokens,     // sums the number of valid targets over the data axes
   receive_forward,  // posts the receive of the stage's input from the previous stage

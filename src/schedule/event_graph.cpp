@@ -21,6 +21,7 @@ MatchKey match_key(const Action& action, std::map<ActionKind, int>& num_collecti
     case ActionKind::clip:
     case ActionKind::report: return {action.kind, num_collectives[action.kind]++, 0};
     case ActionKind::load_batch:
+    case ActionKind::take_snapshot:
     case ActionKind::clear_gradients:
     case ActionKind::count_tokens:
     case ActionKind::forward:

@@ -11,6 +11,7 @@ namespace echelon {
 Lane lane_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_batch:
+    case ActionKind::take_snapshot:
     case ActionKind::clear_gradients:
     case ActionKind::forward:
     case ActionKind::backward:

@@ -16,17 +16,27 @@ struct Told {
 }  // namespace
 
 std::optional<SharedFailure> agreed_failure(Comm& all, const std::function<void()>& part) {
+  return agreed_failure_of_all(all, [&] { return part(), true; });
+}
+
+std::optional<SharedFailure> agreed_failure_of_all(Comm& all, const std::function<bool()>& part) {
   std::optional<Error> own;
-  try {
-    part();
-  } catch (const PeerAborted&) {
-    throw;
-  } catch (const Error& error) {
-    own = error;
+  bool is_done = false;
+  // The maximum of these says whether a rank is not done yet, and else names the first one that failed.
+  const double not_done = all.size() + 1;
+  double ranks_from_end = not_done;
+  while (ranks_from_end == not_done) {
+    try {
+      is_done = is_done || part();
+    } catch (const PeerAborted&) {
+      throw;
+    } catch (const Error& error) {
+      own = error;
+      is_done = true;
+    }
+    ranks_from_end = !is_done ? not_done : own ? all.size() - all.rank() : 0;
+    all.all_reduce({&ranks_from_end, DType::float64, {1}}, ReduceOp::max).wait();
   }
-  // The maximum of these names the first rank that failed.
-  double ranks_from_end = own ? all.size() - all.rank() : 0;
-  all.all_reduce({&ranks_from_end, DType::float64, {1}}, ReduceOp::max).wait();
   if (ranks_from_end == 0) return std::nullopt;
   const int rank = all.size() - static_cast<int>(ranks_from_end);
   Told told;

@@ -19,6 +19,8 @@ struct SharedFailure {
 
 /// Collective. Runs this rank's part; none if no rank's threw Error.
 [[nodiscard]] std::optional<SharedFailure> agreed_failure(Comm& all, const std::function<void()>& part);
+/// The same for parts that take longer than ranks may wait for each other: each is called until it returns true.
+[[nodiscard]] std::optional<SharedFailure> agreed_failure_of_all(Comm& all, const std::function<bool()>& part);
 
 /// Collective, after agreed_failure(): the rank that failed throws Error with its sentence, which ends the others.
 [[noreturn]] void throw_agreed(Comm& all, const SharedFailure& failure);

@@ -33,10 +33,10 @@ std::string RunSaver::plan() {
                      static_cast<double>(files.most_bytes()) / megabyte, static_cast<double>(model_bytes) / megabyte);
 }
 
-void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason) {
+void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason, bool may_continue) {
   const CheckpointConfig& keys = context_.config.checkpoint;
   if (saved_step_ == scalars.step) return;
-  if (reason != SaveReason::interval || is_due(keys.interval, scalars.step)) save(scalars, reason == SaveReason::last);
+  if (reason != SaveReason::interval || is_due(keys.interval, scalars.step)) save(scalars, reason, may_continue);
   if (!is_due(keys.export_interval, scalars.step)) return;
   const std::filesystem::path folder =
       step_folder(std::filesystem::path(context_.config.output.dir) / "export", scalars.step);
@@ -50,9 +50,38 @@ void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason) {
     context_.observer.saved(folder);
 }
 
-void RunSaver::save(const RunScalars& scalars, bool is_last) {
+// The last checkpoint, and one that is asked for, waits for the one before and is waited for.
+void RunSaver::save(const RunScalars& scalars, SaveReason reason, bool may_continue) {
+  StateSaver& state = context_.state;
+  if (state.needs_snapshot()) state.drop();  // of this step, which is now saved at once
+  const bool waits =
+      reason != SaveReason::interval || !may_continue || !context_.config.checkpoint.saves_asynchronously();
+  if (!waits && state.is_under_way()) {
+    ++num_left_out_;
+    if (tells())
+      context_.observer.warned(
+          fmt::format("the checkpoint of step {} is left out, since that of step {} is still being written "
+                      "(checkpoint.interval = {})",
+                      scalars.step, state.scalars().step, context_.config.checkpoint.interval));
+    return;
+  }
+  if (!waits) return state.start(scalars);
+  if (state.is_under_way()) {
+    state.finish();
+    saved(false);
+  }
+  (void)state.save(scalars);
+  saved(reason == SaveReason::last);
+}
+
+void RunSaver::all_have_saved() {
+  if (context_.state.advance()) saved(false);
+}
+
+void RunSaver::saved(bool is_last) {
   constexpr int most_failed = 3;
-  const std::optional<SharedFailure> failure = context_.state.save(scalars);
+  const RunScalars& scalars = context_.state.scalars();
+  const std::optional<SharedFailure>& failure = context_.state.failure();
   if (!failure) {
     failed_saves_ = 0;
     saved_step_ = scalars.step;
@@ -74,10 +103,22 @@ void RunSaver::save(const RunScalars& scalars, bool is_last) {
 }
 
 void RunSaver::prune(std::int64_t step) {
+  tell_of_pruning();
   const CheckpointConfig& keys = context_.config.checkpoint;
+  pruning_ = std::make_shared<StateWrite>([folder = checkpoint_folder(context_.config), step, damaged = damaged_,
+                                           kept = KeptSteps{keys.keep_latest_k, keys.keep_every}](StateWrite&) {
+    prune_steps(folder, step, kept, damaged);
+  });
+  const auto perform = [pruning = pruning_] { pruning->perform(); };
+  context_.background != nullptr ? context_.background->add(perform) : perform();
+}
+
+/// On rank 0: whether the last pruning, if it has ended, has failed.
+void RunSaver::tell_of_pruning() {
+  if (pruning_ == nullptr || !pruning_->is_done()) return;
   try {
-    prune_steps(checkpoint_folder(context_.config), step, {keys.keep_latest_k, keys.keep_every}, damaged_);
-  } catch (const Failure& error) {
+    std::exchange(pruning_, nullptr)->require_success();
+  } catch (const Error& error) {
     context_.observer.warned(fmt::format("an old checkpoint could not be removed: {}", error.what()));
   }
 }
@@ -92,7 +133,10 @@ void RunSaver::write_model(std::int64_t step) {
     throw_agreed(context_.host.comm(step_group), *failure);
   }
   model_ = folder;
-  if (tells()) context_.observer.saved(folder);
+  if (!tells()) return;
+  context_.observer.saved(folder);
+  if (pruning_) (void)pruning_->wait_until(StateWrite::Clock::now() + std::chrono::minutes(1));
+  tell_of_pruning();
 }
 
 }  // namespace echelon

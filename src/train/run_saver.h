@@ -24,6 +24,7 @@ class RunSaver {
     Mesh& mesh;
     Mesh& host;  // of the same ranks, for buffers in host memory
     RunObserver& observer;
+    BackgroundThread* background = nullptr;  // removes old checkpoints while training continues; null: it waits
   };
   /// `resumed_from` is a folder, or empty. `damaged`: steps whose checkpoints cannot be read; they are neither counted
   /// nor deleted.
@@ -32,27 +33,38 @@ class RunSaver {
   /// On rank 0: a line about what will be written. Throws Failure if the disk has no space for a checkpoint and the
   /// model.
   [[nodiscard]] std::string plan();
-  /// Collective, between steps: saves what is due after scalars.step, if that is not done yet. Throws Failure if the
-  /// last save fails, or the third one in a row.
-  void ended_step(const RunScalars& scalars, SaveReason reason);
+  /// Collective, between steps: saves what is due after scalars.step, if that is not done yet, or starts to if training
+  /// may continue meanwhile. Throws Failure if the last save fails, or the third one in a row.
+  void ended_step(const RunScalars& scalars, SaveReason reason, bool may_continue);
+  /// Collective: the work for the save that is under way is done on all ranks.
+  void all_have_saved();
   /// Collective, after all steps. Throws Failure.
   void write_model(std::int64_t step);
 
+  /// For the next step: whether it takes a snapshot, and whether this rank's work for the save under way is done.
+  [[nodiscard]] bool needs_snapshot() const { return context_.state.needs_snapshot(); }
+  [[nodiscard]] bool has_saved() { return context_.state.has_saved(); }
+  [[nodiscard]] double take_waited_seconds() { return context_.state.take_waited_seconds(); }
+  /// Checkpoints that were due while another one was under way, and were left out.
+  [[nodiscard]] int num_left_out() const { return num_left_out_; }
   /// The last checkpoint that this attempt has written; empty: none.
   [[nodiscard]] const std::filesystem::path& checkpoint() const { return checkpoint_; }
   /// Empty before write_model().
   [[nodiscard]] const std::filesystem::path& model() const { return model_; }
 
  private:
-  void save(const RunScalars& scalars, bool is_last);
+  void save(const RunScalars& scalars, SaveReason reason, bool may_continue);
+  void saved(bool is_last);
   void prune(std::int64_t step);
+  void tell_of_pruning();
   [[nodiscard]] bool tells() const { return context_.host.rank() == 0; }
 
   Context context_;
   std::vector<std::int64_t> damaged_;
   std::filesystem::path resumed_from_, checkpoint_, model_;
-  int failed_saves_ = 0;  // in a row
+  int failed_saves_ = 0, num_left_out_ = 0;  // in a row; in all
   std::int64_t saved_step_ = -1;
+  std::shared_ptr<StateWrite> pruning_;  // the last one, on rank 0
 };
 
 /// Whether something that is done every `interval` steps follows this one; 0: never.

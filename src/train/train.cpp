@@ -188,6 +188,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     observer.described(fmt::format("the file system of '{}' has no locks: nothing keeps a second run away from it",
                                    config.output.dir));
   if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
+  BackgroundThread background;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     Comm& all = host.comm(step_group);
     const RunRequests* requests = host.rank() == placement.first_rank_here ? options.requests : nullptr;
@@ -217,10 +218,11 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     std::optional<StateSaver> state_saver;
     std::optional<RunSaver> saver;
     if (config.checkpoint.enable) {
-      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr}, start.attempt,
-                          start.lineage);
-      saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.resumed_from,
-                    start.damaged);
+      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr, &background},
+                          start.attempt, start.lineage);
+      run.step().give_snapshots_to(*state_saver);
+      saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer, &background},
+                    start.resumed_from, start.damaged);
     }
     if (saver && mesh.rank() == 0) observer.described(saver->plan());
     Trainer trainer(config, {.blueprint = blueprint,

@@ -40,6 +40,7 @@ TrainResult Trainer::run() {
     const bool ends_trace = context_.recorder != nullptr && !context_.recorder->steps().empty() &&
                             (ends_run(result.request) || step == traced_.last);
     if (ends_trace) write_trace();
+    if (result.num_saved == context_.rank.mesh.shape().num_ranks()) context_.saver->all_have_saved();
     save(is_last || ends_run(result.request)  ? SaveReason::last
          : result.request == RunRequest::save ? SaveReason::request
                                               : SaveReason::interval);
@@ -90,10 +91,11 @@ StepResult Trainer::make_step(std::int64_t step) {
 }
 
 StepResult Trainer::run_step(std::int64_t step) {
-  const bool is_traced = context_.recorder != nullptr && traced_.contains(step);
-  if (is_traced) context_.recorder->begin_step(step);
-  const StepResult result = context_.rank.run.step().run(ProgramKind::training, input_of(step));
-  if (is_traced) context_.recorder->end_step();
+  if (is_traced(step)) context_.recorder->begin_step(step);
+  const bool takes_snapshot = context_.saver != nullptr && context_.saver->needs_snapshot();
+  const StepResult result = context_.rank.run.step().run(
+      takes_snapshot ? ProgramKind::training_with_snapshot : ProgramKind::training, input_of(step));
+  if (is_traced(step)) context_.recorder->end_step();
   return result;
 }
 
@@ -115,7 +117,7 @@ void Trainer::write_trace() {
 }
 
 void Trainer::save(SaveReason reason) {
-  if (context_.saver != nullptr) context_.saver->ended_step(scalars_, reason);
+  if (context_.saver != nullptr) context_.saver->ended_step(scalars_, reason, !is_traced(scalars_.step + 1));
 }
 
 RunRequest Trainer::asked() {
@@ -130,6 +132,7 @@ StepInput Trainer::input_of(std::int64_t step) {
   input.first_sequence = scalars_.sequences;
   input.adamw.lr = learning_rate(config_, step, scalars_.first_lr_step);
   input.request = asked();
+  input.has_saved = context_.saver != nullptr && context_.saver->has_saved();
   return input;
 }
 
@@ -143,6 +146,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.lr = learning_rate(config_, step, scalars_.first_lr_step);
   report.tokens = config_.training.global_batch_size * config_.training.seq_len;
   report.step_seconds = seconds;
+  if (context_.saver != nullptr) report.snapshot_wait_seconds = context_.saver->take_waited_seconds();
   set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len),
             context_.host
                 ? (context_.host->all_cores * context_.host->num_hosts).peak_flops(name_of(config_.training.dtype))

@@ -41,6 +41,9 @@ class Trainer {
   [[nodiscard]] StepResult make_step(std::int64_t step);
   [[nodiscard]] StepResult run_step(std::int64_t step);
   void require_finite(std::int64_t step, const StepResult& result) const;
+  [[nodiscard]] bool is_traced(std::int64_t step) const {
+    return context_.recorder != nullptr && traced_.contains(step);
+  }
   void write_trace();
   [[nodiscard]] StepInput input_of(std::int64_t step);
   [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);

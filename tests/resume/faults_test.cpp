@@ -23,6 +23,7 @@ class Faults : public SmallRun {
     config.training.steps = 4;
     config.checkpoint.interval = 1;
     config.checkpoint.keep_latest_k = 2;
+    if (is_async_) config.checkpoint.async_mode = AsyncMode::async;
     return config;
   }
   /// A new folder for each run.
@@ -65,6 +66,9 @@ class Faults : public SmallRun {
       EXPECT_TRUE(find_manifest(step.path()).has_value()) << "litter: " << step.path();
     return calls.num_calls();
   }
+  void survive_each_fault();
+
+  bool is_async_ = false;
 };
 
 TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
@@ -89,7 +93,7 @@ TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
   EXPECT_TRUE(log.steps.empty());
 }
 
-TEST_F(Faults, OfEveryCallAreSurvived) {
+void Faults::survive_each_fault() {
   const Steps expected = run(config());
   const StateValues state = read_state(checkpoint("run", 4));
   constexpr Fault faults[] = {Fault::no_space, Fault::io_error, Fault::interrupted, Fault::too_many_files,
@@ -104,6 +108,13 @@ TEST_F(Faults, OfEveryCallAreSurvived) {
       num_calls = std::max(num_calls, run_with_fault(i, fault, expected, state));
     }
   EXPECT_GT(num_calls, 100);
+}
+
+TEST_F(Faults, OfEveryCallAreSurvived) { survive_each_fault(); }
+
+TEST_F(Faults, OfEveryCallAreSurvivedWhileTrainingContinues) {
+  is_async_ = true;
+  survive_each_fault();
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ class Kills : public SmallRun {
   void expect_to_survive(Victim victim, int num_kills, unsigned seed) {
     const int num_ranks = 2;
     const std::string folder = "run";
-    const RunConfig config = this->config(folder, num_ranks);
+    RunConfig config = this->config(folder, num_ranks);
+    if (victim != Victim::job) config.checkpoint.async_mode = AsyncMode::async;
     RunConfig plain = this->config("plain", num_ranks);
     plain.training.steps = 600;
     plain.checkpoint.interval = 10'000;

@@ -49,15 +49,18 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   const std::unique_ptr<RankInterposer> interposer = interpose ? interpose(typed_ops, typed_mesh) : nullptr;
   Ops& ops = interposer ? interposer->ops() : typed_ops;
   Mesh& mesh = interposer ? interposer->mesh() : typed_mesh;
-  RankRun run(blueprint, mesh, ops, bare_addresses());
+  RankRun run(blueprint, mesh, ops, bare_addresses(), nullptr, bare_addresses());
   if (interposer) interposer->attach(run);
   NamedParams params(run, axes, memory);
   name_scalars(run, blueprint.config(), memory);
   const NoBatches batches;
   run.step().observe_actions(params);
   try {
-    run.step().run(ProgramKind::training,
-                   training_input(blueprint.config(), batches, 1, LossScaler(blueprint.config())));
+    const ProgramKind kind = blueprint.program_kinds().back() == ProgramKind::training_with_snapshot
+                                 ? ProgramKind::training_with_snapshot
+                                 : ProgramKind::training;
+    params.watch(kind);
+    run.step().run(kind, training_input(blueprint.config(), batches, 1, LossScaler(blueprint.config())));
     params.require_counted();
     params.require_as_before();
     params.watch(ProgramKind::evaluation);

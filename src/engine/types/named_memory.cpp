@@ -52,6 +52,7 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   name(count_scalar, num_count_scalars, "the number of targets", count);
   name(report_scalar, 1, "the loss", zero, true);
   name(report_scalar + 1, 1, "the number of ranks that stop", everywhere(TensorPlacement::partial));
+  name(report_scalar + 2, 1, "the number of ranks that have saved", everywhere(TensorPlacement::partial));
   name(norm_scalar, 1, "the norm of gradients", given);
   name(clip_scalar, num_clip_scalars, "the squares of all gradients", zero);
   name(uncounted_loss_scalar, 1, "the loss that another rank counts", zero);

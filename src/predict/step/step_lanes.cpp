@@ -21,6 +21,7 @@ bool is_hidden(ActionKind kind, const OverlapRules& overlap) {
     case ActionKind::clip:
     case ActionKind::report: return true;
     case ActionKind::load_batch:
+    case ActionKind::take_snapshot:
     case ActionKind::clear_gradients:
     case ActionKind::forward:
     case ActionKind::backward:

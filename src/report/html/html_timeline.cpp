@@ -30,6 +30,7 @@ BarKind bar_kind_of(ActionKind kind) {
     case ActionKind::clip:
     case ActionKind::update: return BarKind::optimizer;
     case ActionKind::load_batch:
+    case ActionKind::take_snapshot:
     case ActionKind::clear_gradients:
     case ActionKind::open_gradients:
     case ActionKind::store_gradients:

@@ -179,6 +179,7 @@ std::vector<std::string> EdgeCheck::run() {
         if (!options_.shards_parameters)
           demand(reader, {.kind = Kind::update, .stage = reader.stage, .unit = reader.unit});
         break;
+      case Kind::take_snapshot: demand(reader, {.kind = Kind::load_batch}); break;
       case Kind::release_parameters: break;  // see check_parameters
       case Kind::report: check_all_ended(reader); break;
     }
@@ -263,6 +264,8 @@ void EdgeCheck::demand_gradient_before(Kind link, const Action& reader, const Un
 }
 
 void EdgeCheck::check_update(const Action& reader) {
+  if (options_.takes_snapshot)
+    demand(reader, {.kind = Kind::take_snapshot, .stage = reader.stage, .unit = reader.unit});
   if (options_.clips) return demand(reader, {.kind = Kind::clip});
   demand_gradient_before(reader.kind, reader, {reader.stage, reader.unit});
   demand(reader, {.kind = Kind::count_tokens});
@@ -340,6 +343,7 @@ std::vector<Action> expected_actions(int rank, const Schedule& schedule, const L
       if (options.reduces_parts) expect(Kind::reduce_parts);
       if (stages.sums_replicas(stage, unit)) expect(Kind::sum_replicas);
       if (stages.sums_tied(stage, unit)) expect(Kind::sum_tied);
+      if (options.takes_snapshot) expect(Kind::take_snapshot);
       expect(Kind::update);
       if (options.gathers_parameters) expect(Kind::gather_parameters);
     }

@@ -60,7 +60,8 @@ class ProgramBuilder {
   std::map<std::tuple<Kind, int, int>, int> end_of_;    // (kind, stage, microbatch) -> the last unit of that pass
   std::map<std::pair<int, int>, int> end_of_backward_;  // (stage, microbatch) -> the pass that ends its input gradient
   std::map<std::pair<Kind, int>, int> last_send_;       // (kind, stage)
-  std::map<UnitKey, int> gathered_, released_, done_;   // the last such action; done_: on the gradient
+  std::map<UnitKey, int> snapshots_;
+  std::map<UnitKey, int> gathered_, released_, done_;  // the last such action; done_: on the gradient
   GradientChains chains_;
   int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1;
 };
@@ -110,6 +111,8 @@ int ProgramBuilder::find(const Action& place) const {
 
 void ProgramBuilder::begin_step() {
   load_batch_ = add({.kind = Kind::load_batch}, {});
+  for (const UnitKey& key : options_.takes_snapshot ? own_units() : std::vector<UnitKey>())
+    snapshots_[key] = add({.kind = Kind::take_snapshot, .stage = key.stage, .unit = key.unit}, {load_batch_});
   if (options_.trains) clear_gradients_ = add({.kind = Kind::clear_gradients}, {});
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
 }
@@ -249,8 +252,9 @@ void ProgramBuilder::clip() {
 }
 
 void ProgramBuilder::update(const UnitKey& key) {
-  const int update = add({.kind = Kind::update, .stage = key.stage, .unit = key.unit},
-                         {done_[key], options_.clips ? -1 : count_tokens_});
+  const int update =
+      add({.kind = Kind::update, .stage = key.stage, .unit = key.unit},
+          {options_.takes_snapshot ? snapshots_.at(key) : -1, done_[key], options_.clips ? -1 : count_tokens_});
   if (options_.gathers_parameters)
     add({.kind = Kind::gather_parameters, .stage = key.stage, .unit = key.unit}, {update});
 }

@@ -26,6 +26,7 @@ enum class KeepsGathered : std::uint8_t { for_next_pass, for_backward, for_step 
 struct LoweringOptions {
   std::vector<StageShape> stages;   // one per stage
   bool trains = true;               // false: forward only (evaluation)
+  bool takes_snapshot = false;      // of the state, before it is updated
   bool reduces_gradients = true;    // data axes have more than one rank
   bool gathers_parameters = false;  // after their update: ZeRO-1 and 2
   bool shards_gradients = false;    // ZeRO >= 2: computed in a separate buffer and reduced for each microbatch

@@ -20,6 +20,7 @@ void add(const Action& action, MicrobatchActions& of) {
       return;
     case ActionKind::backward_weight: of.last = action.id; return;
     case ActionKind::load_batch:
+    case ActionKind::take_snapshot:
     case ActionKind::clear_gradients:
     case ActionKind::count_tokens:
     case ActionKind::open_gradients:

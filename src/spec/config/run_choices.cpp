@@ -12,6 +12,7 @@ constexpr DeviceChoice all_devices[] = {DeviceChoice::automatic, DeviceChoice::c
 constexpr CommBackend all_backends[] = {CommBackend::automatic, CommBackend::thread, CommBackend::mpi,
                                         CommBackend::nccl};
 constexpr RankBinding all_bindings[] = {RankBinding::automatic, RankBinding::none};
+constexpr AsyncMode all_async_modes[] = {AsyncMode::disabled, AsyncMode::async, AsyncMode::async_with_pinned_mem};
 constexpr MatmulPrecision all_precisions[] = {MatmulPrecision::highest, MatmulPrecision::high};
 constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
@@ -64,6 +65,15 @@ std::string_view name_of(RankBinding binding) {
   return "?";
 }
 
+std::string_view name_of(AsyncMode mode) {
+  switch (mode) {
+    case AsyncMode::disabled: return "disabled";
+    case AsyncMode::async: return "async";
+    case AsyncMode::async_with_pinned_mem: return "async_with_pinned_mem";
+  }
+  return "?";
+}
+
 std::string_view name_of(MatmulPrecision precision) {
   switch (precision) {
     case MatmulPrecision::highest: return "highest";
@@ -102,6 +112,10 @@ CommBackend parse_exactly(std::string_view key, std::string_view name) {
 template <>
 RankBinding parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<RankBinding>(key, name, all_bindings);
+}
+template <>
+AsyncMode parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<AsyncMode>(key, name, all_async_modes);
 }
 template <>
 MatmulPrecision parse_exactly(std::string_view key, std::string_view name) {

@@ -29,6 +29,8 @@ enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 enum class CommBackend : std::uint8_t { automatic, thread, mpi, nccl };
 /// automatic: each rank is bound to its share of the cores.
 enum class RankBinding : std::uint8_t { automatic, none };
+/// Whether training continues while a checkpoint is written, and what a GPU's state is copied to meanwhile.
+enum class AsyncMode : std::uint8_t { disabled, async, async_with_pinned_mem };
 /// Precision of float32 matmuls; high: operands rounded to TensorFloat-32.
 enum class MatmulPrecision : std::uint8_t { highest, high };
 enum class LinearDType : std::uint8_t { float8 };
@@ -45,12 +47,13 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(DeviceChoice device);  // "auto", "cpu", "cuda"
 [[nodiscard]] std::string_view name_of(CommBackend backend);
 [[nodiscard]] std::string_view name_of(RankBinding binding);
+[[nodiscard]] std::string_view name_of(AsyncMode mode);
 [[nodiscard]] std::string_view name_of(MatmulPrecision precision);
 [[nodiscard]] std::string_view name_of(LinearDType dtype);
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
-/// The choice of exactly this name. Defined for the six enums above. Throws UnknownChoice (spec/choice.h) naming `key`
-/// and the closest valid one.
+/// The choice of exactly this name. Defined for the seven enums above. Throws UnknownChoice (spec/choice.h) naming
+/// `key` and the closest valid one.
 template <class Choice>
 [[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);
 

@@ -120,10 +120,15 @@ struct CheckpointConfig {
   std::int64_t keep_latest_k = 2;
   std::int64_t keep_every = 0;       // steps whose multiples stay; 0: none
   std::int64_t export_interval = 0;  // steps between models in export/step-N/; 0: none
+  AsyncMode async_mode = AsyncMode::disabled;
+  std::int64_t snapshot_bytes = -1;  // of a rank, at most; -1: its part of a checkpoint
+  double timeout_seconds = 1800;     // of one save
   std::string load = "auto";         // auto | none | latest | a step | a step's folder
   LoadExclusions exclude_from_loading = {};
   std::string initial_load_path;  // a Hugging Face folder or a step's folder
   std::string tokenizer;          // tokenizer.json that is copied into checkpoints; empty: none
+
+  [[nodiscard]] bool saves_asynchronously() const { return enable && async_mode != AsyncMode::disabled; }
   bool operator==(const CheckpointConfig&) const = default;
 };
 
