@@ -44,6 +44,8 @@ class RankDevice {
   [[nodiscard]] virtual Ops& ops() = 0;
   [[nodiscard]] virtual Mesh& mesh() = 0;
   [[nodiscard]] virtual MemorySpace& memory() = 0;
+  /// Of the host, for what is copied from memory() while it computes.
+  [[nodiscard]] virtual MemorySpace& pinned_memory() { return host_memory(); }
   /// Records what ops() and mesh() enqueue; null where that cannot be recorded.
   [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   /// Whether a first run of all that it will compute is to be made before ranks talk (engine/warm_up.h).

@@ -45,6 +45,7 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
+  [[nodiscard]] MemorySpace& pinned_memory() override { return device_.pinned_memory(); }
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
   // Only pipeline ranks start transfers that wait for work that is not enqueued yet.
   [[nodiscard]] bool needs_warm_up() const override { return has_nccl_ && mesh_->shape().degree(Axis::pp) > 1; }

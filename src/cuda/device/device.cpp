@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <cstring>
 #include <exception>
 
 namespace echelon::cuda {
@@ -28,6 +29,19 @@ void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) {
   if (watch_ != nullptr && std::uncaught_exceptions() > 0) watch_->give_up();
   cudaFree(address);
 }
+
+std::byte* PinnedMemory::allocate(std::int64_t num_bytes) {
+  if (num_bytes == 0) return nullptr;
+  void* address = nullptr;
+  const cudaError_t error = cudaMallocHost(&address, static_cast<std::size_t>(num_bytes));
+  if (error == cudaErrorMemoryAllocation)
+    throw Failure(fmt::format("the host has no {} bytes of memory to pin", num_bytes));
+  check(error, "pinned memory");
+  std::memset(address, 0, static_cast<std::size_t>(num_bytes));
+  return static_cast<std::byte*>(address);
+}
+
+void PinnedMemory::release(std::byte* address, std::int64_t /*num_bytes*/) { cudaFreeHost(address); }
 
 void Device::copy(void* out, const void* in, std::int64_t num_bytes) {
   check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice,

@@ -34,6 +34,13 @@ class DeviceMemory final : public MemorySpace {
   DeviceWatch* watch_ = nullptr;
 };
 
+/// Memory of the host that the GPU reads and writes without a copy in between.
+class PinnedMemory final : public MemorySpace {
+ public:
+  [[nodiscard]] std::byte* allocate(std::int64_t num_bytes) override;
+  void release(std::byte* address, std::int64_t num_bytes) override;
+};
+
 /// 0 where there is no driver or no GPU.
 [[nodiscard]] int num_devices();
 
@@ -63,6 +70,7 @@ class Device {
   [[nodiscard]] Stream& compute_with_room(std::int64_t num_pieces = 1);
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
+  [[nodiscard]] PinnedMemory& pinned_memory() { return pinned_memory_; }
 
   /// Enqueues out = in, both on the device, on the compute stream.
   void copy(void* out, const void* in, std::int64_t num_bytes);
@@ -84,6 +92,7 @@ class Device {
   std::int64_t most_shared_bytes_ = 0;
   int capability_ = 0;
   DeviceMemory memory_;
+  PinnedMemory pinned_memory_;
   Stream compute_;
   std::array<Event, 4> behind_;  // marks on the compute stream, used in turn
   std::size_t num_marks_ = 0;
