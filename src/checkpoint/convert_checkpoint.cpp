@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
+#include "files/file.h"
 #include "checkpoint/state/state_names.h"
 
 #include <vector>
@@ -13,8 +14,7 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
                         std::optional<DType> dtype) {
   require(is_checkpoint(checkpoint), "{} is not a checkpoint: it has no manifest; a run writes it to checkpoint/step-N",
           checkpoint.string());
-  std::error_code error;
-  require(!std::filesystem::exists(folder, error) || std::filesystem::is_empty(folder, error),
+  require(!has_target(folder) || (is_folder(folder) && list_folder(folder).empty()),
           "{} exists already; choose another name for the model", folder.string());
   const SavedWeights weights(checkpoint);
   const RunConfig& config = weights.config();

@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/step_folders.h"
+#include "files/file.h"
 #include "tensor/remainder.h"
 
 #include <vector>
@@ -13,8 +14,7 @@ namespace {
 
 /// The model that a run left in or below the folder.
 std::string hint_for_model(const std::filesystem::path& folder) {
-  std::error_code error;
-  if (const auto model = folder / "model"; std::filesystem::exists(model / "config.json", error))
+  if (const auto model = folder / "model"; has_target(model / "config.json"))
     return fmt::format(" (did you mean {}?)", model.string());
   for (const std::filesystem::path& base : {folder, folder / "checkpoint"})
     if (const auto step = latest_step(base))
@@ -23,8 +23,8 @@ std::string hint_for_model(const std::filesystem::path& folder) {
 }
 
 void require_model(const std::filesystem::path& folder) {
-  require(std::filesystem::is_directory(folder), "{} is not a folder", folder.string());
-  require(std::filesystem::exists(folder / "config.json"),
+  require(is_folder(folder), "{} is not a folder", folder.string());
+  require(has_target(folder / "config.json"),
           "'{}' is not a model: it has no config.json, and it is no checkpoint{}", folder.string(),
           hint_for_model(folder));
 }

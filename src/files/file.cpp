@@ -28,6 +28,16 @@ auto retried(Call&& call) {  // a signal may interrupt any call
   return result;
 }
 
+/// Of stat() or lstat().
+NameKind kind_of_result(int result, const struct stat& status, const std::filesystem::path& path) {
+  if (result != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return NameKind::nothing;
+    fail(path, errno);
+  }
+  if (S_ISREG(status.st_mode)) return NameKind::file;
+  return S_ISDIR(status.st_mode) ? NameKind::folder : NameKind::other;
+}
+
 constexpr mode_t permissions = 0666, folder_permissions = 0777;  // less the umask
 constexpr std::int64_t max_call_bytes = 1LL << 30;               // Linux moves at most 2 GiB in one call
 
@@ -211,17 +221,12 @@ std::vector<std::string> list_folder(const std::filesystem::path& folder) {
 
 NameKind kind_of(const std::filesystem::path& path) {
   struct stat status {};
-  if (system_calls().lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return NameKind::nothing;
-    fail(path, errno);
-  }
-  if (S_ISREG(status.st_mode)) return NameKind::file;
-  return S_ISDIR(status.st_mode) ? NameKind::folder : NameKind::other;
+  return kind_of_result(system_calls().lstat(path.c_str(), &status), status, path);
 }
 
-bool is_folder(const std::filesystem::path& path) {
-  const NameKind kind = kind_of(path);
-  return kind == NameKind::folder || (kind == NameKind::other && kind_of(path / ".") == NameKind::folder);
+NameKind kind_of_target(const std::filesystem::path& path) {
+  struct stat status {};
+  return kind_of_result(system_calls().stat(path.c_str(), &status), status, path);
 }
 
 void remove_empty_folder(const std::filesystem::path& folder) {

@@ -87,7 +87,14 @@ void replace_name(const std::filesystem::path& from, const std::filesystem::path
 enum class NameKind : std::uint8_t { nothing, file, folder, other };
 /// What has the name; a link is `other`. Throws Failure.
 [[nodiscard]] NameKind kind_of(const std::filesystem::path& path);
-/// Whether it is a folder, or a link to one. Throws Failure.
-[[nodiscard]] bool is_folder(const std::filesystem::path& path);
+/// The same of what a link leads to; of a link that leads nowhere, `nothing`.
+[[nodiscard]] NameKind kind_of_target(const std::filesystem::path& path);
+[[nodiscard]] inline bool is_folder(const std::filesystem::path& path) {
+  return kind_of_target(path) == NameKind::folder;
+}
+/// Whether there is something, which a link may lead to. Throws Failure.
+[[nodiscard]] inline bool has_target(const std::filesystem::path& path) {
+  return kind_of_target(path) != NameKind::nothing;
+}
 
 }  // namespace echelon

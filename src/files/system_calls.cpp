@@ -41,6 +41,7 @@ int SystemCalls::fallocate(int file, off_t size) {
 int SystemCalls::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
 
 int SystemCalls::lstat(const char* path, struct stat* status) { return ::lstat(path, status); }
+int SystemCalls::stat(const char* path, struct stat* status) { return ::stat(path, status); }
 int SystemCalls::statvfs(const char* path, struct statvfs* status) { return ::statvfs(path, status); }
 int SystemCalls::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int SystemCalls::rmdir(const char* path) { return ::rmdir(path); }

@@ -29,6 +29,7 @@ class SystemCalls {
   virtual int lock(int file);
 
   virtual int lstat(const char* path, struct stat* status);
+  virtual int stat(const char* path, struct stat* status);
   virtual int statvfs(const char* path, struct statvfs* status);
   virtual int mkdir(const char* path, mode_t mode);
   virtual int rmdir(const char* path);

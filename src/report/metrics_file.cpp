@@ -2,29 +2,23 @@
 
 #include "base/error.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <filesystem>
 #include <utility>
 
 namespace echelon {
+namespace {
 
-MetricsFile::MetricsFile(std::string path) : path_(std::move(path)) {
-  std::error_code error;
-  const auto folder = std::filesystem::path(path_).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
-  constexpr mode_t permissions = 0666;  // less the umask
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, permissions);
-  if (file_ < 0) throw Failure(fmt::format("'{}' cannot be opened for writing; check the folder's permissions", path_));
-  char last = '\n';
-  const off_t end = ::lseek(file_, 0, SEEK_END);
-  is_torn_ = end > 0 && ::pread(file_, &last, 1, end - 1) == 1 && last != '\n';  // an earlier run was killed
+File opened(const std::filesystem::path& path) {
+  if (path.has_parent_path()) make_folder(path.parent_path());
+  return File::open_or_create(path);
 }
 
-MetricsFile::~MetricsFile() { ::close(file_); }
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(opened(path)), num_bytes_(file_.num_bytes()) {
+  char last = '\n';
+  if (num_bytes_ > 0) file_.read_at(num_bytes_ - 1, &last, 1);
+  is_torn_ = last != '\n';  // an earlier run was killed
+}
 
 bool MetricsFile::append(const std::string& json) {
   if (write((is_torn_ ? "\n" : "") + json + "\n")) return true;
@@ -32,15 +26,22 @@ bool MetricsFile::append(const std::string& json) {
 }
 
 bool MetricsFile::write(const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(file_, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    done += static_cast<std::size_t>(count);
+  const std::int64_t before = num_bytes_;
+  try {
+    file_.write_at(num_bytes_, text.data(), std::ssize(text));
+    num_bytes_ += std::ssize(text);
+    is_torn_ = false;
+    return true;
+  } catch (const Failure&) {
+    // What there is of the line stays.
   }
-  if (done > 0) is_torn_ = done < text.size();
-  return done == text.size();
+  try {
+    num_bytes_ = file_.num_bytes();
+  } catch (const Failure&) {
+    num_bytes_ = before;
+  }
+  is_torn_ = is_torn_ || num_bytes_ > before;
+  return false;
 }
 
 }  // namespace echelon

@@ -1,6 +1,9 @@
 // metrics.jsonl: one JSON object per line, written at once for readers that follow the run.
 #pragma once
 
+#include "files/file.h"
+
+#include <filesystem>
 #include <string>
 
 namespace echelon {
@@ -8,10 +11,7 @@ namespace echelon {
 class MetricsFile {
  public:
   /// Opens `path` for appending; makes its folder. Throws Failure if that fails.
-  explicit MetricsFile(std::string path);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
+  explicit MetricsFile(const std::filesystem::path& path);
 
   /// Writes one object. A line that the disk did not take whole is ended before the next object, so that no later line
   /// is lost with it. False the first time that an object is lost.
@@ -21,8 +21,8 @@ class MetricsFile {
   /// False if not all of it was written.
   bool write(const std::string& text);
 
-  std::string path_;
-  int file_ = -1;
+  File file_;
+  std::int64_t num_bytes_ = 0;
   bool is_torn_ = false, has_failed_ = false;
 };
 

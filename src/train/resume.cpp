@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/step_folders.h"
+#include "files/file.h"
 #include "spec/config/config_changes.h"
 #include "train/data_fingerprint.h"
 #include "train/state_saver.h"
@@ -71,7 +72,7 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
     return;
   }
   if (!is_choice && steps.empty()) {
-    require(std::filesystem::is_directory(load),
+    require(is_folder(load),
             "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use auto)", load);
     add(load);
     return;

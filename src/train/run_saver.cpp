@@ -56,6 +56,10 @@ void RunSaver::save(const RunScalars& scalars, SaveReason reason, bool may_conti
   if (state.needs_snapshot()) state.drop();  // of this step, which is now saved at once
   const bool waits =
       reason != SaveReason::interval || !may_continue || !context_.config.checkpoint.saves_asynchronously();
+  if (state.is_being_published()) {  // a matter of milliseconds
+    state.finish();
+    saved(false);
+  }
   if (!waits && state.is_under_way()) {
     ++num_left_out_;
     if (tells())

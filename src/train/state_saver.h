@@ -45,6 +45,8 @@ class StateSaver final : public SnapshotReader {
   /// under way.
   void start(const RunScalars& scalars);
   [[nodiscard]] bool is_under_way() const { return phase_ != Phase::none; }
+  /// All ranks have written; the manifest is left.
+  [[nodiscard]] bool is_being_published() const { return phase_ == Phase::publishing; }
   /// The next step takes a snapshot.
   [[nodiscard]] bool needs_snapshot() const { return phase_ == Phase::started; }
   /// Drops a save that has no snapshot yet.

@@ -26,7 +26,7 @@ namespace {
 
 DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix,
                             WindowOrder order) {
-  const bool is_there = std::filesystem::exists(prefix + ".idx");
+  const bool is_there = has_target(prefix + ".idx");
   const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
   require(is_there || !is_file_name, "{} = '{}' is not the prefix of a .bin and an .idx file (use '{}')", key, prefix,
           prefix.substr(0, prefix.rfind('.')));

@@ -41,6 +41,7 @@ class FailingCalls final : public SystemCalls {
   int fallocate(int file, off_t size) override { return fails() ? -1 : SystemCalls::fallocate(file, size); }
   int lock(int file) override { return fails() ? -1 : SystemCalls::lock(file); }
   int lstat(const char* path, struct stat* status) override { return fails() ? -1 : SystemCalls::lstat(path, status); }
+  int stat(const char* path, struct stat* status) override { return fails() ? -1 : SystemCalls::stat(path, status); }
   int statvfs(const char* path, struct statvfs* status) override {
     return fails() ? -1 : SystemCalls::statvfs(path, status);
   }

@@ -34,7 +34,7 @@ const Layers& layers() {
       {"plan", {"predict/", "blueprint/", "nn/", "spec/", "schedule/", "base/"}},
       {"data", {"files/", "tensor/", "base/"}},
       {"checkpoint", {"files/", "spec/", "tensor/", "base/"}},
-      {"report", {"spec/", "schedule/", "base/"}},
+      {"report", {"files/", "spec/", "schedule/", "base/"}},
       {"engine",
        {"report/", "checkpoint/", "data/", "blueprint/", "executor/", "optim/", "nn/", "backend/", "comm/", "ops/",
         "types/", "spec/", "machine/", "tensor/", "base/"}},

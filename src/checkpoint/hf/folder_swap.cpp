@@ -4,13 +4,8 @@
 #include "checkpoint/safetensors/safetensors.h"
 #include "files/file.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <system_error>
 
 namespace echelon {
 namespace {
@@ -33,23 +28,18 @@ std::filesystem::path temporary_name(const std::filesystem::path& folder) { retu
 std::filesystem::path outgoing_name(const std::filesystem::path& folder) { return folder.string() + ".old"; }
 
 void require_replaceable(const std::filesystem::path& folder) {
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(folder, error))) return;
-  require(std::filesystem::is_directory(std::filesystem::symlink_status(folder)),
-          "{} exists and is not a folder; choose another name for the model", folder.string());
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    require(is_model_file(entry.path().filename()),
+  const NameKind kind = kind_of(folder);
+  if (kind == NameKind::nothing) return;
+  require(kind == NameKind::folder, "{} exists and is not a folder; choose another name for the model",
+          folder.string());
+  for (const std::string& name : list_folder(folder))
+    require(is_model_file(name),
             "{} contains '{}', which is not part of a model, so it is not replaced; choose another name for the model",
-            folder.string(), entry.path().filename().string());
-  require(!error, "{}: {}", folder.string(), error.message());
+            folder.string(), name);
 }
 
 bool is_model_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  if (!std::filesystem::exists(folder / "config.json", error)) return false;
-  const std::filesystem::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries),
-                               [](const auto& entry) { return is_model_file(entry.path().filename()); });
+  return has_target(folder / "config.json") && std::ranges::all_of(list_folder(folder), is_model_file);
 }
 
 void create_temporary(const std::filesystem::path& folder) {
@@ -63,7 +53,7 @@ void swap_in(const std::filesystem::path& folder) {
   const std::filesystem::path outgoing = outgoing_name(folder);
   sync_folder(temporary);
   delete_folder(outgoing);
-  if (!std::filesystem::exists(folder)) {
+  if (!has_target(folder)) {
     replace_name(temporary, folder);
   } else if (exchange_names(temporary, folder)) {
     replace_name(temporary, outgoing);

@@ -6,7 +6,6 @@
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/hf/tokenizer_files.h"
 
-#include <system_error>
 #include <utility>
 
 namespace echelon {
@@ -52,8 +51,12 @@ ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
 }
 
 ModelWriter::~ModelWriter() {
-  std::error_code ignored;  // an exception is being thrown already
-  if (owns_temporary_) std::filesystem::remove_all(temporary_, ignored);
+  if (!owns_temporary_) return;
+  try {
+    delete_folder(temporary_);
+  } catch (const Failure&) {
+    return;  // another exception is being thrown already
+  }
 }
 
 void ModelWriter::begin() {

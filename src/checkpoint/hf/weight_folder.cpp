@@ -27,16 +27,16 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
 }  // namespace
 
 WeightFolder::WeightFolder(const std::filesystem::path& folder) {
-  require(std::filesystem::is_directory(folder), "{} is not a folder", folder.string());
+  require(is_folder(folder), "{} is not a folder", folder.string());
   const std::filesystem::path single = folder / single_file_name;
-  if (std::filesystem::exists(single)) {
+  if (has_target(single)) {
     for (auto& [name, tensor] : read_safetensors_header(single)) entries_[name] = {single, tensor};
     return;
   }
   const std::filesystem::path index = folder / index_file_name;
-  require(std::filesystem::exists(index), "{} has neither {} nor {}{}", folder.string(), single_file_name,
+  require(has_target(index), "{} has neither {} nor {}{}", folder.string(), single_file_name,
           index_file_name,
-          std::filesystem::exists(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first"
+          has_target(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first"
                                                                 : "");
   std::map<std::string, std::map<std::string, FileTensor>> headers;
   for (const auto& [tensor, file] : read_index(index)) {

@@ -1,13 +1,7 @@
 #include "data/files/durable_file.h"
 
-#include "base/error.h"
+#include "files/system_calls.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -16,22 +10,20 @@ namespace {
 constexpr std::size_t buffer_bytes = 1 << 20;
 }
 
-DurableFile::DurableFile(std::string path) : path_(std::move(path)), partial_path_(path_ + ".partial") {
-  file_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file_ < 0) fail("created");
+DurableFile::DurableFile(std::string path) : path_(std::move(path)), file_(File::create(path_ + ".partial")) {
   buffer_.reserve(buffer_bytes);
 }
 
 DurableFile::DurableFile(DurableFile&& other) noexcept
     : path_(std::move(other.path_)),
-      partial_path_(std::move(other.partial_path_)),
       buffer_(std::move(other.buffer_)),
-      file_(std::exchange(other.file_, -1)) {}
+      file_(std::move(other.file_)),
+      written_(other.written_) {
+  other.file_.reset();
+}
 
 DurableFile::~DurableFile() {
-  if (file_ < 0) return;
-  close(file_);
-  unlink(partial_path_.c_str());
+  if (file_) system_calls().unlink(file_->path().c_str());
 }
 
 void DurableFile::append(const void* data, std::size_t num_bytes) {
@@ -40,33 +32,23 @@ void DurableFile::append(const void* data, std::size_t num_bytes) {
 }
 
 void DurableFile::write_buffer() {
-  for (std::size_t done = 0; done < buffer_.size();) {
-    const ssize_t written = write(file_, buffer_.data() + done, buffer_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail("written");
-    done += static_cast<std::size_t>(written);
-  }
+  file_->write_at(written_, buffer_.data(), std::ssize(buffer_));
+  written_ += std::ssize(buffer_);
   buffer_.clear();
 }
 
 void DurableFile::flush() {
   write_buffer();
-  if (fsync(file_) != 0) fail("written");
+  file_->sync();
 }
 
 void DurableFile::publish() {
   flush();
-  if (rename(partial_path_.c_str(), path_.c_str()) != 0) fail("renamed");
-  close(std::exchange(file_, -1));
-  const std::string folder = std::filesystem::path(path_).parent_path().string();
-  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;
-  fsync(directory);  // some file systems refuse to sync a folder; the file itself is safe by now
-  close(directory);
-}
-
-void DurableFile::fail(std::string_view what) const {
-  throw Failure(fmt::format("{} cannot be {}: {}", partial_path_, what, std::strerror(errno)));
+  file_->close();
+  replace_name(file_->path(), path_);
+  file_.reset();
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  sync_folder(folder.empty() ? "." : folder);
 }
 
 void write_durably(const std::string& path, std::string_view text) {

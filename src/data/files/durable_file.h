@@ -1,7 +1,10 @@
 // Writes a file atomically: a temporary name, fsync, rename.
 #pragma once
 
+#include "files/file.h"
+
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,12 +29,11 @@ class DurableFile {
 
  private:
   void write_buffer();
-  [[noreturn]] void fail(std::string_view what) const;
 
   std::string path_;
-  std::string partial_path_;
   std::string buffer_;
-  int file_ = -1;
+  std::optional<File> file_;  // until it has its name
+  std::int64_t written_ = 0;
 };
 
 /// Replaces the contents of `path` by `text`, or changes nothing.
