@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "files/file.h"
 #include "checkpoint/state/state_names.h"
+#include "files/file.h"
 
 #include <vector>
 

@@ -24,9 +24,8 @@ std::string hint_for_model(const std::filesystem::path& folder) {
 
 void require_model(const std::filesystem::path& folder) {
   require(is_folder(folder), "{} is not a folder", folder.string());
-  require(has_target(folder / "config.json"),
-          "'{}' is not a model: it has no config.json, and it is no checkpoint{}", folder.string(),
-          hint_for_model(folder));
+  require(has_target(folder / "config.json"), "'{}' is not a model: it has no config.json, and it is no checkpoint{}",
+          folder.string(), hint_for_model(folder));
 }
 
 std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& folder) {

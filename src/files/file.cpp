@@ -137,6 +137,16 @@ void File::reserve(std::int64_t num_bytes) {
     fail(path_, errno);
 }
 
+void File::start_writeback(std::int64_t offset, std::int64_t num_bytes) { write_back(offset, num_bytes, false); }
+void File::finish_writeback(std::int64_t offset, std::int64_t num_bytes) { write_back(offset, num_bytes, true); }
+
+// An error that is reported here is not reported again by sync().
+void File::write_back(std::int64_t offset, std::int64_t num_bytes, bool waits) {
+  if (retried([&] { return system_calls().write_back(descriptor_, offset, num_bytes, waits); }) == 0) return;
+  const bool is_supported = errno != ENOSYS && errno != EINVAL && errno != ESPIPE && errno != EOPNOTSUPP;
+  if (is_supported) fail(path_, errno);
+}
+
 void File::sync() {
   if (retried([&] { return system_calls().fsync(descriptor_); }) != 0) fail(path_, errno);
 }

@@ -38,6 +38,10 @@ class File {
   /// Allocates the disk blocks of [0, num_bytes), so that a full disk is detected before anything is written. Throws
   /// Failure.
   void reserve(std::int64_t num_bytes);
+  /// Starts to move written bytes to the disk; they are not durable before sync(). Throws Failure.
+  void start_writeback(std::int64_t offset, std::int64_t num_bytes);
+  /// The same, and waits for it. Then the system's copy of them takes no memory any longer.
+  void finish_writeback(std::int64_t offset, std::int64_t num_bytes);
   /// Throws Failure.
   void sync();
   /// Some file systems report a full disk only here. Throws Failure.
@@ -53,6 +57,7 @@ class File {
 
  private:
   File(int descriptor, std::filesystem::path path);
+  void write_back(std::int64_t offset, std::int64_t num_bytes, bool waits);
   int descriptor_;
   std::filesystem::path path_;
 };

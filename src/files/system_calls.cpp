@@ -32,6 +32,12 @@ ssize_t SystemCalls::pwrite(int file, const void* data, std::size_t count, off_t
   return ::pwrite(file, data, count, offset);
 }
 int SystemCalls::fsync(int file) { return ::fsync(file); }
+int SystemCalls::write_back(int file, off_t offset, off_t size, bool waits) {
+  constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (::sync_file_range(file, offset, size, waits ? all : SYNC_FILE_RANGE_WRITE) != 0) return -1;
+  if (waits) (void)::posix_fadvise(file, offset, size, POSIX_FADV_DONTNEED);  // advice
+  return 0;
+}
 int SystemCalls::fstat(int file, struct stat* status) { return ::fstat(file, status); }
 int SystemCalls::ftruncate(int file, off_t size) { return ::ftruncate(file, size); }
 int SystemCalls::fallocate(int file, off_t size) {

@@ -22,6 +22,8 @@ class SystemCalls {
   virtual ssize_t pread(int file, void* out, std::size_t count, off_t offset);
   virtual ssize_t pwrite(int file, const void* data, std::size_t count, off_t offset);
   virtual int fsync(int file);
+  /// Starts to write these bytes to the disk; with `waits` returns when the disk has them, and forgets its copy.
+  virtual int write_back(int file, off_t offset, off_t size, bool waits);
   virtual int fstat(int file, struct stat* status);
   virtual int ftruncate(int file, off_t size);
   virtual int fallocate(int file, off_t size);

@@ -72,8 +72,8 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
     return;
   }
   if (!is_choice && steps.empty()) {
-    require(is_folder(load),
-            "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use auto)", load);
+    require(is_folder(load), "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use auto)",
+            load);
     add(load);
     return;
   }

@@ -205,10 +205,10 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     }
     std::optional<StepRecorder> recorder;
     if (!config.metrics.trace.empty()) recorder.emplace(ops, mesh);
-    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
-                recorder_of(*device, config),
-                config.checkpoint.async_mode == AsyncMode::async_with_pinned_mem ? device->pinned_memory()
-                                                                                 : host_memory());
+    RankRun run(
+        blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
+        recorder_of(*device, config),
+        config.checkpoint.async_mode == AsyncMode::async_with_pinned_mem ? device->pinned_memory() : host_memory());
     if (recorder) run.step().observe_actions(*recorder);
     const RunStart start = start_run({.config = config,
                                       .resume = resume,

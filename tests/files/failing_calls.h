@@ -36,6 +36,9 @@ class FailingCalls final : public SystemCalls {
     return SystemCalls::pwrite(file, data, is_failing && count > 1 ? count / 2 : count, offset);
   }
   int fsync(int file) override { return fails() ? -1 : SystemCalls::fsync(file); }
+  int write_back(int file, off_t offset, off_t size, bool waits) override {
+    return fails() ? -1 : SystemCalls::write_back(file, offset, size, waits);
+  }
   int fstat(int file, struct stat* status) override { return fails() ? -1 : SystemCalls::fstat(file, status); }
   int ftruncate(int file, off_t size) override { return fails() ? -1 : SystemCalls::ftruncate(file, size); }
   int fallocate(int file, off_t size) override { return fails() ? -1 : SystemCalls::fallocate(file, size); }

@@ -40,6 +40,25 @@ TEST(Files, WithALockKeepOthersAway) {
   EXPECT_EQ(kind_of(scratch / "elsewhere"), NameKind::nothing);
 }
 
+TEST(Files, AreWrittenBackOrFail) {
+  const ScratchFolder scratch;
+  const auto write = [&](Fault fault, int failing) {
+    FailingCalls calls(failing, fault);
+    File file = File::create(scratch / "file");
+    file.write_at(0, "0123456789", 10);
+    const SubstitutedCalls substituted(calls);
+    file.start_writeback(0, 5);
+    file.finish_writeback(0, 10);
+  };
+  EXPECT_NO_THROW(write(Fault::io_error, -1));
+  EXPECT_EQ(read_text(scratch / "file"), "0123456789");
+  for (const int failing : {0, 1}) {
+    EXPECT_THROW(write(Fault::io_error, failing), Failure);
+    EXPECT_THROW(write(Fault::no_space, failing), Failure);
+    EXPECT_NO_THROW(write(Fault::interrupted, failing));
+  }
+}
+
 TEST(Files, FoldersAreMadeWithParentsAndDeletedWithoutFollowingLinks) {
   const ScratchFolder scratch;
   make_folder(scratch / "a/b/c");

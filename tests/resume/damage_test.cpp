@@ -84,7 +84,7 @@ TEST_F(Damaged, ALastCheckpointIsPassedOverAndNeitherCountedNorDeleted) {
       {[&] { flip_bit(manifest(7), 500); }, "attempt-0001-manifest.json is damaged"},
       {[&] { std::filesystem::remove(state_file(7)); }, "attempt-0001-rank-00001.safetensors"},
       {[&] { std::filesystem::resize_file(state_file(7), 5000); }, "it is cut off"},
-      {[&] { std::filesystem::resize_file(state_file(7), 500'000); }, "it is too long"},
+      {[&] { std::filesystem::resize_file(state_file(7), 600'000); }, "it is too long"},
       {[&] { std::filesystem::resize_file(manifest(7), 700); }, "is not a manifest, or it is cut off"},
       {[&] { std::filesystem::resize_file(manifest(7), 0); }, "is not a manifest, or it is cut off"},
   };

@@ -34,10 +34,8 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
     return;
   }
   const std::filesystem::path index = folder / index_file_name;
-  require(has_target(index), "{} has neither {} nor {}{}", folder.string(), single_file_name,
-          index_file_name,
-          has_target(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first"
-                                                                : "");
+  require(has_target(index), "{} has neither {} nor {}{}", folder.string(), single_file_name, index_file_name,
+          has_target(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first" : "");
   std::map<std::string, std::map<std::string, FileTensor>> headers;
   for (const auto& [tensor, file] : read_index(index)) {
     if (!headers.contains(file)) headers[file] = read_safetensors_header(folder / file);

@@ -55,8 +55,8 @@ struct SafetensorsHeader {
 /// The dtype of a format, if Echelon computes in it.
 [[nodiscard]] std::optional<DType> dtype_of_format(std::string_view format);
 
-/// The bytes before the data: the length of the JSON, which is padded so that the data is aligned to 8 bytes, and it.
-[[nodiscard]] std::string header_bytes_of(std::string json);
+/// The bytes before the data: the length of the JSON, which is padded so that the data is aligned, and it.
+[[nodiscard]] std::string header_bytes_of(std::string json, std::size_t alignment = 8);
 
 struct TensorPlan {
   std::string name;

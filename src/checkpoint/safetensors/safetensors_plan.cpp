@@ -62,10 +62,11 @@ std::string index_of(const std::vector<FilePlan>& files) {
 
 }  // namespace
 
-std::string header_bytes_of(std::string json) {
-  constexpr std::size_t alignment = 8;
-  json.append((alignment - json.size() % alignment) % alignment, ' ');
-  const std::uint64_t length = json.size();
+std::string header_bytes_of(std::string json, std::size_t alignment) {
+  std::uint64_t length = json.size();
+  const std::size_t num_bytes = sizeof length + json.size();
+  json.append((alignment - num_bytes % alignment) % alignment, ' ');
+  length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
 }
 

@@ -15,7 +15,8 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t buffer_bytes = 4 * block_bytes;
+constexpr std::size_t page_bytes = 4096;  // of the data's alignment, so that each write is of whole pages
+constexpr std::int64_t buffer_bytes = 4 * block_bytes, most_cached_bytes = 8 * buffer_bytes;
 
 }  // namespace
 
@@ -58,7 +59,7 @@ std::string StateFilePlan::header(const std::vector<Digest>& blocks) const {
       json[tensor.name] = {
           {"dtype", safetensors_format(tensor.dtype)}, {"shape", shape}, {"data_offsets", {tensor.first_byte, end}}};
     }
-  return header_bytes_of(json.dump());
+  return header_bytes_of(json.dump(), page_bytes);
 }
 
 StateFileWriter::StateFileWriter(std::filesystem::path path, const StateFilePlan& plan)
@@ -102,9 +103,14 @@ void StateFileWriter::flush() {
   for (std::int64_t first = 0; first < filled_; first += block_bytes)
     blocks_.push_back(
         digest_of(buffer_.data() + first, static_cast<std::size_t>(std::min(block_bytes, filled_ - first))));
-  file_.write_at(plan_.header_bytes() + flushed_, buffer_.data(), filled_);
+  const std::int64_t offset = plan_.header_bytes() + flushed_;
+  file_.write_at(offset, buffer_.data(), filled_);
+  if (filled_ == buffer_bytes) file_.start_writeback(offset, filled_);
   flushed_ += filled_;
   filled_ = 0;
+  // Memory that the system takes for a large file costs more time than the disk, and others lose what they read.
+  for (; flushed_ - on_disk_ > most_cached_bytes; on_disk_ += buffer_bytes)
+    file_.finish_writeback(plan_.header_bytes() + on_disk_, buffer_bytes);
 }
 
 Digest StateFileWriter::finish() {

@@ -81,6 +81,7 @@ class StateFileWriter {
   std::size_t next_slice_ = 0;
   std::vector<std::byte> buffer_;  // data from flushed_ on
   std::int64_t flushed_ = 0, filled_ = 0;
+  std::int64_t on_disk_ = 0;  // bytes of the data that the system has moved to the disk
   std::vector<Digest> blocks_;
   bool is_finished_ = false;
 };
