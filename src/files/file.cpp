@@ -32,6 +32,7 @@ auto retried(Call&& call) {  // a signal may interrupt any call
 NameKind kind_of_result(int result, const struct stat& status, const std::filesystem::path& path) {
   if (result != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return NameKind::nothing;
+    if (errno == ELOOP) return NameKind::other;
     fail(path, errno);
   }
   if (S_ISREG(status.st_mode)) return NameKind::file;

@@ -92,7 +92,7 @@ void replace_name(const std::filesystem::path& from, const std::filesystem::path
 enum class NameKind : std::uint8_t { nothing, file, folder, other };
 /// What has the name; a link is `other`. Throws Failure.
 [[nodiscard]] NameKind kind_of(const std::filesystem::path& path);
-/// The same of what a link leads to; of a link that leads nowhere, `nothing`.
+/// The same of what a link leads to; of a link that leads nowhere, `nothing`, and of one in a circle, `other`.
 [[nodiscard]] NameKind kind_of_target(const std::filesystem::path& path);
 [[nodiscard]] inline bool is_folder(const std::filesystem::path& path) {
   return kind_of_target(path) == NameKind::folder;

@@ -246,13 +246,14 @@ void StateSaver::start_publishing(const std::vector<Digest>& headers) {
   manifest_.copies.clear();
   start_work(
       [manifest = manifest_, folder = folder_, claim = claim_to_check(),
-       tokenizer = context_.blueprint.config().checkpoint.tokenizer](StateWrite&) mutable {
+       tokenizer = context_.blueprint.config().checkpoint.tokenizer](StateWrite& progress) mutable {
         if (claim != nullptr) claim->require_held();
         if (!tokenizer.empty()) {
           const std::string text = read_text(tokenizer);
           write_text(folder / checkpoint_tokenizer_name, text);
           manifest.copies.push_back({std::string(checkpoint_tokenizer_name), std::ssize(text), digest_of(text)});
         }
+        progress.require_wanted();
         publish_manifest(folder, manifest);
       },
       true, background_);

@@ -1,6 +1,9 @@
 #include "train/state_write.h"
 
 namespace echelon {
+namespace {
+constexpr const char* given_up = "the checkpoint was given up";
+}
 
 void StateWrite::perform() {
   if (is_done()) return;  // cancelled
@@ -22,13 +25,26 @@ void StateWrite::perform() {
 void StateWrite::read_memory(const std::function<void()>& read) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_done_) throw Failure("the checkpoint was given up");
+    if (is_done_) throw Failure(given_up);
     is_reading_ = true;
   }
-  read();
+  const auto end = [this] {
+    const std::lock_guard lock(mutex_);
+    is_reading_ = false;
+    changed_.notify_all();
+  };
+  try {
+    read();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+void StateWrite::require_wanted() {
   const std::lock_guard lock(mutex_);
-  is_reading_ = false;
-  changed_.notify_all();
+  if (is_done_) throw Failure(given_up);
 }
 
 void StateWrite::finished_units(std::size_t num_units) {

@@ -24,6 +24,8 @@ class StateWrite {
   void perform();
   /// Runs `read`, which reads the memory of the rank; but after cancel() throws Failure instead.
   void read_memory(const std::function<void()>& read);
+  /// Throws Failure after cancel().
+  void require_wanted();
   /// The first `num_units` units of the rank's model will not be read again.
   void finished_units(std::size_t num_units);
 
