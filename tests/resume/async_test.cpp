@@ -63,7 +63,7 @@ class AsyncSave : public SmallRun {
   }
   /// Runs with pauses after steps, in which the disk catches up.
   static Steps run_slowly(const RunConfig& config, ReportLog& log) {
-    log.after_step = [](const StepReport&) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+    log.after_step = [](const StepReport&) { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
     (void)train(config, {.observer = &log});
     return steps_of(log);
   }
