@@ -1,4 +1,4 @@
-// echelon inspect: describes a model folder, a prefix of token files, or a config.
+// echelon inspect: describes a model folder, a checkpoint, token files, a run's metrics.jsonl, or a config.
 #include "checkpoint/hf/inspect.h"
 
 #include "base/printable.h"
@@ -8,6 +8,7 @@
 #include "cli/inspect_config.h"
 #include "cli/model_argument.h"
 #include "data/indexed_dataset.h"
+#include "report/metrics_history.h"
 
 #include <CLI/CLI.hpp>
 
@@ -133,6 +134,14 @@ nlohmann::ordered_json to_json(const IndexedDataset& dataset) {
           {"num_documents", dataset.num_documents()}};
 }
 
+/// As JSON, the lines themselves.
+ExitStatus show(const MetricsHistory& history, bool json) {
+  if (!json) fmt::print("{}", to_text(history));
+  if (json)
+    for (const MetricsHistory::Line& line : history.lines) fmt::print("{}\n", line.text);
+  return ExitStatus::success;
+}
+
 ExitStatus show(const auto& found, bool json) {
   json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
        : print(found);
@@ -152,6 +161,7 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
           config_arguments.empty() ? "" : config_arguments.front());
   if (is_checkpoint(arguments.path)) return show(read_checkpoint(arguments.path, arguments.verify), arguments.json);
   require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", arguments.path);
+  if (arguments.path.ends_with(".jsonl")) return show(read_metrics(arguments.path), arguments.json);
   if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
   const fs::path path = arguments.path;
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
@@ -166,10 +176,10 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
 
 CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
-  app.add_option("model", arguments->path,
-                 "a config (TOML), a Hugging Face folder, a checkpoint, a preset, or the prefix of a .bin and an .idx; "
-                 "without one, the "
-                 "keys below make a config");
+  app.add_option(
+      "model", arguments->path,
+      "a config (TOML), a Hugging Face folder, a checkpoint, a preset, a run's metrics.jsonl, or the prefix of "
+      "a .bin and an .idx; without one, the keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
   app.add_flag("--verify", arguments->verify, "read all of a checkpoint and compare it with its digests");
   return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };

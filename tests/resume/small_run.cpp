@@ -3,7 +3,7 @@
 #include "blueprint/small_config.h"
 #include "checkpoint/state/step_folders.h"
 #include "data/indexed_dataset.h"
-#include "tree/tree.h"
+#include "report/metrics_history.h"
 
 #include <nlohmann/json.hpp>
 
@@ -52,11 +52,10 @@ Steps steps_of(const ReportLog& log) {
 
 Steps steps_of_metrics(const std::filesystem::path& metrics) {
   Steps steps;
-  for (const std::string& line : tree::lines_of(tree::read_text(metrics))) {
-    const auto json = nlohmann::json::parse(line);
-    if (!json.contains("grad_norm")) continue;
-    steps.losses[json["step"]] = json["loss"];
-    steps.norms[json["step"]] = json["grad_norm"];
+  for (const MetricsHistory::Line& line : read_metrics(metrics).lines) {
+    if (line.is_evaluation) continue;
+    steps.losses[line.step] = line.loss;
+    steps.norms[line.step] = nlohmann::json::parse(line.text)["grad_norm"];
   }
   return steps;
 }
