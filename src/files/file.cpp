@@ -106,6 +106,12 @@ std::int64_t File::num_bytes() const {
   return status.st_size;
 }
 
+std::chrono::seconds File::modified() const {
+  struct stat status {};
+  if (system_calls().fstat(descriptor_, &status) != 0) fail(path_, errno);
+  return std::chrono::seconds(status.st_mtim.tv_sec);
+}
+
 void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const {
   for (auto* next = static_cast<char*>(out); num_bytes > 0;) {
     const auto count = retried([&] {

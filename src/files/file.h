@@ -1,6 +1,7 @@
 // Plain files by descriptor. Every error is a sentence with the path and the system's reason.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -31,6 +32,8 @@ class File {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::int64_t num_bytes() const;
+  /// When it was written last, in the time of its file system. Throws Failure.
+  [[nodiscard]] std::chrono::seconds modified() const;
   /// Throws Error if the file ends earlier, Failure if the machine cannot read it.
   void read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const;
   /// Throws Failure (a full disk, an I/O error).

@@ -185,8 +185,10 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   observer.described(describe(blueprint, placement));
   observer.described(describe_memory(blueprint.rank(0)));
   if (claim && !claim->is_locked())
-    observer.described(fmt::format("the file system of '{}' has no locks: nothing keeps a second run away from it",
-                                   config.output.dir));
+    observer.described(
+        fmt::format("the file system of '{}' has no locks: other runs are kept away by the time at which "
+                    "this one writes to run.lock",
+                    config.output.dir));
   if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
   BackgroundThread background;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
