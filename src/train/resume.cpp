@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/state/saved_config.h"
+#include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
 #include "spec/config/config_changes.h"
@@ -115,6 +116,7 @@ void Resume::add(const std::filesystem::path& folder) {
           folder.string(), of_all(with(KeyEffect::model)));
   const bool takes_data = !config_.checkpoint.exclude_from_loading.dataloader;
   if (takes_data) require_same_data(manifest, folder);
+  if (takes_data) require_same_tokenizer(manifest, folder);
   const std::vector<KeyChange> of_data = with(KeyEffect::data);
   require(
       !takes_data || of_data.empty() ||
@@ -137,6 +139,16 @@ void Resume::require_same_data(const Manifest& manifest, const std::filesystem::
           "{} was made with other data than data.path = '{}': it was {}, it is {} (use that data, or "
           "--checkpoint.exclude_from_loading=dataloader to start with the first sequence)",
           folder.string(), config_.data.path, to_text(was), to_text(data_));
+}
+
+void Resume::require_same_tokenizer(const Manifest& manifest, const std::filesystem::path& folder) const {
+  const std::string& own = config_.checkpoint.tokenizer;
+  const auto copy = std::ranges::find(manifest.copies, checkpoint_tokenizer_name, &Manifest::Copy::name);
+  if (own.empty() || copy == manifest.copies.end()) return;
+  require(digest_of(read_text(own)) == copy->content,
+          "checkpoint.tokenizer = '{}' is another tokenizer than that of {} (use its {}, or "
+          "--checkpoint.exclude_from_loading=dataloader with data of the new one)",
+          own, folder.string(), checkpoint_tokenizer_name);
 }
 
 RunScalars Resume::scalars_of(const ResumeCandidate& candidate) const {

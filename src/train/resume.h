@@ -42,6 +42,7 @@ class Resume {
  private:
   void add(const std::filesystem::path& folder);
   void require_same_data(const Manifest& manifest, const std::filesystem::path& folder) const;
+  void require_same_tokenizer(const Manifest& manifest, const std::filesystem::path& folder) const;
 
   const RunConfig& config_;
   DataFingerprint data_;

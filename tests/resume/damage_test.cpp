@@ -157,6 +157,26 @@ TEST_F(Damaged, OtherRequestsAreRefusedByName) {
   EXPECT_THAT(refusal(elsewhere), HasSubstr("'latets'"));
 }
 
+TEST_F(Damaged, AnotherTokenizerIsRefused) {
+  const auto config_with = [&](const std::string& tokenizer) {
+    RunConfig config = this->config("tokens");
+    config.checkpoint.tokenizer = (scratch_ / tokenizer).string();
+    return config;
+  };
+  put(scratch_ / "one.json", R"({"model":{}})");
+  put(scratch_ / "same.json", R"({"model":{}})");
+  put(scratch_ / "other.json", R"({"model": {}})");
+  (void)run(config_with("one.json"), 4);
+  EXPECT_THAT(refusal(config_with("other.json")),
+              AllOf(HasSubstr("other.json' is another tokenizer"), HasSubstr("exclude_from_loading=dataloader")));
+  const Steps resumed = run(config_with("same.json"), 6);
+  EXPECT_EQ(resumed.losses, (std::map<std::int64_t, double>{{5, expected_.losses.at(5)}, {6, expected_.losses.at(6)}}));
+  RunConfig with_new_data = config_with("other.json");
+  with_new_data.checkpoint.exclude_from_loading.dataloader = true;
+  with_new_data.checkpoint.load = "latest";
+  EXPECT_EQ(run(with_new_data, 8).losses.size(), 2U);
+}
+
 TEST_F(Damaged, AStepThatWasCutOffIsLitterOfADeadAttempt) {
   std::filesystem::remove(manifest(7));
   ReportLog log;
