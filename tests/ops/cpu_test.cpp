@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "conformance.h"
+#include "ops/cpu/instruction_set.h"
 #include "ops/trace/trace_ops.h"
 
 #include "hwy/targets.h"
@@ -40,7 +41,7 @@ class CpuUnderTest final : public OpsUnderTest {
 /// `target`: the instruction set to compute with; 0: the best that this processor has.
 OpsVariant variant(DType dtype, std::int64_t target) {
   return {.dtype = dtype, .make = [target]() -> std::unique_ptr<OpsUnderTest> {
-            if ((hwy::SupportedTargets() & target) != target) return nullptr;
+            if ((highway_targets() & target) != target) return nullptr;
             return std::make_unique<CpuUnderTest>(target);
           }};
 }

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "ops/exponential_test.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
+#include "ops/cpu/instruction_set.h"
 #include "ops/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,7 +48,7 @@ HWY_EXPORT(Exp2OfDouble);
 class ExponentialTest : public testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
-    if ((hwy::SupportedTargets() & GetParam()) != GetParam())
+    if ((highway_targets() & GetParam()) != GetParam())
       GTEST_SKIP() << "this processor has no " << hwy::TargetName(GetParam());
     choose(GetParam());
   }

@@ -29,7 +29,7 @@ TEST(InstructionSet, HasANameAndAnUnknownOneNamesTheNearest) {
 TEST(InstructionSet, ACapHoldsForHighwayOwnProductsAndOpenBlas) {
   const CpuOps ops({});
   const std::string description = blas_description();
-  const auto has = [](std::int64_t targets) { return (hwy::SupportedTargets() & targets) != 0; };
+  const auto has = [](std::int64_t targets) { return (highway_targets() & targets) != 0; };
   const auto cap = instruction_set_cap();
   if (!cap.has_value()) {
     EXPECT_THAT(description, testing::Not(HasSubstr("ECHELON_INSTRUCTION_SET")));
@@ -41,6 +41,9 @@ TEST(InstructionSet, ACapHoldsForHighwayOwnProductsAndOpenBlas) {
   EXPECT_EQ(bfloat16_kernels(), nullptr);
   EXPECT_THAT(description, HasSubstr(*cap == InstructionSet::avx2 ? "Haswell" : "Prescott"));
   EXPECT_EQ(has(HWY_AVX2), *cap == InstructionSet::avx2);
+  constexpr int columns_of_avx2 = 16, columns_of_scalar = 4;
+  EXPECT_EQ(float32_kernels().tile_columns, *cap == InstructionSet::avx2 ? columns_of_avx2 : columns_of_scalar)
+      << "kernels are chosen again, without the cap";
 }
 
 }  // namespace

@@ -8,8 +8,6 @@ namespace echelon {
 
 #if defined(__x86_64__)
 
-bool has_bfloat16_dot_product() { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512f"); }
-
 __attribute__((target("avx512f,avx512bf16"))) double bfloat16_dot_products(std::int64_t repeats, float* sink) {
   constexpr int num_sums = 12;
   const __m512 start = _mm512_set1_ps(*sink);
@@ -31,7 +29,6 @@ __attribute__((target("avx512f,avx512bf16"))) double bfloat16_dot_products(std::
 
 #else
 
-bool has_bfloat16_dot_product() { return false; }
 double bfloat16_dot_products(std::int64_t /*repeats*/, float* /*sink*/) { return 0; }
 
 #endif

@@ -5,10 +5,8 @@
 
 namespace echelon {
 
-[[nodiscard]] bool has_bfloat16_dot_product();
-
 /// Returns the flops done, on the calling thread, with all operands in registers; adds to `sink`. Only where
-/// has_bfloat16_dot_product().
+/// there are bfloat16_kernels().
 [[nodiscard]] double bfloat16_dot_products(std::int64_t repeats, float* sink);
 
 }  // namespace echelon

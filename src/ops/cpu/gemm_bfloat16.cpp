@@ -2,6 +2,7 @@
 // along k, and twice as many multiplications are done per unit. Some CPUs do that at the rate of float32's
 // multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/instruction_set.h"
 #include "ops/cpu/targets.h"
 
 #include "hwy/base.h"
@@ -25,6 +26,7 @@ namespace echelon {
 namespace {
 
 constexpr int tile_rows = 14, tile_vectors = 2, lanes = 16, tile_columns = tile_vectors * lanes, panel_rows = 16;
+constexpr int prefetch_interval = 2;
 
 std::uint32_t pair(bfloat16 first, bfloat16 second) {
   return static_cast<std::uint32_t>(second.bits) << 16 | first.bits;
@@ -113,7 +115,7 @@ void multiply_rows(const TileArgs& args) {
   }
   const float *a = t.a, *b = t.b;
   for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
-    prefetch(t, first, tile_columns);
+    prefetch<prefetch_interval, tile_columns>(t, first);
     const std::int64_t last = std::min(t.depth, first + prefetch_interval);
     for (std::int64_t l = first; l < last; ++l) {
       __builtin_prefetch(b + 16L * tile_columns);
@@ -173,7 +175,7 @@ namespace echelon {
 
 const GemmKernels* bfloat16_kernels() {
   __builtin_cpu_init();
-  const bool has_avx512 = (hwy::SupportedTargets() & HWY_AVX3) != 0;  // as far as Highway may use it
+  const bool has_avx512 = (highway_targets() & HWY_AVX3) != 0;
   return has_avx512 && __builtin_cpu_supports("avx512bf16") ? &kernels : nullptr;
 }
 

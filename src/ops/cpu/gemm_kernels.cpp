@@ -20,9 +20,9 @@ namespace HWY_NAMESPACE {
 // As many sums as leave registers for the rest: of 32 vectors, 28 + 2 of b + 1 of a; of 16, 12 + 2 + 1.
 constexpr int lanes = HWY_LANES(float);
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-constexpr int tile_rows = 14, tile_vectors = 2;
+constexpr int tile_rows = 14, tile_vectors = 2, prefetch_interval = 2;
 #else
-constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2;
+constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2, prefetch_interval = 8;
 #endif
 constexpr int tile_columns = tile_vectors * lanes;
 static_assert(tile_columns % 4 == 0, "pack_columns takes four at a time");
@@ -103,7 +103,7 @@ HWY_NOINLINE void multiply_rows(const TileArgs& args) {
   }
   const float *a = t.a, *b = t.b;
   for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
-    prefetch(t, first, tile_columns);
+    prefetch<prefetch_interval, tile_columns>(t, first);
     const std::int64_t last = std::min(t.depth, first + prefetch_interval);
     for (std::int64_t l = first; l < last; ++l) {
       Vec<float> b_row[tile_vectors];

@@ -56,17 +56,16 @@ constexpr std::int64_t strip = 32;
 // Of a's panels by rows; not a multiple of a page, so that rows share no cache set.
 constexpr std::int64_t row_stride = max_depth + 16;
 
-constexpr std::int64_t prefetch_interval = 2;  // units of k
-
-/// Called at every prefetch_interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond
-/// before they are needed, the rows of c. Inlined always: a call of a function that only prefetches is, to the
-/// compiler, one without effect.
-[[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l, int tile_columns) {
-  constexpr std::int64_t lead = 64;  // units
-  constexpr int line = 16;           // float32 values
-  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1);
+/// Called at every interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond before they
+/// are needed, the rows of c. The interval is so long that the tile's multiply-adds hide it. Inlined always: a call of
+/// a function that only prefetches is, to the compiler, one without effect.
+template <int interval, int tile_columns>
+[[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l) {
+  constexpr std::int64_t lead = 32 * interval;  // units
+  constexpr int line = 16;                      // float32 values
+  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / interval, 0, t.rows - 1);
   for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
-  const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / prefetch_interval);
+  const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / interval);
   if (index < t.soon.last)
     __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
 }

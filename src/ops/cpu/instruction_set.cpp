@@ -48,6 +48,7 @@ std::optional<InstructionSet> cap_asked_for() {
   require(cap <= largest, "ECHELON_INSTRUCTION_SET = '{}', but this processor supports at most '{}'", value,
           name_of(largest));
   hwy::DisableTargets(targets_above(cap));
+  static_cast<void>(highway_targets());  // also if a kernel was called before
   return cap;
 }
 
@@ -65,6 +66,12 @@ std::string_view name_of(InstructionSet set) { return names.at(static_cast<std::
 std::optional<InstructionSet> instruction_set_cap() {
   static const auto cap = cap_asked_for();
   return cap;
+}
+
+std::int64_t highway_targets() {
+  const std::int64_t targets = hwy::SupportedTargets();
+  hwy::GetChosenTarget().Update(targets);
+  return targets;
 }
 
 #if defined(__x86_64__)

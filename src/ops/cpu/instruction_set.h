@@ -2,6 +2,7 @@
 // which tests a smaller machine on a larger one. It applies to Highway's kernels, our own matmuls and OpenBLAS.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -19,6 +20,10 @@ enum class InstructionSet { scalar, avx2, avx512 };
 
 /// The cap, or the largest that the processor has.
 [[nodiscard]] InstructionSet largest_instruction_set();
+
+/// What Highway may choose from, as bits HWY_AVX2 and so on. hwy::SupportedTargets() of Highway 1.0 leaves out what is
+/// above the cap too, but lets every later call of a kernel use it.
+[[nodiscard]] std::int64_t highway_targets();
 
 /// AMD's CPUs before family 1Ah have datapaths of 256 bits and compute 512-bit vectors, if they have them, in halves.
 [[nodiscard]] bool is_amd_before_zen5();
