@@ -176,6 +176,19 @@ TEST_F(Program, ConvertsAndInspectsCheckpoints) {
   EXPECT_THAT(damaged.err, testing::AllOf(HasSubstr(file), HasSubstr("cut off")));
 }
 
+TEST_F(Program, InspectsAResumedRunAsOne) {
+  ASSERT_EQ(run_echelon(train({"--training.steps=3"})).status, 0);
+  ASSERT_EQ(run_echelon(train({"--training.steps=5", "--checkpoint.load=latest"})).status, 0);
+  const std::string metrics = out() + "/metrics.jsonl";
+  std::ofstream(metrics, std::ios::app) << "{\"step\": 6, \"lo";
+  EXPECT_THAT(run_echelon({"inspect", metrics}).out,
+              testing::AllOf(HasSubstr("steps 1 to 5, 1 resumes"), HasSubstr("1 that are cut off")));
+  std::vector<int> steps;
+  for (const auto& line : json_lines(run_echelon({"inspect", metrics, "--json"}).out))
+    if (line.contains("grad_norm")) steps.push_back(line["step"]);
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4, 5}));
+}
+
 TEST_F(Program, PrintsJsonAndTheConfig) {
   const Outcome outcome = run_echelon(train({"--json", "--checkpoint.enable=false"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
