@@ -135,14 +135,6 @@ class StoredValues {
 
 }  // namespace
 
-std::vector<StateSlice> state_slices(const ModelPart& part) {
-  std::vector<StateSlice> slices;
-  for (const ShardedUnit* unit : part.units())
-    for (const StatePart& state : state_parts(*unit))
-      if (state.share.count > 0) slices.push_back(state.slice_of(state.share));
-  return slices;
-}
-
 std::vector<StateSource> state_sources(const ModelPart& part, Ops& ops, const std::vector<const std::byte*>& copies) {
   std::vector<StateSource> sources;
   const std::vector<const ShardedUnit*> units = part.units();

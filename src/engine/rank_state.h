@@ -9,18 +9,16 @@
 
 namespace echelon {
 
-/// What the rank of `part` writes, in order. Of values that several ranks hold, each writes a share.
-[[nodiscard]] std::vector<StateSlice> state_slices(const ModelPart& part);
-
 /// Where the values of a slice are read.
 struct StateSource {
   std::size_t unit = 0;  // of part.units()
   StateFileWriter::Values values;
 };
 
-/// The sources of these slices, whose unit is bound to memory. They are the values themselves, of which none may be
-/// written meanwhile, or a snapshot's copies: `copies` has one per unit, or null, or is empty. They refer to `part` and
-/// `ops`. Where the values are not in host memory, sources without a copy are read by the rank's own thread alone.
+/// The sources of the slices that the rank of `part` writes (state_slices), whose unit is bound to memory. They are the
+/// values themselves, of which none may be written meanwhile, or a snapshot's copies: `copies` has one per unit, or
+/// null, or is empty. They refer to `part` and `ops`. Where the values are not in host memory, sources without a copy
+/// are read by the rank's own thread alone.
 [[nodiscard]] std::vector<StateSource> state_sources(const ModelPart& part, Ops& ops,
                                                      const std::vector<const std::byte*>& copies = {});
 

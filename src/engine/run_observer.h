@@ -47,7 +47,10 @@ class RunObserver {
   virtual void warned(const std::string& /*sentence*/) {}
   virtual void reported(const StepReport& /*report*/) {}
   virtual void validated(const EvaluationReport& /*report*/) {}
+  /// A model.
   virtual void saved(const std::filesystem::path& /*folder*/) {}
+  /// A checkpoint, and how long it took until it was durable.
+  virtual void saved_state(const std::filesystem::path& folder, double /*seconds*/) { saved(folder); }
   /// After the last traced step.
   virtual void traced(const TraceReport& /*trace*/) {}
 };

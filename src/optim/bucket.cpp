@@ -50,6 +50,15 @@ Range overlap(const Segment& segment, Range range) {
   return {first, std::max<std::int64_t>(0, end - first)};
 }
 
+void Bucket::place_at(const MeshShape& mesh, int rank) {
+  const bool is_sharded = shard.size > 1;
+  const GroupPlace place = mesh.place_in(groups.shard, rank);
+  if (is_sharded) shard = place;
+  is_first_copy = mesh.place_in(groups.replicate, rank).index == 0 && (is_sharded || place.index == 0);
+  for (Segment& segment : segments)
+    for (Copies& copies : segment.copies) copies.place = mesh.place_in(copies.group, rank);
+}
+
 std::int64_t Bucket::num_parameters_in(Range range) const {
   std::int64_t sum = 0;
   for (const Segment& segment : segments) sum += overlap(segment, range).count;
@@ -63,9 +72,8 @@ std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshSh
   for (const auto& [groups, members] : by_groups) {
     Bucket& bucket = buckets.emplace_back();
     bucket.groups = groups;
-    const GroupPlace shard = mesh.place_in(groups.shard, rank);
-    if (shards) bucket.shard = shard;
-    bucket.is_first_copy = mesh.place_in(groups.replicate, rank).index == 0 && (shards || shard.index == 0);
+    if (shards) bucket.shard = mesh.place_in(groups.shard, rank);
+    bucket.place_at(mesh, rank);
     for (Param* param : members) {
       const std::int64_t count = param->local_sizes().num_elements();
       bucket.segments.push_back({param, bucket.num_elements, count, copies_of(*param, shards, mesh, rank)});

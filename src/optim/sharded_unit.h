@@ -58,6 +58,10 @@ class ShardedUnit {
   ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options, const MeshShape& mesh, int rank);
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// As a rank has it that differs from this one along the data axes alone. Before it is bound.
+  void place_at(const MeshShape& mesh, int rank) {
+    for (Bucket& bucket : buckets_) bucket.place_at(mesh, rank);
+  }
   [[nodiscard]] const ShardOptions& options() const { return options_; }
   [[nodiscard]] bool sums_replicas() const;
   /// This rank's copy of some bucket counts in the norm and is written to checkpoints.

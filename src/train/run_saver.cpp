@@ -23,10 +23,11 @@ RunSaver::RunSaver(const Context& context, std::filesystem::path resumed_from, s
     : context_(context), damaged_(std::move(damaged)), resumed_from_(std::move(resumed_from)) {}
 
 std::string RunSaver::plan() {
-  const StateSaver::Files& files = context_.state.files();
+  const SavePlan& files = context_.state.files();
   const std::int64_t model_bytes =
       context_.config.model.num_parameters() * size_of(context_.run.model().part().options.dtype);
-  require_space(context_.config.output.dir, files.num_bytes() + model_bytes, "a checkpoint and the model have");
+  require_space(context_.config.output.dir, files.num_bytes() + context_.state.most_manifest_bytes() + model_bytes,
+                "a checkpoint and the model have");
   constexpr double megabyte = 1e6;
   return fmt::format("checkpoint: {:.1f} MB, at most {:.1f} MB of a rank; model: {:.1f} MB",
                      static_cast<double>(files.num_bytes()) / megabyte,
@@ -91,7 +92,7 @@ void RunSaver::saved(bool is_last) {
     saved_step_ = scalars.step;
     checkpoint_ = step_folder(checkpoint_folder(context_.config), scalars.step);
     std::erase(damaged_, scalars.step);  // a later attempt's replaces it
-    if (tells()) context_.observer.saved(checkpoint_);
+    if (tells()) context_.observer.saved_state(checkpoint_, context_.state.seconds());
     if (tells()) prune(scalars.step);
     return;
   }

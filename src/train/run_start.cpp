@@ -1,6 +1,7 @@
 #include "train/run_start.h"
 
 #include "base/error.h"
+#include "blueprint/save_plan.h"
 #include "engine/rank_state.h"
 #include "spec/groups.h"
 

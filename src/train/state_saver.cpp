@@ -1,38 +1,18 @@
 #include "train/state_saver.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/weight_names.h"
 #include "checkpoint/state/publish.h"
 #include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/rank_state.h"
 #include "files/system_calls.h"
-#include "spec/config/config_reader.h"
 #include "spec/groups.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 namespace echelon {
 namespace {
-
-/// The parameters of a file as ranges of their places in the list.
-std::vector<Range> parameters_of(const std::vector<StateSlice>& slices,
-                                 const std::map<std::string, std::int64_t>& number_of) {
-  std::vector<std::int64_t> numbers;
-  for (const StateSlice& slice : slices) numbers.push_back(number_of.at(slice.parameter));
-  std::ranges::sort(numbers);
-  std::vector<Range> ranges;
-  for (const std::int64_t number : numbers) {
-    if (!ranges.empty() && number < ranges.back().first + ranges.back().count) continue;
-    if (!ranges.empty() && number == ranges.back().first + ranges.back().count)
-      ++ranges.back().count;
-    else
-      ranges.push_back({number, 1});
-  }
-  return ranges;
-}
 
 /// Collective: the digests of all ranks' headers.
 std::vector<Digest> gathered_digests(Comm& all, const Digest& own) {
@@ -41,6 +21,10 @@ std::vector<Digest> gathered_digests(Comm& all, const Digest& own) {
   Digest sent = own;
   all.all_gather({digests.data(), DType::int32, {words * all.size()}}, {&sent, DType::int32, {words}}).wait();
   return digests;
+}
+
+Manifest::Copy copy_of_tokenizer(const std::string& text) {
+  return {std::string(checkpoint_tokenizer_name), std::ssize(text), digest_of(text)};
 }
 
 StateWrite::Clock::duration in_clock(double seconds) {
@@ -66,45 +50,20 @@ StateSaver::~StateSaver() {
   if (thread_.joinable()) thread_.detach();
 }
 
-std::int64_t StateSaver::Files::num_bytes() const {
-  std::int64_t sum = 0;
-  for (const Manifest::File& file : planned) sum += file.num_bytes;
-  return sum;
-}
-
-std::int64_t StateSaver::Files::most_bytes() const {
-  std::int64_t most = 0;
-  for (const Manifest::File& file : planned) most = std::max(most, file.num_bytes);
-  return most;
-}
-
-const StateSaver::Files& StateSaver::files() {
-  if (files_.planned.empty()) plan_files();
-  return files_;
-}
-
-/// What each rank writes is computed here as on that rank, so no rank needs to tell.
-void StateSaver::plan_files() {
-  const RunConfig& config = context_.blueprint.config();
-  manifest_.config = to_toml(config);
-  std::map<std::string, std::int64_t> number_of;
-  for (const NamedShape& parameter : global_parameters(config.model)) {
-    number_of[parameter.name] = std::ssize(manifest_.parameters);
-    manifest_.parameters.push_back({parameter.name, parameter.sizes});
+const SavePlan& StateSaver::files() {
+  if (!files_) {
+    files_.emplace(context_.blueprint);
+    manifest_ = files_->manifest(manifest_.attempt, std::move(manifest_.lineage));
   }
-  for (int rank = 0; rank < context_.blueprint.mesh().num_ranks(); ++rank) {
-    const std::vector<StateSlice> slices = state_slices(make_model_part(config, context_.blueprint.schedule(), rank));
-    if (slices.empty()) continue;
-    files_.planned.push_back({.name = state_file_name(manifest_.attempt, rank),
-                              .num_bytes = StateFilePlan(slices).num_bytes(),
-                              .header = {},
-                              .parameters = parameters_of(slices, number_of)});
-    files_.ranks.push_back(rank);
-    for (const StateSlice& slice : slices)
-      if (std::ranges::find(manifest_.states, slice.state, &decltype(manifest_.states)::value_type::first) ==
-          manifest_.states.end())
-        manifest_.states.emplace_back(slice.state, slice.dtype);
-  }
+  return *files_;
+}
+
+std::int64_t StateSaver::most_manifest_bytes() {
+  (void)files();
+  Manifest manifest = manifest_;
+  const std::string& tokenizer = context_.blueprint.config().checkpoint.tokenizer;
+  if (!tokenizer.empty()) manifest.copies = {copy_of_tokenizer(read_text(tokenizer))};
+  return most_bytes_of(std::move(manifest));
 }
 
 void require_space(const std::filesystem::path& folder, std::int64_t num_bytes, std::string_view what) {
@@ -221,6 +180,7 @@ bool StateSaver::advance() {
   }
   if (failure) remove_failed();
   failure_ = failure;
+  seconds_ = std::chrono::duration<double>(StateWrite::Clock::now() - begun_).count();
   work_.reset();
   phase_ = Phase::none;
   return true;
@@ -240,9 +200,8 @@ void StateSaver::start_publishing(const std::vector<Digest>& headers) {
   phase_ = Phase::publishing;
   if (!is_publisher()) return start_work([](StateWrite&) {}, false, nullptr);
   manifest_.scalars = scalars_;
-  manifest_.files = files_.planned;
   for (std::size_t f = 0; f < manifest_.files.size(); ++f)
-    manifest_.files[f].header = headers[static_cast<std::size_t>(files_.ranks[f])];
+    manifest_.files[f].header = headers[static_cast<std::size_t>(files().files()[f].rank)];
   manifest_.copies.clear();
   start_work(
       [manifest = manifest_, folder = folder_, claim = claim_to_check(),
@@ -251,7 +210,7 @@ void StateSaver::start_publishing(const std::vector<Digest>& headers) {
         if (!tokenizer.empty()) {
           const std::string text = read_text(tokenizer);
           write_text(folder / checkpoint_tokenizer_name, text);
-          manifest.copies.push_back({std::string(checkpoint_tokenizer_name), std::ssize(text), digest_of(text)});
+          manifest.copies.push_back(copy_of_tokenizer(text));
         }
         progress.require_wanted();
         publish_manifest(folder, manifest);

@@ -2,7 +2,7 @@
 // or continues while another thread writes what a snapshot holds.
 #pragma once
 
-#include "blueprint/blueprint.h"
+#include "blueprint/save_plan.h"
 #include "checkpoint/state/manifest.h"
 #include "checkpoint/state/state_file.h"
 #include "engine/rank_run.h"
@@ -57,9 +57,10 @@ class StateSaver final : public SnapshotReader {
   [[nodiscard]] bool advance();
   /// Waits for the end of the save that is under way, which has its snapshot.
   void finish();
-  /// Of the save that ended last, and what it saved.
+  /// Of the save that ended last: what it saved, and how long that took from its start to the end of the last rank.
   [[nodiscard]] const std::optional<SharedFailure>& failure() const { return failure_; }
   [[nodiscard]] const RunScalars& scalars() const { return scalars_; }
+  [[nodiscard]] double seconds() const { return seconds_; }
 
   // Called by the step that takes the snapshot.
   void taken() override;
@@ -68,20 +69,15 @@ class StateSaver final : public SnapshotReader {
   [[nodiscard]] double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
   /// Which files all ranks write, for rank 0, which publishes them. Computed before the first save.
-  struct Files {
-    std::vector<Manifest::File> planned;  // all but their digests
-    std::vector<int> ranks;               // that write them
-    [[nodiscard]] std::int64_t num_bytes() const;
-    [[nodiscard]] std::int64_t most_bytes() const;  // of a file
-  };
-  [[nodiscard]] const Files& files();
+  [[nodiscard]] const SavePlan& files();
+  /// Of the manifest, at most.
+  [[nodiscard]] std::int64_t most_manifest_bytes();
   /// Of this rank's file; 0 if it has none.
   [[nodiscard]] std::int64_t own_bytes() const { return slices_.empty() ? 0 : plan_->num_bytes(); }
 
  private:
   enum class Phase : std::uint8_t { none, started, writing, publishing };
 
-  void plan_files();
   /// `background`: null for a thread of its own.
   void start_writing(std::vector<StateSource> sources, BackgroundThread* background);
   void start_publishing(const std::vector<Digest>& headers);
@@ -96,8 +92,8 @@ class StateSaver final : public SnapshotReader {
   Context context_;
   std::vector<StateSlice> slices_;
   std::shared_ptr<const StateFilePlan> plan_;
-  Manifest manifest_;  // rank 0: all but files, scalars and copies, once they are planned
-  Files files_;
+  Manifest manifest_;  // rank 0: all but digests, scalars and copies, once they are planned
+  std::optional<SavePlan> files_;
 
   // Of the save that is under way.
   Phase phase_ = Phase::none;
@@ -111,7 +107,7 @@ class StateSaver final : public SnapshotReader {
   std::set<std::size_t> read_in_place_;  // units of which the snapshot has no copy
 
   std::optional<SharedFailure> failure_;  // of the last save
-  double waited_seconds_ = 0;
+  double seconds_ = 0, waited_seconds_ = 0;
 };
 
 /// Throws Failure if the disk of a folder has fewer bytes than are needed; what for, in words.

@@ -4,7 +4,7 @@
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
 #include "comm/thread/thread_world.h"
-#include "engine/rank_state.h"
+#include "blueprint/save_plan.h"
 #include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace echelon {
 namespace {
@@ -211,6 +212,16 @@ Manifest parse_body(const ReadJson& json) {
 std::string to_text(const Manifest& manifest) {
   const std::string body = to_json(manifest).dump(-1, ' ', false, WrittenJson::error_handler_t::replace);
   return fmt::format("{}{}{}{}{}", before_digest, to_text(digest_of(body)), before_manifest, body, at_end);
+}
+
+std::int64_t most_bytes_of(Manifest manifest) {
+  RunScalars& scalars = manifest.scalars;
+  for (std::int64_t* count :
+       {&scalars.step, &scalars.skipped_steps, &scalars.steps_since_scale_changed, &scalars.first_lr_step,
+        &scalars.sequences, &scalars.seq_len, &scalars.data.bin_bytes, &scalars.data.idx_bytes})
+    *count = largest_count;
+  scalars.loss_scale = std::numeric_limits<double>::min();  // no double has more digits
+  return std::ssize(to_text(manifest));
 }
 
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& path) {

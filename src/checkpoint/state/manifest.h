@@ -75,6 +75,8 @@ struct Manifest {
 
 /// {"digest": ..., "manifest": {...}} in one line.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
+/// Of that text, whatever the scalars and digests are.
+[[nodiscard]] std::int64_t most_bytes_of(Manifest manifest);
 /// Throws Error naming `path` and the fault: a wrong digest, a newer format, something that no program writes.
 [[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 

@@ -3,10 +3,6 @@
 #include "files/system_calls.h"
 
 #include "base/error.h"
-#include "checkpoint/safetensors/safetensors.h"
-#include "checkpoint/state/state_names.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cassert>
@@ -15,52 +11,9 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t page_bytes = 4096;  // of the data's alignment, so that each write is of whole pages
 constexpr std::int64_t buffer_bytes = 4 * block_bytes, most_cached_bytes = 8 * buffer_bytes;
 
 }  // namespace
-
-StateFilePlan::StateFilePlan(const std::vector<StateSlice>& slices) {
-  for (const StateSlice& slice : slices) {
-    std::vector<Tensor>& tensors = tensors_.emplace_back();
-    for (const SliceRectangle& rectangle : rectangles_of(slice.slice)) {
-      const bool is_vector = slice.slice.global_sizes().num_dims() == 1;
-      const std::int64_t size = size_of(slice.dtype);
-      data_bytes_ = (data_bytes_ + size - 1) / size * size;
-      tensors.push_back({.name = to_text(StateTensorName{.state = slice.state,
-                                                         .parameter = slice.parameter,
-                                                         .rows = rectangle.rows,
-                                                         .columns = rectangle.columns,
-                                                         .is_vector = is_vector}),
-                         .dtype = slice.dtype,
-                         .rectangle = rectangle,
-                         .is_vector = is_vector,
-                         .first_byte = data_bytes_});
-      data_bytes_ += tensors.back().num_bytes();
-    }
-  }
-  header_bytes_ = static_cast<std::int64_t>(header(std::vector<Digest>(num_blocks())).size());
-}
-
-std::string StateFilePlan::header(const std::vector<Digest>& blocks) const {
-  std::string digests;
-  for (const Digest& digest : blocks) digests += to_text(digest);
-  nlohmann::ordered_json json = {
-      {"__metadata__", {{block_bytes_key, std::to_string(block_bytes)}, {digests_key, digests}}}};
-  std::int64_t end = 0;
-  for (const std::vector<Tensor>& of_slice : tensors_)
-    for (const Tensor& tensor : of_slice) {
-      if (tensor.first_byte > end)
-        json[fmt::format("{}{}", padding_prefix, end)] = {
-            {"dtype", "U8"}, {"shape", {tensor.first_byte - end}}, {"data_offsets", {end, tensor.first_byte}}};
-      end = tensor.first_byte + tensor.num_bytes();
-      FileShape shape = {tensor.rectangle.columns.count};
-      if (!tensor.is_vector) shape.insert(shape.begin(), tensor.rectangle.rows.count);
-      json[tensor.name] = {
-          {"dtype", safetensors_format(tensor.dtype)}, {"shape", shape}, {"data_offsets", {tensor.first_byte, end}}};
-    }
-  return header_bytes_of(json.dump(), page_bytes);
-}
 
 StateFileWriter::StateFileWriter(std::filesystem::path path, const StateFilePlan& plan)
     : path_(std::move(path)), plan_(plan), file_(File::create_new(path_)) {

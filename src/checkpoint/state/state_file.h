@@ -2,9 +2,8 @@
 // computed. docs/reference/checkpoints.md describes it.
 #pragma once
 
-#include "checkpoint/state/digest.h"
+#include "checkpoint/state/state_file_plan.h"
 #include "files/file.h"
-#include "tensor/state_slice.h"
 
 #include <cstddef>
 #include <filesystem>
@@ -12,45 +11,6 @@
 #include <vector>
 
 namespace echelon {
-
-/// A digest covers this much of a file's data; the last one, the rest.
-inline constexpr std::int64_t block_bytes = 1 << 20;
-/// Keys of the metadata of a file's header.
-inline constexpr std::string_view block_bytes_key = "echelon.block_bytes", digests_key = "echelon.xxh3_128";
-
-class StateFilePlan {
- public:
-  /// A tensor of the file: a rectangle of one of the slices.
-  struct Tensor {
-    std::string name;
-    DType dtype{};
-    SliceRectangle rectangle;
-    bool is_vector = false;
-    std::int64_t first_byte = 0;  // of the data
-
-    [[nodiscard]] std::int64_t num_bytes() const { return rectangle.num_elements() * size_of(dtype); }
-  };
-
-  /// Of slices without padding nothing is lost. Tensors have the order of the slices; a tensor whose values would not
-  /// be aligned gets a few bytes before it, which are a tensor too.
-  explicit StateFilePlan(const std::vector<StateSlice>& slices);
-
-  /// The tensors of each slice.
-  [[nodiscard]] const std::vector<std::vector<Tensor>>& tensors() const { return tensors_; }
-  [[nodiscard]] std::int64_t header_bytes() const { return header_bytes_; }
-  [[nodiscard]] std::int64_t data_bytes() const { return data_bytes_; }
-  /// Of the whole file.
-  [[nodiscard]] std::int64_t num_bytes() const { return header_bytes_ + data_bytes_; }
-  [[nodiscard]] std::size_t num_blocks() const {
-    return static_cast<std::size_t>((data_bytes_ + block_bytes - 1) / block_bytes);
-  }
-  /// header_bytes() bytes, whatever the digests.
-  [[nodiscard]] std::string header(const std::vector<Digest>& blocks) const;
-
- private:
-  std::vector<std::vector<Tensor>> tensors_;
-  std::int64_t data_bytes_ = 0, header_bytes_ = 0;
-};
 
 /// Writes the file from its start to its end, and its header last. Memory use is constant.
 class StateFileWriter {

@@ -1,0 +1,143 @@
+#include "blueprint/save_plan.h"
+
+#include "checkpoint/hf/weight_names.h"
+#include "checkpoint/state/state_file_plan.h"
+#include "checkpoint/state/state_names.h"
+#include "optim/state_parts.h"
+#include "spec/config/config_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+namespace echelon {
+namespace {
+
+using Numbers = std::unordered_map<std::string, std::int64_t>;  // of parameters, by name
+
+Numbers numbers_of(const ModelSpec& model) {
+  Numbers numbers;
+  for (const NamedShape& parameter : global_parameters(model)) numbers.emplace(parameter.name, std::ssize(numbers));
+  return numbers;
+}
+
+/// The numbers in ranges, each once.
+std::vector<Range> ranges_of(std::vector<std::int64_t> numbers) {
+  std::ranges::sort(numbers);
+  std::vector<Range> ranges;
+  for (const std::int64_t number : numbers) {
+    if (!ranges.empty() && number < ranges.back().first + ranges.back().count) continue;
+    if (!ranges.empty() && number == ranges.back().first + ranges.back().count)
+      ++ranges.back().count;
+    else
+      ranges.push_back({number, 1});
+  }
+  return ranges;
+}
+
+std::optional<PlannedFile> file_of(const ModelPart& part, int rank, const Numbers& numbers) {
+  StateFileSize size;
+  std::vector<std::int64_t> written;
+  const Segment* last = nullptr;
+  for (const ShardedUnit* unit : part.units())
+    for (const StatePart& state : state_parts(*unit)) {
+      if (state.share.count == 0) continue;
+      const Param& param = *state.segment->param;
+      size.add(state.state, param.name, state.dtype,
+               param.slice.elements({state.share.first - state.segment->offset, state.share.count}),
+               [](const SliceRectangle&, std::int64_t) {});
+      if (std::exchange(last, state.segment) != state.segment) written.push_back(numbers.at(param.name));
+    }
+  if (written.empty()) return std::nullopt;
+  return PlannedFile{.rank = rank, .num_bytes = size.num_bytes(), .parameters = ranges_of(std::move(written))};
+}
+
+/// The states that a rank saves, with their formats outside of its memory.
+std::vector<std::pair<std::string, DType>> states_of(const ModelPart& part) {
+  std::vector<std::pair<std::string, DType>> states;
+  for (const ShardedUnit* unit : part.units())
+    for (const StatePart& state : state_parts(*unit)) {
+      const std::pair<std::string, DType> found = {std::string(state.state), state.dtype};
+      if (std::ranges::find(states, found) == states.end()) states.push_back(found);
+    }
+  return states;
+}
+
+/// The first of the ranks that differ from this one along the data axes alone.
+int first_alike(const MeshShape& mesh, int rank) {
+  Coordinates coordinates = mesh.coordinates_of(rank);
+  for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp})
+    coordinates[static_cast<std::size_t>(axis)] = 0;
+  return mesh.rank_of(coordinates);
+}
+
+}  // namespace
+
+std::vector<StateSlice> state_slices(const ModelPart& part) {
+  std::vector<StateSlice> slices;
+  for (const ShardedUnit* unit : part.units())
+    for (const StatePart& state : state_parts(*unit))
+      if (state.share.count > 0) slices.push_back(state.slice_of(state.share));
+  return slices;
+}
+
+std::optional<PlannedFile> planned_file(const Blueprint& blueprint, int rank) {
+  const RunConfig& config = blueprint.config();
+  return file_of(make_model_part(config, blueprint.schedule(), rank), rank, numbers_of(config.model));
+}
+
+SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
+  const RunConfig& config = blueprint.config();
+  const MeshShape& mesh = blueprint.mesh();
+  const Numbers numbers = numbers_of(config.model);
+  std::map<int, std::vector<int>> alike;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) alike[first_alike(mesh, rank)].push_back(rank);
+  for (const auto& [first, ranks] : alike) {
+    ModelPart part = make_model_part(config, blueprint.schedule(), first);
+    for (const int rank : ranks) {
+      for (ShardedUnit* unit : part.units()) unit->place_at(mesh, rank);
+      if (std::optional<PlannedFile> file = file_of(part, rank, numbers)) files_.push_back(std::move(*file));
+    }
+    if (states_.empty()) states_ = states_of(part);
+  }
+  std::ranges::sort(files_, {}, &PlannedFile::rank);
+}
+
+std::int64_t SavePlan::num_bytes() const {
+  std::int64_t sum = 0;
+  for (const PlannedFile& file : files_) sum += file.num_bytes;
+  return sum;
+}
+
+std::int64_t SavePlan::most_bytes() const {
+  std::int64_t most = 0;
+  for (const PlannedFile& file : files_) most = std::max(most, file.num_bytes);
+  return most;
+}
+
+Manifest SavePlan::manifest(std::int64_t attempt, std::vector<LineageEntry> lineage) const {
+  const RunConfig& config = blueprint_->config();
+  Manifest manifest;
+  manifest.attempt = attempt;
+  manifest.config = to_toml(config);
+  manifest.lineage = std::move(lineage);
+  for (const NamedShape& parameter : global_parameters(config.model))
+    manifest.parameters.push_back({parameter.name, parameter.sizes});
+  manifest.states = states_;
+  for (const PlannedFile& file : files_)
+    manifest.files.push_back({.name = state_file_name(attempt, file.rank),
+                              .num_bytes = file.num_bytes,
+                              .header = {},
+                              .parameters = file.parameters});
+  return manifest;
+}
+
+std::int64_t SavePlan::most_manifest_bytes() const {
+  Manifest first = manifest(1, {{.attempt = 1}});
+  if (!blueprint_->config().checkpoint.tokenizer.empty())
+    first.copies.push_back({std::string(checkpoint_tokenizer_name), std::numeric_limits<std::int32_t>::max(), {}});
+  return most_bytes_of(std::move(first));
+}
+
+}  // namespace echelon
