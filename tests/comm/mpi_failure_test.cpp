@@ -122,6 +122,13 @@ TEST_F(MpiFailure, DifferentOperationsAreNamed) {
   expect("left_out", AllOf(HasSubstr("rank 2 started barrier"), HasSubstr("started all_reduce(sum) of 10 float32")));
 }
 
+TEST_F(MpiFailure, AThreadRankOfAProcessThatNeverReturnsEndsTheJob) {
+  const Job job = run_job("thread_asleep");
+  EXPECT_THAT(job.output, HasSubstr("; rank 1 has not arrived; rank 1 has not returned since, so this process ends\n"));
+  EXPECT_EQ(job.status, 1);
+  EXPECT_LT(job.seconds, soon);
+}
+
 TEST_F(MpiFailure, WhatIsDroppedWithoutAWaitIsNamed) {
   const Job job = run_job("dropped");
   EXPECT_THAT(job.output, HasSubstr("rank 1 dropped, without waiting for it, its all_reduce(sum) of 10 float32"));

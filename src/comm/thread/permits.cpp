@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace echelon {
 
@@ -114,10 +115,19 @@ void Permits::wake_all() {
   const std::lock_guard lock(mutex_);
   sleep_is_over_ = true;
   for (int rank = 0; rank < static_cast<int>(slots_.size()); ++rank) {
-    if (slot(rank).queue == nullptr || slot(rank).queue == &ready_) continue;
+    if (slot(rank).queue == nullptr) continue;
     remove(rank);
-    if (take_or_queue(rank)) wake_thread(rank);
+    (void)take_or_queue(rank);
+    wake_thread(rank);
   }
+}
+
+std::vector<int> Permits::holders() {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(slots_.size()); ++rank)
+    if (slot(rank).permit >= 0) ranks.push_back(rank);
+  return ranks;
 }
 
 // --- under the mutex ---
@@ -145,7 +155,9 @@ void Permits::remove(int rank) {
 
 // Returns the rank that gets the permit and must be woken.
 Permits::NextRank Permits::give_back(int rank) {
-  const int permit = slot(rank).permit;
+  const int permit = std::exchange(slot(rank).permit, -1);
+  if (permit < 0) return std::nullopt;
+  num_handovers_.fetch_add(1, std::memory_order_relaxed);
   if (ready_.first_ < 0) {
     ++num_free_;
     free_.push_back(permit);
@@ -157,13 +169,16 @@ Permits::NextRank Permits::give_back(int rank) {
   return next;
 }
 
+// After an abort, a rank unwinds without a permit if none is free: who holds one may never give it back.
 bool Permits::take_or_queue(int rank) {
   if (num_free_ > 0) {
+    num_handovers_.fetch_add(1, std::memory_order_relaxed);
     --num_free_;
     slot(rank).permit = free_.back();
     free_.pop_back();
     return true;
   }
+  if (sleep_is_over_) return true;
   push(ready_, rank);
   return false;
 }
@@ -181,7 +196,7 @@ void Permits::wake_thread(const NextRank& rank) {
 // another rank may compute by now.
 void Permits::put_on_core(int rank) {
   RankSlot& own = slot(rank);
-  if (!is_bound_.load(std::memory_order_relaxed) || own.core == own.permit) return;
+  if (!is_bound_.load(std::memory_order_relaxed) || own.permit < 0 || own.core == own.permit) return;
   own.core = own.permit;
   bind_thread(own.thread, cores_[static_cast<std::size_t>(own.permit)]);
 }

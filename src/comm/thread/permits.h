@@ -55,7 +55,7 @@ class Permits final : public Lending::Sleepers {
              Deadline deadline);
   /// Wakes the first `count` ranks of the queue. Called after a change of the word that they wait for.
   void wake(RankQueue& queue, int count);
-  /// No rank sleeps from now on.
+  /// No rank sleeps or waits for a permit from now on.
   void wake_all();
 
   [[nodiscard]] int num_idle() const override {
@@ -66,6 +66,10 @@ class Permits final : public Lending::Sleepers {
 
   /// A rank waits only for a permit.
   [[nodiscard]] bool has_waiters() const { return ready_.size() > 0; }
+  /// How often a permit was taken or given back.
+  [[nodiscard]] std::int64_t num_handovers() const { return num_handovers_.load(std::memory_order_relaxed); }
+  /// The ranks that hold a permit.
+  [[nodiscard]] std::vector<int> holders();
   /// More ranks than permits: a rank that spins takes a core from another one.
   [[nodiscard]] bool is_scarce() const { return is_scarce_; }
 
@@ -74,7 +78,7 @@ class Permits final : public Lending::Sleepers {
     FutexWord is_woken = 0;
     RankQueue* queue = nullptr;  // the rank is in; guarded by the mutex, like the next two
     int next = -1, previous = -1;
-    int permit = -1;  // that it holds; written by itself, or by the rank that hands it a permit
+    int permit = -1;  // that it holds, or -1; written by itself, or by the rank that hands it a permit
     int core = -1;    // that its thread is bound to; likewise
     pid_t thread = 0;
   };
@@ -96,6 +100,7 @@ class Permits final : public Lending::Sleepers {
   std::vector<int> free_;
   std::atomic<int> num_free_;
   std::atomic<int> num_asleep_ = 0;  // in another queue than ready_
+  std::atomic<std::int64_t> num_handovers_ = 0;
   bool sleep_is_over_ = false;
   RankQueue ready_;  // for a permit
   std::vector<RankSlot> slots_;

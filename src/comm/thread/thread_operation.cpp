@@ -108,7 +108,8 @@ void ThreadOperation::leave() {
 void ThreadOperation::sleep(std::uint32_t seen, Deadline deadline) {
   if (mesh_.world().permits().sleep(mesh_.rank(), exchange_.sleepers(), exchange_.word(), seen, deadline)) return;
   const std::string late = rendezvous_.describe_timeout(party_, exchange_, mesh_.world().timeout_seconds());
-  mesh_.abort(late);
+  mesh_.world().abort_after_timeout(late);
+  mesh_.wait_until_unused();
   throw Failure(late);
 }
 

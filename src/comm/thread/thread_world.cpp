@@ -1,9 +1,11 @@
 #include "comm/thread/thread_world.h"
 
 #include "base/error.h"
+#include "comm/thread/returns.h"
 #include "comm/thread/thread_mesh.h"
 
 #include <pthread.h>
+#include <algorithm>
 #include <optional>
 
 namespace echelon {
@@ -23,13 +25,15 @@ class FirstFailure {
     auto& first = is_echo ? echo_ : cause_;
     if (!first) first = failure;
   }
-  void rethrow() const {
+  [[nodiscard]] std::optional<Error> error() const {
+    const std::lock_guard lock(mutex_);
     const auto& first = cause_ ? cause_ : echo_;
-    if (first) throw Error(fmt::format("rank {}: {}", first->rank, first->sentence), first->status);
+    if (!first) return std::nullopt;
+    return Error(fmt::format("rank {}: {}", first->rank, first->sentence), first->status);
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<RankFailure> cause_, echo_;
 };
 
@@ -37,6 +41,7 @@ struct Launch {
   ThreadWorld& world;
   const std::function<void(Mesh&)>& body;
   FirstFailure& failure;
+  Returns& returns;
 };
 
 struct RankThread {
@@ -71,6 +76,7 @@ void run_rank(const Launch& launch, int rank) {
 void* thread_main(void* argument) {
   const auto& self = *static_cast<RankThread*>(argument);
   run_rank(*self.launch, self.rank);
+  self.launch->returns.add(self.rank);
   return nullptr;
 }
 
@@ -104,7 +110,8 @@ void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, cons
   require_threads_possible(shape.num_ranks());
   ThreadWorld world(shape, options);
   FirstFailure failure;
-  Launch launch = {.world = world, .body = body, .failure = failure};
+  Returns returns(world, shape.num_ranks());
+  Launch launch = {.world = world, .body = body, .failure = failure, .returns = returns};
   std::vector<RankThread> threads(static_cast<std::size_t>(shape.num_ranks()));
   for (std::size_t rank = 0; rank < threads.size(); ++rank)
     threads[rank] = {.launch = &launch, .rank = static_cast<int>(rank)};
@@ -116,8 +123,11 @@ void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, cons
                     num_started, threads.size());
     fail(launch, {static_cast<int>(num_started), reason, ExitStatus::failure}, false);
   }
-  for (std::size_t rank = 0; rank < num_started; ++rank) pthread_join(threads[rank].thread, nullptr);
-  failure.rethrow();
+  const std::vector<int> missing = returns.await(static_cast<int>(num_started));
+  for (std::size_t rank = 0; rank < num_started; ++rank)
+    if (!std::ranges::binary_search(missing, static_cast<int>(rank))) pthread_join(threads[rank].thread, nullptr);
+  if (!missing.empty()) end_without(missing, failure.error().value_or(Failure(world.abort_reason())));
+  if (const std::optional<Error> error = failure.error()) throw Error(*error);
   if (world.is_aborted()) throw Failure(world.abort_reason());  // though every rank returned: something was dropped
 }
 

@@ -12,6 +12,10 @@ int permits_of(const ThreadOptions& options) {
   return options.compute_permits > 0 ? options.compute_permits : num_usable_cores();
 }
 
+Deadline::duration in_clock(double seconds) {
+  return std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks,
@@ -36,6 +40,7 @@ Rendezvous& ThreadGroup::transfers(int source, int destination) {
 ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
     : shape_(shape),
       timeout_seconds_(options.timeout_seconds),
+      time_to_return_(in_clock(options.return_seconds)),
       num_permits_(permits_of(options)),
       permits_(num_permits_, shape.num_ranks(),
                shape.num_ranks() > num_permits_ ? divide_cores(allowed_cpus(), num_permits_) : std::vector<CpuSet>()),
@@ -49,16 +54,14 @@ ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& rank
   return *shared;
 }
 
-Deadline ThreadWorld::deadline() const {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_seconds_));
-}
+Deadline ThreadWorld::deadline() const { return std::chrono::steady_clock::now() + in_clock(timeout_seconds_); }
 
-void ThreadWorld::abort(const std::string& reason) {
+void ThreadWorld::abort(const std::string& reason, Deadline last_work) {
   {
     const std::lock_guard lock(mutex_);
     if (is_aborted_.load()) return;
     abort_reason_ = reason;
+    return_deadline_ = last_work + time_to_return_;
     is_aborted_.store(true);
   }
   permits_.wake_all();
@@ -67,6 +70,11 @@ void ThreadWorld::abort(const std::string& reason) {
 std::string ThreadWorld::abort_reason() {
   const std::lock_guard lock(mutex_);
   return abort_reason_;
+}
+
+Deadline ThreadWorld::return_deadline() {
+  const std::lock_guard lock(mutex_);
+  return return_deadline_;
 }
 
 }  // namespace echelon

@@ -37,6 +37,7 @@ class ThreadWorld {
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
+  [[nodiscard]] Deadline::duration time_to_return() const { return time_to_return_; }
   [[nodiscard]] int num_permits() const { return num_permits_; }
   [[nodiscard]] Permits& permits() { return permits_; }
   [[nodiscard]] Lending& lending() { return lending_; }
@@ -48,14 +49,21 @@ class ThreadWorld {
   /// When a wait that starts now takes too long.
   [[nodiscard]] Deadline deadline() const;
 
-  /// The first reason stays.
-  void abort(const std::string& reason);
+  /// The first reason stays. Ranks that compute may do so for comm.timeout_seconds before they return.
+  void abort(const std::string& reason) { abort(reason, deadline()); }
+  /// Likewise, when a rank was late by comm.timeout_seconds already.
+  void abort_after_timeout(const std::string& reason) { abort(reason, std::chrono::steady_clock::now()); }
   [[nodiscard]] bool is_aborted() const { return is_aborted_.load(); }
   [[nodiscard]] std::string abort_reason();
+  /// When all ranks should have returned, once the world is aborted.
+  [[nodiscard]] Deadline return_deadline();
 
  private:
+  void abort(const std::string& reason, Deadline last_work);
+
   const MeshShape shape_;
   const double timeout_seconds_;
+  const Deadline::duration time_to_return_;
   const int num_permits_;
   Permits permits_;
   Lending lending_;
@@ -63,6 +71,7 @@ class ThreadWorld {
 
   std::mutex mutex_;  // guards what follows
   std::string abort_reason_;
+  Deadline return_deadline_ = {};
   std::map<std::pair<std::vector<int>, DeviceTransport::MakeDeviceExchange>, std::unique_ptr<ThreadGroup>> groups_;
 };
 

@@ -2,6 +2,7 @@
 // the job ends.
 #include "comm/mpi/mpi_world.h"
 #include "comm/numbers.h"
+#include "comm/thread/thread_world.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -93,6 +94,17 @@ std::map<std::string, Mode> modes() {
        {60,
         [](Mesh& mesh, Comm& comm) {
           if (mesh.rank() != 2) all_reduce(comm, 10);
+        }}},
+      // The second thread rank of the process with rank 2 sleeps; all others return or wait.
+      {"thread_asleep",
+       {60,
+        [](Mesh& mesh, Comm& comm) {
+          if (mesh.rank() == 2)
+            run_thread_ranks(line(2), {.timeout_seconds = 0.5, .return_seconds = 0.5}, [](Mesh& thread) {
+              if (thread.rank() == 1) std::this_thread::sleep_for(std::chrono::minutes(2));
+              all_reduce(thread.comm(line_group), 10);
+            });
+          all_reduce(comm, 10);
         }}},
       {"dropped",
        {60,
