@@ -22,7 +22,7 @@ Numbers numbers_of(const ModelSpec& model) {
   return numbers;
 }
 
-/// The numbers in ranges, each once.
+/// Each once, neighbours as one range.
 std::vector<Range> ranges_of(std::vector<std::int64_t> numbers) {
   std::ranges::sort(numbers);
   std::vector<Range> ranges;

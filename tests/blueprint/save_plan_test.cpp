@@ -134,11 +134,6 @@ std::int64_t allocations_of(const F& work) {
 }
 
 // Llama-3 405B on 16,384 ranks, without data.
-//
-// Claim (plans): The checkpoints of Llama-3 405B on 16,384 ranks are planned rank by rank, and the
-//   manifest has less than 8 MB.
-// Bound: a rank's plan does not grow with the number of ranks.
-// Tests: SavePlan.ManifestOf16384RanksIsSmall, SavePlan.OfOneRankKnowsNothingOfTheOthers
 TEST(SavePlan, ManifestOf16384RanksIsSmall) {
   for (const int zero_level : {1, 3}) {
     const Blueprint blueprint(large_config(zero_level, "128"));
