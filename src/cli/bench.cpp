@@ -4,6 +4,7 @@
 #include "cli/bench_gpus.h"
 #include "cli/command.h"
 #include "measure/measure_collectives.h"
+#include "measure/measure_disk.h"
 #include "measure/measure_machine.h"
 #include "report/output_file.h"
 
@@ -21,7 +22,8 @@ namespace echelon {
 namespace {
 
 struct BenchArguments {
-  std::string output, device = "cpu";
+  std::string output, device = "cpu", disk;
+  std::int64_t disk_mb = 512;
   std::int64_t largest_size = 16384;
   double seconds = 0.3;
   int rounds = 5;
@@ -64,6 +66,16 @@ void print(const HostSpec& machine) {
                num_points);
 }
 
+std::string disk_line(const DiskSpec& disk, const BenchArguments& arguments) {
+  const std::string kind = file_system_of(arguments.disk);
+  return fmt::format(
+      "disk of {}{}: {} MiB are durable at {:.2f} GB/s, for which a core works {:.3f} s, and read from it at {:.2f} "
+      "GB/s; a small file is durable in {:.2f} ms\n",
+      arguments.disk, kind.empty() ? "" : fmt::format(" ({})", kind), arguments.disk_mb, disk.write_bandwidth / 1e9,
+      static_cast<double>(arguments.disk_mb << 20) / disk.write_core_bandwidth, disk.read_bandwidth / 1e9,
+      1e3 * disk.sync_seconds);
+}
+
 nlohmann::ordered_json to_json(const ComputeRates& rates) {
   nlohmann::ordered_json json;
   for (const Row& row : rows) json[std::string(row.key)] = rates.*row.rate;
@@ -71,7 +83,7 @@ nlohmann::ordered_json to_json(const ComputeRates& rates) {
 }
 
 void print_json(const HostSpec& machine) {
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"machine",
        {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
       {"device", to_json(machine.device)},
@@ -79,6 +91,7 @@ void print_json(const HostSpec& machine) {
       {"threads",
        {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds},
         {"all_reduce_bandwidth", machine.all_reduce_bandwidth}}}};
+  if (machine.disk.is_known()) json["disk"] = to_json(machine.disk);
   fmt::print("{}\n", json.dump());
 }
 
@@ -128,23 +141,36 @@ ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& p
   return ExitStatus::success;
 }
 
+/// Of the folder that --disk names.
+DiskSpec disk_of(const BenchArguments& arguments) {
+  if (arguments.disk.empty()) return {};
+  return measure_disk(arguments.disk,
+                      {.num_bytes = arguments.disk_mb << 20, .num_rounds = 3, .progress = progress("disk")});
+}
+
 ExitStatus run_bench(const BenchArguments& arguments) {
   if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi)
     return add_processes(arguments, placement);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
   if (const auto backend = open_backend(parse_exactly<DeviceChoice>("--device", arguments.device), "--device");
       backend->kind() != DeviceKind::cpu) {
-    const MachineSpec machine = measure_gpus(*backend, {.largest_size = arguments.largest_size / 16 * 16,
-                                                        .sample_seconds = arguments.seconds / 10,
-                                                        .num_rounds = std::max(1, arguments.rounds),
-                                                        .progress = progress("links")});
+    const DiskSpec disk = disk_of(arguments);
+    MachineSpec machine = measure_gpus(*backend, {.largest_size = arguments.largest_size / 16 * 16,
+                                                  .sample_seconds = arguments.seconds / 10,
+                                                  .num_rounds = std::max(1, arguments.rounds),
+                                                  .progress = progress("links")});
+    machine.nodes.front().disk = disk;
     fmt::print("{}", arguments.json ? gpus_to_json(machine) : gpus_to_text(machine));
+    if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments));
     if (output) output->write(to_toml(machine));
     return ExitStatus::success;
   }
-  const HostSpec machine = measure_machine(
+  const DiskSpec disk = disk_of(arguments);
+  HostSpec machine = measure_machine(
       {.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
+  machine.disk = disk;
   arguments.json ? print_json(machine) : print(machine);
+  if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments));
   if (output) output->write(to_toml(machine));
   return ExitStatus::success;
 }
@@ -168,6 +194,10 @@ CommandAction declare_bench(CLI::App& app, const std::vector<std::string>& /*con
       ->capture_default_str();
   app.add_option("--rounds", arguments->rounds, "over all sizes of operations and collectives; 0: none of these")
       ->check(in_range(0, 100))
+      ->capture_default_str();
+  app.add_option("--disk", arguments->disk, "also measure the disk of this folder, in which files are written");
+  app.add_option("--disk-mb", arguments->disk_mb, "MiB that are written there, three times, and removed")
+      ->check(in_range(1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "the same as JSON");
   return [arguments] { return run_bench(*arguments); };

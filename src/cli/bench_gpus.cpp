@@ -127,6 +127,13 @@ std::string gpus_to_text(const MachineSpec& machine) {
   return text;
 }
 
+nlohmann::ordered_json to_json(const DiskSpec& disk) {
+  return {{"write_bandwidth", disk.write_bandwidth},
+          {"read_bandwidth", disk.read_bandwidth},
+          {"write_core_bandwidth", disk.write_core_bandwidth},
+          {"sync_seconds", disk.sync_seconds}};
+}
+
 std::string gpus_to_json(const MachineSpec& machine) {
   const NodeSpec& node = machine.nodes.front();
   const DeviceSpec& device = node.device;
@@ -136,6 +143,7 @@ std::string gpus_to_json(const MachineSpec& machine) {
                                  {"copy_bandwidth", device.memory_bandwidth * device.memory_efficiency},
                                  {"operation_seconds", device.operation_seconds},
                                  {"host_bandwidth", device.host_bandwidth}};
+  if (node.disk.is_known()) json["disk"] = to_json(node.disk);
   for (const auto& [format, rates] : device.formats) {
     nlohmann::ordered_json& of = json["formats"][format] = {{"peak_flops", rates.peak_flops},
                                                             {"fastest_flops", rates.fastest_flops},

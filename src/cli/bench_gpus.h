@@ -4,6 +4,8 @@
 #include "measure/measure_device.h"
 #include "spec/machine/machine_spec.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace echelon {
 
 /// One node with the devices of this host and their measured rates. Peaks, links and network come from a shipped
@@ -12,5 +14,6 @@ namespace echelon {
 
 [[nodiscard]] std::string gpus_to_text(const MachineSpec& machine);
 [[nodiscard]] std::string gpus_to_json(const MachineSpec& machine);
+[[nodiscard]] nlohmann::ordered_json to_json(const DiskSpec& disk);
 
 }  // namespace echelon

@@ -48,6 +48,20 @@ HostSpec example_host() {
 
 TEST(HostSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_host(write(to_toml(example_host()))), example_host()); }
 
+// A machine has rates of its disk only if a folder was named.
+TEST(HostSpec, ADiskIsReadAsItWasWritten) {
+  EXPECT_THAT(to_toml(example_host()), testing::Not(HasSubstr("[disk]")));
+  HostSpec machine = example_host();
+  machine.disk = {.write_bandwidth = 2e9, .read_bandwidth = 1.5e9, .write_core_bandwidth = 5e9, .sync_seconds = 7.5e-3};
+  const std::string text = to_toml(machine);
+  EXPECT_EQ(read_host(write(text)), machine);
+  EXPECT_EQ(read_machine(write(text)).nodes.front().disk, machine.disk);
+  const std::string key = "sync_seconds = 7.5000e-03\n";
+  ASSERT_THAT(text, HasSubstr(key));
+  EXPECT_THAT([&] { (void)read_host(write(std::string(text).erase(text.find(key), key.size()))); },
+              ThrowsMessage<Error>(HasSubstr("disk.sync_seconds is missing")));
+}
+
 TEST(HostSpec, IsAMachine) {
   const MachineSpec machine = read_machine(write(to_toml(example_host())));
   EXPECT_EQ(machine.host, example_host());

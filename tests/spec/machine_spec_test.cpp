@@ -128,6 +128,7 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   node.link.kind = LinkKind::shared_memory;
   node.link.measured = {{Collective::all_gather, 2, {8, 65536}, {1.1e-6, 1.0 / 7e4}},
                         {Collective::transfer, 2, {8}, {1e-6}}};
+  node.disk = {.write_bandwidth = 1e10 / 3, .read_bandwidth = 7e9, .write_core_bandwidth = 4e9, .sync_seconds = 3e-3};
   machine.network = {.latency_seconds = 5e-6,
                      .efficiency = 0.9,
                      .oversubscription = 2,
@@ -152,6 +153,8 @@ TEST(MachineSpec, TheDocumentedFileIsRead) {
   EXPECT_EQ(machine.nodes.back().device.formats.at("bfloat16").points.size(), 2);
   EXPECT_DOUBLE_EQ(machine.nodes.back().link.measured.front().seconds.back(), 7e-3);
   EXPECT_EQ(machine.network.oversubscription, 2);
+  EXPECT_TRUE(machine.nodes.front().disk.is_known());
+  EXPECT_FALSE(machine.nodes.back().disk.is_known());
   EXPECT_EQ(parse_machine(to_toml(machine), "written"), machine);
 }
 

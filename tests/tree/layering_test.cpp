@@ -40,7 +40,7 @@ const Layers& layers() {
       {"engine",
        {"report/", "checkpoint/", "data/", "blueprint/", "executor/", "optim/", "nn/", "backend/", "comm/", "ops/",
         "types/", "spec/", "machine/", "tensor/", "base/"}},
-      {"measure", {"engine/", "report/", "backend/", "comm/", "ops/", "spec/", "machine/", "tensor/", "base/"}},
+      {"measure", {"engine/", "report/", "files/", "backend/", "comm/", "ops/", "spec/", "machine/", "tensor/", "base/"}},
       {"verify", {"engine/", "report/", "data/", "blueprint/", "nn/", "ops/", "spec/", "tensor/", "base/"}},
       {"train",
        {"measure/", "engine/", "report/", "checkpoint/", "files/", "data/", "blueprint/", "comm/", "spec/", "tensor/",

@@ -32,6 +32,7 @@ MachineSpec machine_of(const HostSpec& host) {
   node.link.kind = LinkKind::shared_memory;
   node.link.bandwidth = host.all_reduce_bandwidth;
   node.link.latency_seconds = host.all_reduce_latency_seconds;
+  node.disk = host.disk;
   MachineSpec machine;
   machine.name = host.processor;
   machine.source = "echelon bench";

@@ -31,8 +31,16 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
       fields.emplace_back(fmt::format("{}.{}", table, name), value);
   fields.emplace_back("threads.all_reduce_latency_seconds", &machine.all_reduce_latency_seconds);
   fields.emplace_back("threads.all_reduce_bandwidth", &machine.all_reduce_bandwidth);
+  for (const auto& [name, value] : {std::pair{"write_bandwidth", &machine.disk.write_bandwidth},
+                                    {"read_bandwidth", &machine.disk.read_bandwidth},
+                                    {"write_core_bandwidth", &machine.disk.write_core_bandwidth},
+                                    {"sync_seconds", &machine.disk.sync_seconds}})
+    fields.emplace_back(fmt::format("disk.{}", name), value);
   return fields;
 }
+
+/// A machine file has these if a folder was named.
+bool is_of_disk(std::string_view name) { return name.starts_with("disk."); }
 
 toml::table parse(const std::string& path) {
   require(std::filesystem::is_regular_file(path),
@@ -169,6 +177,7 @@ std::string to_toml(const HostSpec& machine) {
   std::string text, table;
   for (const auto& [name, field] : fields_of(copy)) {
     const std::size_t dot = name.find('.');
+    if (is_of_disk(name) && !machine.disk.is_known()) continue;
     if (name.substr(0, dot) != table) {
       text += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", name.substr(0, dot));
       table = name.substr(0, dot);
@@ -193,6 +202,7 @@ HostSpec read_host(const std::string& path) {
   check_known(file, path, names);
   for (const auto& [name, field] : fields) {
     const auto node = file.at_path(name);
+    if (is_of_disk(name) && !file.contains("disk")) continue;
     require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
     std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
   }

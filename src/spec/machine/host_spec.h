@@ -2,6 +2,7 @@
 // docs/results/performance.md).
 #pragma once
 
+#include "spec/machine/disk_spec.h"
 #include "spec/machine/host_curves.h"
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct HostSpec {
   /// buffer per second for 64 MiB.
   double all_reduce_latency_seconds = 0;
   double all_reduce_bandwidth = 0;
+  DiskSpec disk = {};                 // of the folder that was named
   OperationCurves operations = {};    // empty: rates only
   CollectiveCurves collectives = {};  // likewise
   bool operator==(const HostSpec&) const = default;

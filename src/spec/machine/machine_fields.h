@@ -89,6 +89,14 @@ void visit(Fields& fields, NodeLink& link) {
 }
 
 template <class Fields>
+void visit(Fields& fields, DiskSpec& disk) {
+  fields.number("write_gb_per_s", disk.write_bandwidth, unit::giga);
+  fields.number("read_gb_per_s", disk.read_bandwidth, unit::giga);
+  fields.number("write_core_gb_per_s", disk.write_core_bandwidth, unit::giga);
+  fields.number("sync_us", disk.sync_seconds, unit::micro);
+}
+
+template <class Fields>
 void visit(Fields& fields, NodeSpec& node) {
   fields.text("name", node.name);
   fields.number("count", node.count);
@@ -98,6 +106,7 @@ void visit(Fields& fields, NodeSpec& node) {
   fields.number("price_per_device_hour", node.price_per_device_hour);
   fields.table("device", node.device);
   fields.table("link", node.link);
+  fields.table("disk", node.disk);
 }
 
 template <class Fields>

@@ -64,7 +64,8 @@ class TableReader {
   template <class Value>
   void table(std::string_view key, Value& value) {
     const toml::node* node = find(key);
-    if (node == nullptr && std::is_same_v<Value, NetworkSpec>) return;  // a machine of one node has none
+    // A machine of one node has no network.
+    if (node == nullptr && (std::is_same_v<Value, NetworkSpec> || std::is_same_v<Value, DiskSpec>)) return;
     require(node != nullptr && node->is_table(), "{}{} is missing; it is a table", where_, key);
     read(*node->as_table(), fmt::format("{}{}.", where_, key), value);
   }

@@ -117,6 +117,7 @@ struct NodeSpec {
   std::int64_t num_devices = 8;
   DeviceSpec device;
   NodeLink link;
+  DiskSpec disk = {};
   std::int64_t num_nics = 0;
   double nic_bandwidth = 0;  // bytes per second of one card in one direction
   double price_per_device_hour = 0;
