@@ -27,14 +27,15 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 }
 
 PlanRequest request_of(const Case& c) {
-  return read_plan_request(
-      {.model = c.model,
-       .machine = c.machine,
-       .gpus = c.gpus,
-       .global_batch_size = c.batch,
-       .seq_len = c.seq_len,
-       .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : c.settings,
-       .this_machine = some_host});
+  std::vector<std::string> settings = c.settings;
+  if (c.machine.empty()) settings.emplace_back("--training.dtype=float32");
+  return read_plan_request({.model = c.model,
+                            .machine = c.machine,
+                            .gpus = c.gpus,
+                            .global_batch_size = c.batch,
+                            .seq_len = c.seq_len,
+                            .settings = settings,
+                            .this_machine = some_host});
 }
 
 template <class T>
@@ -111,8 +112,83 @@ const Case cases[] = {
      150,
      {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=microbatch"}},
     {"RanksWithCoresOfTheirOwn", "llama-10m", "", 2, 8, 128, 60},
+    {"SnapshotsOnAHost", "llama-10m", "", 12, 24, 64, 60, {"--checkpoint.async_mode=async"}},
+    {"SnapshotsOfSomeUnits",
+     "gpt2-124m",
+     "",
+     4,
+     8,
+     64,
+     30,
+     {"--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=200000000"}},
+    {"SnapshotsBesideDevices", "gpt2-124m", "v100", 16, 32, 1024, 30, {"--checkpoint.async_mode=async"}},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
+
+/// The request with snapshots of so many bytes at most.
+PlanRequest with_snapshots(PlanRequest request, std::int64_t most_bytes) {
+  request.base.checkpoint.async_mode = AsyncMode::async;
+  request.base.checkpoint.snapshot_bytes = most_bytes;
+  return request;
+}
+
+// What checkpoints add to the bounds is what they add to blueprints: to the byte where all is copied, else not more.
+TEST(BoundsOfSnapshots, AreTheBlueprintsBytes) {
+  struct Copied {
+    Case at;
+    std::int64_t most_bytes;
+    bool is_exact, is_in_arena = true;
+  };
+  const Copied some[] = {
+      {{"", "llama-10m", "", 12, 24, 64, 40}, -1, true},
+      {{"", "llama-10m", "", 12, 24, 64, 20}, 10'000'000, false},
+      {{"", "gpt2-124m", "", 4, 8, 64, 20}, -1, true},
+      {{"", "llama-10m", "v100", 16, 32, 64, 10, {"--training.device=cpu"}}, -1, true},
+      {{"", "llama-10m", "v100", 16, 32, 64, 10}, -1, true, false},
+  };
+  for (const auto& [at, most_bytes, is_exact, is_in_arena] : some) {
+    const PlanRequest request = with_snapshots(request_of(at), most_bytes);
+    const PlanSpace space(request);
+    PlanBounds bounds(space, request);
+    std::mt19937 random(7);
+    std::int64_t all = 0;
+    for (int i = 0; i < at.draws; ++i) {
+      const PlanChoice choice = any_choice(space, random);
+      const Plan plan = evaluate(space, request, choice);
+      for (std::size_t rank = 0; rank < plan.outcome.memory.size(); ++rank) {
+        SCOPED_TRACE(fmt::format("{} on '{}' {}: {} of {}", at.model, at.machine, i, rank, plan.outcome.memory.size()));
+        const std::int64_t of_blueprint = plan.outcome.memory[rank].category_bytes.at(MemoryCategory::snapshot),
+                           bound = bounds.bytes().of_snapshot(choice, static_cast<int>(rank));
+        EXPECT_LE(bound, of_blueprint);
+        EXPECT_TRUE(!is_exact || bound == of_blueprint) << bound << " and " << of_blueprint;
+        all += bound;
+      }
+    }
+    EXPECT_EQ(all > 0, is_in_arena) << "a GPU's are in the memory of its host";
+  }
+}
+
+// Of programs, whose bytes are those of blueprints but for gaps, which snapshots do not change.
+TEST(BoundsOfSnapshots, OfProgramsAreTheBlueprintsBytes) {
+  for (const std::int64_t most_bytes : {std::int64_t{-1}, std::int64_t{600'000'000}}) {
+    const PlanRequest without = request_of(
+        {"", "gpt2-124m", "v100", 8, 16, 64, 0, {"--training.device=cpu", "--parallelism.pipeline_parallel_degree=1"}});
+    const PlanRequest with = with_snapshots(without, most_bytes);
+    const PlanSpace space(without), space_with(with);
+    PlanBounds bounds(space, without), bounds_with(space_with, with);
+    LayoutSteps steps(space, without, bounds.costs()), steps_with(space_with, with, bounds_with.costs());
+    std::mt19937 random(7);
+    for (int i = 0; i < 8; ++i) {
+      const PlanChoice choice = any_choice(space, random);
+      SCOPED_TRACE(fmt::format("{} {}", most_bytes, i));
+      const Plan plan = evaluate(space_with, with, choice);
+      const std::int64_t of_blueprint =
+          plan.outcome.peak_memory_bytes() - evaluate(space, without, choice).outcome.peak_memory_bytes();
+      EXPECT_EQ(steps_with.play(choice)->live_bytes - steps.play(choice)->live_bytes, of_blueprint);
+      EXPECT_GT(of_blueprint, 0);
+    }
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(Plan, Bounds, ::testing::ValuesIn(cases),
                          [](const auto& each) { return std::string(each.param.name); });

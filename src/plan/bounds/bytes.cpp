@@ -36,6 +36,24 @@ std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& s
   return bytes + (tied_weight != nullptr && (is_first || is_last) ? tied_weight->persistent_bytes : 0);
 }
 
+// All of it; or where checkpoint.snapshot_bytes has no room for that, all but a unit that is not copied any more.
+std::int64_t PlanBytes::snapshot(const PlanChoice& choice, const PlanStages& stages, int rank) {
+  const UnitStates& state = costs_->traces(choice.shape, choice.data);
+  const std::int64_t limit = request_->base.checkpoint.snapshot_bytes;
+  std::int64_t sum = 0, largest = 0;
+  const auto add = [&](const UnitState& unit, std::int64_t count) {
+    sum += count * unit.snapshot_bytes;
+    if (count > 0) largest = std::max(largest, unit.snapshot_bytes);
+  };
+  const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
+  add(state.block(), stages.blocks_of_rank[static_cast<std::size_t>(rank)]);
+  add(state.embedding(), is_first ? 1 : 0);
+  add(state.head(), is_last ? 1 : 0);
+  const UnitState* const tied_weight = is_first || is_last ? state.tied_weight(is_first, is_last) : nullptr;
+  if (tied_weight != nullptr) add(*tied_weight, 1);
+  return limit < 0 || sum <= limit ? sum : std::max<std::int64_t>(0, limit - largest);
+}
+
 // A rank's memory use is highest during a pass: what is kept, the gradient from the next stage and what passes between
 // units.
 const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation) {
@@ -106,9 +124,9 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
   const PlanStages& all = stages(computation);
   std::int64_t peak = 0;
   for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
-    peak = std::max(
-        peak, persistent(choice, all, rank) + std::max(beside_passes(choice, at_passes[static_cast<std::size_t>(rank)]),
-                                                       gathered(choice, all, rank)));
+    peak = std::max(peak, persistent(choice, all, rank) + snapshot(choice, all, rank) +
+                              std::max(beside_passes(choice, at_passes[static_cast<std::size_t>(rank)]),
+                                       gathered(choice, all, rank)));
   return peak;
 }
 

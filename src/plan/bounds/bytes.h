@@ -13,9 +13,14 @@ class PlanBytes {
       : request_(&request), costs_(&costs), stages_(&stages) {}
 
   [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice);
+  /// Without the snapshots of checkpoints, of which no data axes have the least.
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
+  /// Of the snapshot of a checkpoint on a pipeline rank, which of_layout() has.
+  [[nodiscard]] std::int64_t of_snapshot(const PlanChoice& choice, int rank) {
+    return snapshot(choice, stages({choice.shape, choice.pipeline, choice.recompute}), rank);
+  }
 
  private:
   /// The highest memory use during passes: of any pass; of a forward pass of a block, and of one that computes weight
@@ -27,6 +32,7 @@ class PlanBytes {
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation);
   [[nodiscard]] const std::vector<Passing>& passing(const PlanComputation& computation);
   [[nodiscard]] std::int64_t persistent(const PlanChoice& choice, const PlanStages& stages, int rank);
+  [[nodiscard]] std::int64_t snapshot(const PlanChoice& choice, const PlanStages& stages, int rank);
   [[nodiscard]] std::int64_t beside_passes(const PlanChoice& choice, const Passing& passing);
   [[nodiscard]] std::int64_t gathered(const PlanChoice& choice, const PlanStages& stages, int rank);
 

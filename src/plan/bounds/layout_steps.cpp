@@ -203,6 +203,26 @@ class LayoutFold {
       for (const Run& run : stages_[i].runs) bytes += run.count * run.state->persistent_bytes;
       if (stages_[i].has_tied_weight) bytes += stages_[i].tied_weight.state->persistent_bytes;
     }
+    return bytes + snapshot_bytes(rank);
+  }
+
+  /// Of the last units of the rank, as far as checkpoint.snapshot_bytes has room.
+  [[nodiscard]] std::int64_t snapshot_bytes(int rank) const {
+    if (!config_.checkpoint.saves_asynchronously()) return 0;
+    const std::int64_t limit = config_.checkpoint.snapshot_bytes;
+    std::int64_t bytes = 0;
+    bool has_room = true;
+    const auto add = [&](const UnitState& unit, std::int64_t count) {
+      for (; count > 0 && has_room; --count) {
+        has_room = limit < 0 || bytes + unit.snapshot_bytes <= limit;
+        if (has_room) bytes += unit.snapshot_bytes;
+      }
+    };
+    for (std::size_t i = stages_.size(); i-- > 0;) {
+      if (!is_of(i, rank)) continue;
+      if (stages_[i].has_tied_weight) add(*stages_[i].tied_weight.state, 1);
+      for (auto run = stages_[i].runs.rbegin(); run != stages_[i].runs.rend(); ++run) add(*run->state, run->count);
+    }
     return bytes;
   }
 

@@ -26,6 +26,17 @@ StateCosts least_of(const StateCosts& a, const StateCosts& b) {
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
 }
 
+/// Of a whole copy of a unit in the rank's own memory; a GPU's is in its host's.
+std::int64_t snapshot_bytes(const ModelPart& part, int unit, const RunConfig& config) {
+  if (config.training.device == DeviceChoice::cuda) return 0;
+  CheckpointConfig whole = config.checkpoint;
+  whole.snapshot_bytes = -1;
+  std::int64_t bytes = 0;
+  for (const PlannedBuffer& buffer : snapshot_buffers(part, whole, config.training.device))
+    if (buffer.key.index == unit) bytes += buffer.num_bytes;
+  return bytes;
+}
+
 template <class Unit>
 const Unit& of_kind(const std::vector<Unit>& units, const UnitKind& kind) {
   const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.kind == kind; });
@@ -141,6 +152,7 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
       else if (buffer.key.index == index)
         state.persistent_bytes += buffer.num_bytes;
     }
+    state.snapshot_bytes = snapshot_bytes(part, index, config);
     const auto bytes_of = [&](BufferRole role, bool is_owned = false) {
       std::int64_t sum = 0;
       for (const Bucket& bucket : unit.buckets()) sum += bucket_bytes(role, is_owned, bucket, unit.options());

@@ -46,6 +46,7 @@ struct LayerCosts {
 struct UnitState {
   UnitKind kind;
   std::int64_t persistent_bytes = 0;  // parameters, gradients, optimizer states
+  std::int64_t snapshot_bytes = 0;    // a checkpoint's copy of them, where that is in the rank's own memory
   std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0, converted_grad_bytes = 0, converted_part_bytes = 0;
   bool sums_replicas = false;
   // Of the data axes, the optimizer and the unit's part of clearing and clipping.
@@ -64,6 +65,15 @@ struct UnitStates {
   [[nodiscard]] const UnitState& block() const { return units[2]; }
   /// That of the embedding where the head has a copy; null without one.
   [[nodiscard]] const UnitState* tied_weight() const { return units.back().kind.has_copy ? &units.back() : nullptr; }
+  /// That of a rank which has the embedding, the head or both; null without a tied weight.
+  [[nodiscard]] const UnitState* tied_weight(bool has_embedding, bool has_head) const {
+    if (tied_weight() == nullptr) return nullptr;
+    const bool has_copy = !has_embedding || !has_head;
+    return &of({.role = UnitKind::Role::tied_weight,
+                .has_copy = has_copy,
+                .is_head_copy = has_copy && has_head,
+                .is_overwritten_by_first_matmul = has_copy && has_head});
+  }
 };
 
 /// What bounds know of a unit's state on the whole mesh.
