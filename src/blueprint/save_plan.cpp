@@ -3,12 +3,14 @@
 #include "checkpoint/hf/weight_names.h"
 #include "checkpoint/state/state_file_plan.h"
 #include "checkpoint/state/state_names.h"
+#include "executor/unit_state.h"
 #include "optim/state_parts.h"
 #include "spec/config/config_reader.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 namespace echelon {
@@ -80,6 +82,13 @@ std::vector<StateSlice> state_slices(const ModelPart& part) {
     for (const StatePart& state : state_parts(*unit))
       if (state.share.count > 0) slices.push_back(state.slice_of(state.share));
   return slices;
+}
+
+std::int64_t bytes_in_place(const ModelPart& part, std::int64_t snapshot_bytes) {
+  const std::vector<std::int64_t> all = snapshot_bytes_of_units(part, -1),
+                                  copied = snapshot_bytes_of_units(part, snapshot_bytes);
+  return std::accumulate(all.begin(), all.end(), std::int64_t{0}) -
+         std::accumulate(copied.begin(), copied.end(), std::int64_t{0});
 }
 
 std::optional<PlannedFile> planned_file(const Blueprint& blueprint, int rank) {

@@ -13,6 +13,9 @@ namespace echelon {
 /// What the rank of `part` writes, in order. Of values that several ranks hold, each writes a share.
 [[nodiscard]] std::vector<StateSlice> state_slices(const ModelPart& part);
 
+/// Bytes of a rank's state that a snapshot of so many bytes has no room for: they are written where they are.
+[[nodiscard]] std::int64_t bytes_in_place(const ModelPart& part, std::int64_t snapshot_bytes);
+
 struct PlannedFile {
   int rank = 0;
   std::int64_t num_bytes = 0;

@@ -3,6 +3,7 @@
 #include "blueprint/step_summary.h"
 #include "cli/model_argument.h"
 #include "pages/config_words.h"
+#include "predict/saving/predicted_save.h"
 #include "report/text_table.h"
 #include "spec/config/config_reader.h"
 
@@ -67,12 +68,13 @@ std::string traffic_table(const StepSummary& summary) {
   return text_table(rows);
 }
 
-void print(const RunConfig& config, const StepSummary& summary) {
+void print(const RunConfig& config, const StepSummary& summary, const std::optional<PredictedSave>& save) {
   fmt::print("{}: {} parameters; {}\n", name_of(config.model.family), grouped(summary.num_parameters),
              layout_line(config));
   fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"),
              with_unit(summary.hardware_flops, "flop"));
   fmt::print("{}\n{}", memory_table(summary), traffic_table(summary));
+  if (save) fmt::print("\n{}", to_text(*save));
 }
 
 Json to_json(const PipelineRankSummary& rank) {
@@ -95,24 +97,29 @@ Json to_json(const PipelineRankSummary& rank) {
           {"traffic", traffic}};
 }
 
-Json to_json(const RunConfig& config, const StepSummary& summary) {
+Json to_json(const RunConfig& config, const StepSummary& summary, const std::optional<PredictedSave>& save) {
   Json ranks = Json::array();
   for (const PipelineRankSummary& rank : summary.ranks) ranks.push_back(to_json(rank));
-  return {{"model_type", name_of(config.model.family)},    {"num_parameters", summary.num_parameters},
-          {"world_size", config.mesh_shape().num_ranks()}, {"order", name_of(config.parallelism.order)},
-          {"num_microbatches", config.num_microbatches()}, {"model_flops", summary.model_flops},
-          {"hardware_flops", summary.hardware_flops},      {"pipeline_ranks", ranks}};
+  Json json = {{"model_type", name_of(config.model.family)},    {"num_parameters", summary.num_parameters},
+               {"world_size", config.mesh_shape().num_ranks()}, {"order", name_of(config.parallelism.order)},
+               {"num_microbatches", config.num_microbatches()}, {"model_flops", summary.model_flops},
+               {"hardware_flops", summary.hardware_flops},      {"pipeline_ranks", ranks}};
+  if (save) json["checkpoint"] = to_json(*save);
+  return json;
 }
 
 }  // namespace
 
 ExitStatus inspect_config(const std::string& path, const std::vector<std::string>& config_arguments, bool json) {
   const RunConfig config = read_run_config(source_of_model(path, config_arguments));
-  const StepSummary summary = summary_of(Blueprint(config));
+  const Blueprint blueprint(config);
+  const StepSummary summary = summary_of(blueprint);
+  std::optional<PredictedSave> save;
+  if (config.checkpoint.enable) save = planned_save(blueprint);
   if (json)
-    fmt::print("{}\n", to_json(config, summary).dump());
+    fmt::print("{}\n", to_json(config, summary, save).dump());
   else
-    print(config, summary);
+    print(config, summary, save);
   return ExitStatus::success;
 }
 

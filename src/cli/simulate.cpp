@@ -148,7 +148,10 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .machine = machine.name.empty() ? arguments.machine : machine.name,
                          .profile = profile.name,
                          .failures = failures,
-                         .slow_ranks = options.slow_ranks};
+                         .slow_ranks = options.slow_ranks,
+                         .save = profile.is_echelon && config.checkpoint.enable
+                                     ? std::optional(predicted_save(blueprint, machine))
+                                     : std::nullopt};
   if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
   if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));

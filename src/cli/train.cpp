@@ -45,15 +45,18 @@ class RunLog final : public RunObserver {
   }
 
   void described(const std::string& line) override {
+    const bool is_first = !metrics_;
     metrics_.emplace(metrics_path_);  // only after the run is known to be possible
     if (html_) html_->note(line);
     note(line);
+    if (!is_first || !prediction_.save) return;
+    if (const std::string seconds = seconds_text(*prediction_.save); !seconds.empty()) note("predicted: " + seconds);
   }
   void reported(const StepReport& measured) override {
     StepReport report = measured;
     if (html_) html_->set_device_memory(report.memory_total_bytes);
     if (report.memory_total_bytes == 0) report.memory_total_bytes = system_memory_bytes();
-    report.predicted_step_seconds = prediction_.predicted_step_seconds;
+    report.predicted_step_seconds = prediction_.seconds_of_step(report.takes_snapshot);
     report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
     append(to_json(report));
     steps_.push_back(report);
@@ -72,6 +75,10 @@ class RunLog final : public RunObserver {
     append(nlohmann::ordered_json{{"resumed_from", step}, {"checkpoint", from.string()}}.dump());
   }
   void saved(const std::filesystem::path& folder) override { note(fmt::format("saved {}", folder.string())); }
+  void saved_state(const std::filesystem::path& folder, double seconds, bool has_waited) override {
+    if (has_waited) save_seconds_.push_back(seconds);
+    note(fmt::format("saved in {:.3g} s{}: {}", seconds, has_waited ? "" : " of training", folder.string()));
+  }
   void traced(const TraceReport& trace) override {
     if (html_) html_->add(trace);
     if (json_)
@@ -85,7 +92,7 @@ class RunLog final : public RunObserver {
   [[nodiscard]] bool has_started() const { return metrics_.has_value(); }
   /// The prediction next to the measurements so far.
   [[nodiscard]] const TrainPrediction& compare() {
-    set_measured(prediction_, steps_);
+    set_measured(prediction_, steps_, save_seconds_);
     if (html_) html_->add(prediction_);
     return prediction_;
   }
@@ -111,6 +118,7 @@ class RunLog final : public RunObserver {
   Progress progress_;
   std::optional<MetricsFile> metrics_;
   std::vector<StepReport> steps_;
+  std::vector<double> save_seconds_;
   std::optional<TrainHtml> html_;
 };
 

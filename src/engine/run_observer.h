@@ -49,8 +49,10 @@ class RunObserver {
   virtual void validated(const EvaluationReport& /*report*/) {}
   /// A model.
   virtual void saved(const std::filesystem::path& /*folder*/) {}
-  /// A checkpoint, and how long it took until it was durable.
-  virtual void saved_state(const std::filesystem::path& folder, double /*seconds*/) { saved(folder); }
+  /// A checkpoint, how long it took until the run knew that it is durable, and whether training waited for that.
+  virtual void saved_state(const std::filesystem::path& folder, double /*seconds*/, bool /*has_waited*/) {
+    saved(folder);
+  }
   /// After the last traced step.
   virtual void traced(const TraceReport& /*trace*/) {}
 };

@@ -223,6 +223,7 @@ Json to_json(const FailureModel& failures) {
 std::string to_text(const SimulatedRun& run) {
   std::string text = headline(run) + "\n" + parts_table(run.result) + "\n" + stage_table(run.result) + "\n" +
                      traffic_table(run.result);
+  if (run.save) text += "\n" + to_text(*run.save);
   text += slower_ranks_table(run.result);
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
 }
@@ -250,6 +251,7 @@ Json to_json(const SimulatedRun& run) {
                {"stages", stages_json(r)},
                {"ranks", ranks_json(r)},
                {"num_events", r.num_events}};
+  if (run.save) json["checkpoint"] = to_json(*run.save);
   if (run.failures) json["failures"] = to_json(*run.failures);
   return json;
 }

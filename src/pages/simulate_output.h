@@ -1,6 +1,7 @@
 // A simulation as text for people and as JSON for machines.
 #pragma once
 
+#include "predict/saving/predicted_save.h"
 #include "predict/simulation/failures.h"
 #include "predict/simulation/simulate.h"
 #include "report/html/timeline_drawing.h"
@@ -20,6 +21,7 @@ struct SimulatedRun {
   std::string profile = {};
   std::optional<FailureModel> failures = {};
   std::map<int, double> slow_ranks = {};  // factors of their compute time
+  std::optional<PredictedSave> save = {};
 };
 
 [[nodiscard]] std::string to_text(const SimulatedRun& run);

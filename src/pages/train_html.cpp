@@ -14,6 +14,12 @@ void TrainHtml::compare(HtmlReport& page) const {
   if (p.predicted_step_seconds && p.measured_step_seconds)
     page.comparisons.push_back(
         {"Step time, median", HtmlUnit::seconds, *p.predicted_step_seconds, *p.measured_step_seconds});
+  if (p.seconds_of_step(true) && p.measured_snapshot_step_seconds)
+    page.comparisons.push_back({"Step with a snapshot, median", HtmlUnit::seconds, *p.seconds_of_step(true),
+                                *p.measured_snapshot_step_seconds});
+  if (p.save && p.save->save_seconds && p.measured_save_seconds)
+    page.comparisons.push_back(
+        {"Checkpoint, median", HtmlUnit::seconds, *p.save->save_seconds, *p.measured_save_seconds});
   page.comparisons.push_back({"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes),
                               static_cast<double>(p.measured_memory_bytes)});
   page.notes.push_back(p.predicted_step_seconds ? "The step is predicted from " + p.source + "."

@@ -61,6 +61,7 @@ std::string to_json(const StepReport& r) {
       {"lr", r.lr},
       {"tokens", r.tokens},
       {"step_seconds", r.step_seconds},
+      {"takes_snapshot", r.takes_snapshot},
       {"snapshot_wait_seconds", r.snapshot_wait_seconds},
       {"tokens_per_second", r.tokens_per_second},
       {"tflops", r.tflops},

@@ -19,6 +19,7 @@ struct StepReport {
   double lr = 0;
   std::int64_t tokens = 0;  // of this step, over all ranks
   double step_seconds = 0;
+  bool takes_snapshot = false;       // of the state, from which a checkpoint is written meanwhile
   double snapshot_wait_seconds = 0;  // of it: updates waited for a disk, as the snapshot has no room for all values
   double tokens_per_second = 0;      // over all ranks
   double tflops = 0;                 // model flops per second over all ranks, in 10^12
@@ -30,7 +31,7 @@ struct StepReport {
   std::int64_t world_size = 1;
   std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
   // Known before the run started; none: not predicted.
-  std::optional<double> predicted_step_seconds = {};        // for every step after the first
+  std::optional<double> predicted_step_seconds = {};        // for every step after the first; others with a snapshot
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
 };
 

@@ -92,7 +92,7 @@ void RunSaver::saved(bool is_last) {
     saved_step_ = scalars.step;
     checkpoint_ = step_folder(checkpoint_folder(context_.config), scalars.step);
     std::erase(damaged_, scalars.step);  // a later attempt's replaces it
-    if (tells()) context_.observer.saved_state(checkpoint_, context_.state.seconds());
+    if (tells()) context_.observer.saved_state(checkpoint_, context_.state.seconds(), context_.state.has_waited());
     if (tells()) prune(scalars.step);
     return;
   }

@@ -61,6 +61,7 @@ class StateSaver final : public SnapshotReader {
   [[nodiscard]] const std::optional<SharedFailure>& failure() const { return failure_; }
   [[nodiscard]] const RunScalars& scalars() const { return scalars_; }
   [[nodiscard]] double seconds() const { return seconds_; }
+  [[nodiscard]] bool has_waited() const { return background_ == nullptr; }
 
   // Called by the step that takes the snapshot.
   void taken() override;

@@ -92,9 +92,9 @@ StepResult Trainer::make_step(std::int64_t step) {
 
 StepResult Trainer::run_step(std::int64_t step) {
   if (is_traced(step)) context_.recorder->begin_step(step);
-  const bool takes_snapshot = context_.saver != nullptr && context_.saver->needs_snapshot();
+  takes_snapshot_ = context_.saver != nullptr && context_.saver->needs_snapshot();
   const StepResult result = context_.rank.run.step().run(
-      takes_snapshot ? ProgramKind::training_with_snapshot : ProgramKind::training, input_of(step));
+      takes_snapshot_ ? ProgramKind::training_with_snapshot : ProgramKind::training, input_of(step));
   if (is_traced(step)) context_.recorder->end_step();
   return result;
 }
@@ -146,6 +146,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.lr = learning_rate(config_, step, scalars_.first_lr_step);
   report.tokens = config_.training.global_batch_size * config_.training.seq_len;
   report.step_seconds = seconds;
+  report.takes_snapshot = takes_snapshot_;
   if (context_.saver != nullptr) report.snapshot_wait_seconds = context_.saver->take_waited_seconds();
   set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len),
             context_.host

@@ -62,6 +62,7 @@ class Trainer {
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
+  bool takes_snapshot_ = false;           // the current step
   int saves_asked_ = 0, saves_done_ = 0;  // among the requests
 };
 

@@ -1,6 +1,7 @@
 #include "plan/search/cost.h"
 #include "plan/text/fields.h"
 #include "plan/text/text.h"
+#include "predict/saving/predicted_save.h"
 #include "spec/config/config_reader.h"
 
 namespace echelon {
@@ -21,40 +22,43 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
     memory.push_back(
         {{"arena_bytes", each.arena_bytes}, {"device_bytes", each.device_bytes}, {"categories", categories}});
   }
-  return {{"predicted_seconds", outcome.step_seconds},
-          {"predicted_memory_bytes", outcome.peak_memory_bytes()},
-          {"fits", outcome.fits()},
-          {"mfu", 100 * outcome.mfu()},
-          {"hfu", 100 * outcome.hfu()},
-          {"tokens_per_second",
-           static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) /
-               outcome.step_seconds},
-          {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
-          {"gpus", plan.config.mesh_shape().num_ranks()},
-          {"tensor_parallel_degree", shape.tp},
-          {"sequence_parallel", shape.sequence_parallel},
-          {"pipeline_parallel_degree", shape.pp},
-          {"pipeline_parallel_schedule", name_of(pipeline.schedule)},
-          {"virtual_stages", pipeline.num_virtual},
-          {"pipeline_parallel_layout", pipeline.layout.counts},
-          {"data_parallel_replicate_degree", data.replicate},
-          {"data_parallel_shard_degree", data.shard},
-          {"zero_level", data.zero_level},
-          {"reshard_after_forward", name_of(data.reshard)},
-          {"order", name_of(order)},
-          {"micro_batch_size", shape.micro_batch_size},
-          {"num_microbatches", shape.num_microbatches},
-          {"recompute", names_of(recompute.operations)},
-          {"recompute_num_layers", recompute.num_blocks},
-          {"parts",
-           {{"compute_seconds", outcome.parts.compute_seconds},
-            {"exposed_communication_seconds", exposed},
-            {"bubble_seconds", outcome.parts.bubble_seconds},
-            {"waiting_seconds", outcome.parts.waiting_seconds},
-            {"optimizer_seconds", outcome.parts.optimizer_seconds},
-            {"other_seconds", outcome.parts.other_seconds}}},
-          {"memory", memory},
-          {"config", to_toml(plan.config)}};
+  Json json = {{"predicted_seconds", outcome.step_seconds},
+               {"predicted_memory_bytes", outcome.peak_memory_bytes()},
+               {"fits", outcome.fits()},
+               {"mfu", 100 * outcome.mfu()},
+               {"hfu", 100 * outcome.hfu()},
+               {"tokens_per_second",
+                static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) /
+                    outcome.step_seconds},
+               {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
+               {"gpus", plan.config.mesh_shape().num_ranks()},
+               {"tensor_parallel_degree", shape.tp},
+               {"sequence_parallel", shape.sequence_parallel},
+               {"pipeline_parallel_degree", shape.pp},
+               {"pipeline_parallel_schedule", name_of(pipeline.schedule)},
+               {"virtual_stages", pipeline.num_virtual},
+               {"pipeline_parallel_layout", pipeline.layout.counts},
+               {"data_parallel_replicate_degree", data.replicate},
+               {"data_parallel_shard_degree", data.shard},
+               {"zero_level", data.zero_level},
+               {"reshard_after_forward", name_of(data.reshard)},
+               {"order", name_of(order)},
+               {"micro_batch_size", shape.micro_batch_size},
+               {"num_microbatches", shape.num_microbatches},
+               {"recompute", names_of(recompute.operations)},
+               {"recompute_num_layers", recompute.num_blocks},
+               {"parts",
+                {{"compute_seconds", outcome.parts.compute_seconds},
+                 {"exposed_communication_seconds", exposed},
+                 {"bubble_seconds", outcome.parts.bubble_seconds},
+                 {"waiting_seconds", outcome.parts.waiting_seconds},
+                 {"optimizer_seconds", outcome.parts.optimizer_seconds},
+                 {"other_seconds", outcome.parts.other_seconds}}},
+               {"memory", memory},
+               {"config", to_toml(plan.config)}};
+  if (plan.config.checkpoint.enable)
+    json["checkpoint"] = to_json(predicted_save(Blueprint(plan.config), request.machine));
+  return json;
 }
 
 Json fields_of(const PlanResult& result) {

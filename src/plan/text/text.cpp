@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "plan/search/cost.h"
 #include "plan/text/explanation.h"
+#include "predict/saving/predicted_save.h"
 
 #include <fmt/format.h>
 
@@ -120,6 +121,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
         fmt::format("Why the ranks are in the order {}: what the default order would cost", name_of(best.choice.order)),
         order_reasons(best, *result.in_default_order, request.machine));
   text += lines("Memory of the rank that uses most", memory_parts(best));
+  if (best.config.checkpoint.enable) text += "\n" + to_text(predicted_save(Blueprint(best.config), request.machine));
   return text + lines("Rules of thumb", rules_of_thumb(result, request));
 }
 

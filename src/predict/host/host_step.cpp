@@ -325,11 +325,11 @@ class HostEngine {
   double now_ = 0, busy_core_seconds_ = 0;
 };
 
-HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
+HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks, ProgramKind kind) {
   const std::optional<LinearDType> linear_dtype = blueprint.config().training.linear_dtype;
   require(!linear_dtype, "training.linear_dtype = '{}' is measured on no CPU (use an empty linear_dtype)",
           name_of(linear_dtype));
-  const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
+  const RankPieces pieces = pieces_of(blueprint, time, slow_ranks, kind);
   const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(),
                      num_cores = time.host().num_cores;
   const std::int64_t share = std::max<std::int64_t>(1, num_cores / num_ranks);
@@ -340,7 +340,7 @@ HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, 
   for (int stage = 0; stage < blueprint.mesh().degree(Axis::pp); ++stage) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
     const int rank = blueprint.mesh().rank_of(coordinates);
-    for (const Action& action : blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(stage)])
+    for (const Action& action : blueprint.programs(kind)[static_cast<std::size_t>(stage)])
       step.timeline.events.push_back(
           {stage, action.id, lane_of(action.kind), engine.start_of(rank, action.id), engine.end_of(rank, action.id)});
   }
@@ -355,12 +355,13 @@ double seconds_of_pieces(const RankPieces& pieces, const HostTime& time, int num
   return engine.seconds();
 }
 
-HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
+HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks,
+                   ProgramKind kind) {
   HostTime time(host, blueprint.mesh().num_ranks());
-  return played(blueprint, time, slow_ranks);
+  return played(blueprint, time, slow_ranks, kind);
 }
 
-HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host) {
+HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host, ProgramKind kind) {
   const int num_ranks = blueprint.mesh().num_ranks();
   require(num_ranks <= host.num_cores,
           "{} processes on {} cores: the system decides who computes when, which is not predicted (use {} processes, "
@@ -370,7 +371,7 @@ HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host
           "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it",
           num_ranks);
   HostTime time(host, num_ranks, HostRanks::processes);
-  return played(blueprint, time, {});
+  return played(blueprint, time, {}, kind);
 }
 
 }  // namespace echelon

@@ -10,8 +10,8 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks)
-      : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks) {}
+  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks, ProgramKind kind)
+      : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks), kind_(kind) {}
 
   RankPieces build() {
     const int num_ranks = blueprint_.mesh().num_ranks();
@@ -29,30 +29,31 @@ class Builder {
     const auto slow = slow_ranks_.find(rank);
     slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
     const RankBlueprint& like = representative(rank);
-    const Program& program = like.program(ProgramKind::training);
-    all_.programs.push_back(&blueprint_.programs(
-        ProgramKind::training)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
+    const Program& program = like.program(kind_);
+    all_.programs.push_back(
+        &blueprint_.programs(kind_)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
     std::vector<std::vector<int>> under_way(program.size());
     for (const Action& action : program) {
       for (const int id : action.after)
         for (const int exchange : std::exchange(under_way[static_cast<std::size_t>(id)], {}))
           add({Piece::Kind::wait, id, exchange, {}});
       add({Piece::Kind::begin, action.id, -1, {}});
-      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
-      under_way[static_cast<std::size_t>(action.id)] = add_events(trace);
+      const CallTrace& trace = like.trace(kind_).of(action);
+      under_way[static_cast<std::size_t>(action.id)] = add_events(action, trace);
       add({Piece::Kind::end, action.id, -1, {}});
       add({Piece::Kind::poll, -1, -1, {}});
     }
   }
 
   /// Returns the exchanges that the action does not wait for itself.
-  std::vector<int> add_events(const CallTrace& trace) {
+  std::vector<int> add_events(const Action& action, const CallTrace& trace) {
     constexpr int of_one_rank = -1, has_ended = -2;
     std::vector<int> exchanges;  // by number of the start
     CoreSeconds computed;
     for (const TraceEvent& event : trace.events) {
       if (const auto* operation = std::get_if<OpRecord>(&event)) {
-        computed += time_.of(*operation);
+        // No cache has a unit's state, which was last touched by its update.
+        computed += action.kind == ActionKind::take_snapshot ? time_.of_cold_copy(*operation) : time_.of(*operation);
       } else if (const auto* started = std::get_if<CommRecord>(&event)) {
         if (started->group_size > 1) compute(std::exchange(computed, {}));
         exchanges.push_back(started->group_size > 1 ? join(*started) : of_one_rank);
@@ -107,6 +108,7 @@ class Builder {
   const Blueprint& blueprint_;
   HostTime& time_;
   const std::map<int, double>& slow_ranks_;
+  ProgramKind kind_;
   RankPieces all_;
   UnitTraces units_{blueprint_.config()};
   int rank_ = 0;
@@ -118,8 +120,9 @@ class Builder {
 
 }  // namespace
 
-RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
-  return Builder(blueprint, time, slow_ranks).build();
+RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks,
+                     ProgramKind kind) {
+  return Builder(blueprint, time, slow_ranks, kind).build();
 }
 
 }  // namespace echelon

@@ -32,6 +32,8 @@ struct RankPieces {
   std::vector<ExchangeSpec> exchanges;
 };
 
-[[nodiscard]] RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks);
+/// Of a program that trains.
+[[nodiscard]] RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks,
+                                   ProgramKind kind);
 
 }  // namespace echelon

@@ -77,7 +77,10 @@ MachineSpec with_tensorfloat32(MachineSpec machine) {
 }
 
 double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {
-  // Copies from and to the host, some kilobytes a step, are queued on copy engines.
+  // Copies from and to the host, some kilobytes a step, are queued on copy engines. Who downloads a snapshot waits.
+  constexpr std::int64_t most_free_bytes = 1 << 20;
+  if (operation.kind == OpKind::download && operation.bytes > most_free_bytes && device.host_bandwidth > 0)
+    return static_cast<double>(operation.bytes) / 2 / device.host_bandwidth;  // it is read here and written there
   if (operation.kind == OpKind::upload || operation.kind == OpKind::download) return 0;
   const double rate = arithmetic_rate(operation, device);
   const double arithmetic = rate > 0 ? static_cast<double>(operation.flops) / rate : 0;

@@ -126,6 +126,15 @@ CoreSeconds HostTime::of(const OpRecord& operation) {
   return known_[key] = (seconds += {cold, cold});
 }
 
+CoreSeconds HostTime::of_cold_copy(const OpRecord& copy) {
+  CoreSeconds seconds = of(copy);
+  const double bandwidth = host_->device.copy_bandwidth, bytes = static_cast<double>(copy.bytes);
+  if (bandwidth <= 0) return seconds;
+  seconds.busy = std::max(seconds.busy, bytes * static_cast<double>(host_->num_cores) / bandwidth);
+  seconds.shared = std::max(seconds.shared, bytes / bandwidth);
+  return seconds;
+}
+
 CoreSeconds HostTime::measured(const OpRecord& operation) const {
   const auto curves = host_->operations.find(std::string(name_of(operation.kind)));
   if (curves == host_->operations.end())

@@ -34,6 +34,8 @@ class HostTime {
 
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
+  /// Of a copy whose operands no cache has.
+  [[nodiscard]] CoreSeconds of_cold_copy(const OpRecord& copy);
   [[nodiscard]] HostRanks ranks() const { return ranks_; }
   /// Threads: what a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by
   /// itself; the ranks that wait divide that work among them. Processes: what the operation takes once all have come.

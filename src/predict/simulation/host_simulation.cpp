@@ -5,8 +5,8 @@
 
 namespace echelon {
 
-Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
-  const HostStep step = host_step(blueprint, host, slow_ranks);
+Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const SimulationOptions& options) {
+  const HostStep step = host_step(blueprint, host, options.slow_ranks, options.kind);
   const RunConfig& config = blueprint.config();
   const int num_ranks = blueprint.mesh().num_ranks(), num_stages = blueprint.mesh().degree(Axis::pp);
   Simulation result;
@@ -21,9 +21,9 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
     SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{
         .rank = like.rank(), .pipeline_rank = static_cast<int>(result.ranks.size()), .num_ranks = num_alike});
     simulated.lane_names = {"compute", "transfers", "collectives"};  // in the order of Lane
-    for (const Action& action : like.program(ProgramKind::training)) {
+    for (const Action& action : like.program(options.kind)) {
       simulated.lanes.push_back(static_cast<int>(lane_of(action.kind)));
-      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
+      const CallTrace& trace = like.trace(options.kind).of(action);
       for (const OpRecord& operation : trace.operations())
         result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
       for (const CommRecord& record : trace.communications())

@@ -6,6 +6,6 @@
 namespace echelon {
 
 [[nodiscard]] Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host,
-                                          const std::map<int, double>& slow_ranks = {});
+                                          const SimulationOptions& options);
 
 }  // namespace echelon

@@ -98,12 +98,12 @@ std::int64_t Simulation::peak_memory_bytes() const {
 
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
   check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
-  if (machine.host) return simulate_on_host(blueprint, *machine.host, options.slow_ranks);
+  if (machine.host) return simulate_on_host(blueprint, *machine.host, options);
   std::optional<MachineSpec> rounding;
   if (blueprint.config().training.float32_matmul_precision == MatmulPrecision::high)
     rounding = with_tensorfloat32(machine);
   const DeviceMap devices(blueprint.mesh(), rounding ? *rounding : machine);
-  const StepWorks works(blueprint, options.profile, devices, options.slow_ranks);
+  const StepWorks works(blueprint, options.profile, devices, options.slow_ranks, options.kind);
   const StepEvents events = play(works.work());
   Simulation result;
   result.step_seconds = events.end;

@@ -17,7 +17,8 @@ namespace echelon {
 
 struct SimulationOptions {
   SoftwareProfile profile = {};
-  std::map<int, double> slow_ranks = {};  // factors of the time of what they compute
+  std::map<int, double> slow_ranks = {};     // factors of the time of what they compute
+  ProgramKind kind = ProgramKind::training;  // or with a snapshot, where the blueprint has such programs
 };
 
 /// A rank that was simulated, for all that do the same at the same time: the tensor-parallel ranks of a stage of all

@@ -31,8 +31,11 @@ const std::vector<int>& StepWorks::participants(int simulated, const Group& grou
 }
 
 StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices,
-                     const std::map<int, double>& slow_ranks)
-    : blueprint_(blueprint), num_stages_(blueprint.mesh().degree(Axis::pp)), replicas_(devices, slow_ranks) {
+                     const std::map<int, double>& slow_ranks, ProgramKind kind)
+    : blueprint_(blueprint),
+      kind_(kind),
+      num_stages_(blueprint.mesh().degree(Axis::pp)),
+      replicas_(devices, slow_ranks) {
   UnitTraces units(blueprint.config());
   for (int stage = 0; stage < num_stages_; ++stage)
     blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
@@ -53,12 +56,11 @@ int StepWorks::num_alike(int simulated) const {
 void StepWorks::add_works(int simulated, StepLanes& lanes) {
   const RankBlueprint& rank = blueprints_[static_cast<std::size_t>(pipeline_rank(simulated))];
   RankWork& own = work_.ranks[static_cast<std::size_t>(simulated)];
-  own.program = &rank.program(ProgramKind::training);
+  own.program = &rank.program(kind_);
   RankTimes& times = times_.emplace_back(RankTimes{.work = &own});
   lanes.start(simulated, simulated / num_stages_);
   for (const Action& action : *own.program) {
-    const ActionTime& time =
-        timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(ProgramKind::training).of(action));
+    const ActionTime& time = timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(kind_).of(action));
     times.times.push_back(&time);
     switch (lane_of(action.kind)) {
       case Lane::compute: own.works.push_back(lanes.of(action)); break;

@@ -18,8 +18,9 @@ namespace echelon {
 /// pipeline rank.
 class StepWorks {
  public:
+  /// Of programs of a kind that trains.
   StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices,
-            const std::map<int, double>& slow_ranks);
+            const std::map<int, double>& slow_ranks, ProgramKind kind = ProgramKind::training);
   StepWorks(const StepWorks&) = delete;
   StepWorks& operator=(const StepWorks&) = delete;
 
@@ -44,6 +45,7 @@ class StepWorks {
   void add_works(int simulated, StepLanes& lanes);
 
   const Blueprint& blueprint_;
+  ProgramKind kind_;
   int num_stages_;
   Replicas replicas_;
   std::vector<RankBlueprint> blueprints_;
