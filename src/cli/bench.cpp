@@ -125,6 +125,8 @@ ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& p
   require(!arguments.output.empty(),
           "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
           placement.num_ranks);
+  require(arguments.disk.empty(), "--disk={} is measured by one process; omit it, or run echelon bench without mpirun",
+          arguments.disk);
   require(placement.num_ranks == placement.num_ranks_on_host,
           "a machine file is of one host, but {} of {} processes are on this one (use {} processes)",
           placement.num_ranks_on_host, placement.num_ranks, placement.num_ranks_on_host);

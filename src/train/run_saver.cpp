@@ -26,7 +26,9 @@ std::string RunSaver::plan() {
   const SavePlan& files = context_.state.files();
   const std::int64_t model_bytes =
       context_.config.model.num_parameters() * size_of(context_.run.model().part().options.dtype);
-  require_space(context_.config.output.dir, files.num_bytes() + context_.state.most_manifest_bytes() + model_bytes,
+  const std::int64_t manifest_bytes = context_.state.most_manifest_bytes();
+  require_readable(manifest_bytes);
+  require_space(context_.config.output.dir, files.num_bytes() + manifest_bytes + model_bytes,
                 "a checkpoint and the model have");
   constexpr double megabyte = 1e6;
   return fmt::format("checkpoint: {:.1f} MB, at most {:.1f} MB of a rank; model: {:.1f} MB",

@@ -31,7 +31,7 @@ class RunSaver {
   RunSaver(const Context& context, std::filesystem::path resumed_from, std::vector<std::int64_t> damaged);
 
   /// On rank 0: a line about what will be written. Throws Failure if the disk has no space for a checkpoint and the
-  /// model.
+  /// model, Error if a manifest could not be read again.
   [[nodiscard]] std::string plan();
   /// Collective, between steps: saves what is due after scalars.step, if that is not done yet, or starts to if training
   /// may continue meanwhile. Throws Failure if the last save fails, or the third one in a row.

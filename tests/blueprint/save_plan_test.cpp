@@ -2,6 +2,7 @@
 // it becomes.
 #include "blueprint/save_plan.h"
 
+#include "base/error.h"
 #include "blueprint/small_config.h"
 #include "checkpoint/state/state_file_plan.h"
 #include "spec/config/config_reader.h"
@@ -148,6 +149,12 @@ TEST(SavePlan, ManifestOf16384RanksIsSmall) {
     EXPECT_LT(static_cast<double>(plan.num_bytes()), 1.001 * data_bytes);
     EXPECT_LT(static_cast<double>(plan.most_bytes()), 1.05 * data_bytes / 16384) << "evenly";
   }
+}
+
+TEST(SavePlan, AManifestThatNoReaderTakesIsRefused) {
+  EXPECT_NO_THROW(require_readable(std::int64_t{64} << 20));
+  EXPECT_THAT([] { require_readable((std::int64_t{64} << 20) + 1); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("pipeline_parallel_degree")));
 }
 
 TEST(SavePlan, OfOneRankKnowsNothingOfTheOthers) {

@@ -21,7 +21,6 @@ using WrittenJson = nlohmann::ordered_json;  // of what we write
 using ReadJson = nlohmann::json;
 
 constexpr std::int64_t newest_format = 1;
-constexpr std::int64_t most_manifest_bytes = 64 << 20;
 constexpr std::int64_t largest_count = 1LL << 53;  // a double holds it, as other readers of JSON need
 constexpr std::array<std::string_view, 0> known_features = {};
 
@@ -224,6 +223,14 @@ std::int64_t most_bytes_of(Manifest manifest) {
   return std::ssize(to_text(manifest));
 }
 
+void require_readable(std::int64_t manifest_bytes) {
+  require(
+      manifest_bytes <= largest_manifest_bytes,
+      "the manifest of a checkpoint would have up to {} bytes, but readers take {}: each of many ranks writes parts "
+      "of many parameters (use a larger parallelism.pipeline_parallel_degree)",
+      manifest_bytes, largest_manifest_bytes);
+}
+
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& path) {
   const std::size_t before_body = before_digest.size() + digest_letters + before_manifest.size();
   const std::string_view all = text;
@@ -251,7 +258,7 @@ std::optional<std::filesystem::path> find_manifest(const std::filesystem::path& 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const auto path = find_manifest(folder);
   require(path.has_value(), "{} has no manifest, so it is not a complete checkpoint", folder.string());
-  return parse_manifest(read_text(*path, most_manifest_bytes), *path);
+  return parse_manifest(read_text(*path, largest_manifest_bytes), *path);
 }
 
 }  // namespace echelon

@@ -77,6 +77,10 @@ struct Manifest {
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 /// Of that text, whatever the scalars and digests are.
 [[nodiscard]] std::int64_t most_bytes_of(Manifest manifest);
+/// Of a text that is read at most.
+inline constexpr std::int64_t largest_manifest_bytes = 64 << 20;
+/// Throws Error if a manifest of so many bytes could not be read.
+void require_readable(std::int64_t manifest_bytes);
 /// Throws Error naming `path` and the fault: a wrong digest, a newer format, something that no program writes.
 [[nodiscard]] Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 

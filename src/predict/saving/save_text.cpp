@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 std::string size_text(std::int64_t num_bytes) {
   const auto bytes = static_cast<double>(num_bytes);
+  if (bytes < 1e6) return fmt::format("{:.4g} kB", bytes / 1e3);
   return bytes < 1e9 ? fmt::format("{:.4g} MB", bytes / 1e6) : fmt::format("{:.4g} GB", bytes / 1e9);
 }
 
