@@ -9,6 +9,9 @@ namespace echelon {
 
 // Three rolling rows, because a transposition looks two rows back.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  constexpr std::size_t most_letters = 200;  // what a file claims to be a name may be of any length
+  a = a.substr(0, most_letters);
+  b = b.substr(0, most_letters);
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

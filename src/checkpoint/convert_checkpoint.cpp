@@ -6,6 +6,7 @@
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace echelon {
@@ -19,7 +20,9 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
   const SavedWeights weights(checkpoint);
   const RunConfig& config = weights.config();
   const RunScalars& scalars = weights.manifest().scalars;
-  const bool has_tokenizer = !weights.manifest().copies.empty();
+  weights.verify_copies();
+  const bool has_tokenizer = std::ranges::any_of(
+      weights.manifest().copies, [](const Manifest::Copy& copy) { return copy.name == checkpoint_tokenizer_name; });
   const DType written = dtype.value_or(config.training.dtype);
   ModelWriter writer({.folder = folder,
                       .model = config.model,

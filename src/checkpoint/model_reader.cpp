@@ -1,12 +1,16 @@
 #include "checkpoint/model_reader.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/model_config.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/state/saved_config.h"
+#include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
+#include "files/folder_links.h"
 #include "tensor/remainder.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace echelon {
@@ -28,6 +32,34 @@ void require_model(const std::filesystem::path& folder) {
           folder.string(), hint_for_model(folder));
 }
 
+/// A config of a few bytes may claim any number of layers, and a plan takes time for each.
+void require_layers(const ModelSpec& model, std::int64_t num_tensors, const std::filesystem::path& folder) {
+  require(model.num_hidden_layers <= num_tensors, "{} has {} tensors, too few for the {} layers of its config",
+          folder.string(), num_tensors, model.num_hidden_layers);
+}
+
+/// A folder may lack its weights, or have some that cannot be read: the model can still be trained from the start.
+void require_layers_of_weights(const ModelSpec& model, const std::filesystem::path& folder) {
+  constexpr std::int64_t most_without_weights = 1000;
+  if (!has_target(folder / single_file_name) && !has_target(folder / index_file_name)) return;
+  try {
+    require_layers(model, std::ssize(WeightFolder(folder).entries()), folder);
+  } catch (const Error&) {
+    if (model.num_hidden_layers > most_without_weights) throw;
+  }
+}
+
+/// Before anything is allocated for a model that a manifest claims.
+void require_whole_model(const StateReader& reader, const ModelSpec& model) {
+  const Manifest& manifest = reader.manifest();
+  require_layers(model, std::ssize(manifest.parameters), reader.folder());
+  for (const NamedShape& parameter : global_parameters(model))
+    reader.require_parameter(parameter.name, parameter.sizes);
+  const auto weight = std::ranges::find(manifest.states, "weight", &std::pair<std::string, DType>::first);
+  require(weight != manifest.states.end(), "{} has no weights", reader.folder().string());
+  reader.require_bytes(model.num_parameters() * size_of(weight->second));
+}
+
 std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& folder) {
   if (is_checkpoint(folder)) return SavedWeights(folder);
   require_model(folder);
@@ -37,7 +69,9 @@ std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& 
 }  // namespace
 
 SavedWeights::SavedWeights(const std::filesystem::path& folder)
-    : reader_(std::make_shared<StateReader>(folder)), config_(config_of(reader_->manifest(), folder)) {}
+    : reader_(std::make_shared<StateReader>(folder)), config_(config_of(reader_->manifest(), folder)) {
+  require_whole_model(*reader_, config_.model);
+}
 
 void SavedWeights::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
   const bool is_tied_head = name == "lm_head.weight" && config_.model.tie_word_embeddings;
@@ -78,10 +112,21 @@ std::string ModelReader::unused_tensors_note() const {
 
 bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(folder).has_value(); }
 
+std::filesystem::path tokenizer_in(const std::filesystem::path& folder) {
+  return path_in_folder(folder, checkpoint_tokenizer_name);
+}
+
 ModelSpec read_model_spec(const std::filesystem::path& folder) {
-  if (is_checkpoint(folder)) return config_of(read_manifest(folder), folder).model;
+  if (is_checkpoint(folder)) {
+    const Manifest manifest = read_manifest(folder);
+    ModelSpec model = config_of(manifest, folder).model;
+    require_layers(model, std::ssize(manifest.parameters), folder);
+    return model;
+  }
   require_model(folder);
-  return read_config_json(folder);
+  ModelSpec model = read_config_json(folder);
+  require_layers_of_weights(model, folder);
+  return model;
 }
 
 std::int64_t read_training_seq_len(const std::filesystem::path& folder) {

@@ -16,6 +16,7 @@ class SavedWeights {
   explicit SavedWeights(const std::filesystem::path& folder);
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] const Manifest& manifest() const { return reader_->manifest(); }
+  void verify_copies() const { reader_->verify_copies(); }
   /// Values of `dtype` at `out`, as ModelReader::read.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
 
@@ -46,6 +47,9 @@ class ModelReader {
 
 /// Whether the folder is a complete checkpoint of a run, a step-N.
 [[nodiscard]] bool is_checkpoint(const std::filesystem::path& folder);
+
+/// FOLDER/tokenizer.json. Throws Error if it is a link to something outside of the folder.
+[[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
 
 /// The model of a Hugging Face folder's config.json or of a checkpoint. Throws Error.
 [[nodiscard]] ModelSpec read_model_spec(const std::filesystem::path& folder);

@@ -143,7 +143,8 @@ ExitStatus show(const MetricsHistory& history, bool json) {
 }
 
 ExitStatus show(const auto& found, bool json) {
-  json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+  // In ASCII, since a terminal takes some characters above it as commands.
+  json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace))
        : print(found);
   return ExitStatus::success;
 }

@@ -19,6 +19,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace echelon {
 namespace {
@@ -28,6 +29,15 @@ struct TrainArguments {
   bool json = false;
   bool show_config = false;
 };
+
+/// Lines may quote what a checkpoint says.
+std::string printable_lines(const std::string& text) {
+  constexpr std::size_t most_bytes = 100'000;
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) out += (out.empty() ? "" : "\n") + printable(line, most_bytes);
+  return out;
+}
 
 /// Writes a run's reports: always metrics.jsonl, a page if requested, and on the program's output either the progress
 /// or the same JSON.
@@ -48,7 +58,7 @@ class RunLog final : public RunObserver {
     const bool is_first = !metrics_;
     metrics_.emplace(metrics_path_);  // only after the run is known to be possible
     if (html_) html_->note(line);
-    note(line);
+    note(printable_lines(line));
     if (!is_first || !prediction_.save) return;
     if (const std::string seconds = seconds_text(*prediction_.save); !seconds.empty()) note("predicted: " + seconds);
   }
@@ -69,7 +79,8 @@ class RunLog final : public RunObserver {
     json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
   }
   void warned(const std::string& sentence) override {
-    json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence)) : progress_.note("warning: " + sentence);
+    json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence))
+          : progress_.note("warning: " + printable(sentence));
   }
   void resumed(std::int64_t step, const std::filesystem::path& from) override {
     append(nlohmann::ordered_json{{"resumed_from", step}, {"checkpoint", from.string()}}.dump());

@@ -1,6 +1,7 @@
 #include "files/file.h"
 
 #include "base/error.h"
+#include "files/folder_links.h"
 #include "files/system_calls.h"
 
 #include <fcntl.h>
@@ -20,6 +21,12 @@ std::string reason(int error_number) { return std::generic_category().message(er
   throw Failure(fmt::format("{}: {}", path.string(), reason(error_number)));
 }
 
+/// Where links are not followed.
+[[noreturn]] void fail_to_create(const std::filesystem::path& path, int error_number) {
+  require(error_number != ELOOP, "{} is a link, through which nothing is written; remove it", path.string());
+  fail(path, error_number);
+}
+
 template <class Call>
 auto retried(Call&& call) {  // a signal may interrupt any call
   decltype(call()) result;
@@ -37,6 +44,15 @@ NameKind kind_of_result(int result, const struct stat& status, const std::filesy
   }
   if (S_ISREG(status.st_mode)) return NameKind::file;
   return S_ISDIR(status.st_mode) ? NameKind::folder : NameKind::other;
+}
+
+std::string text_of(const File& file, std::int64_t max_bytes) {
+  const std::int64_t num_bytes = file.num_bytes();
+  require(num_bytes <= max_bytes, "{} has {} bytes, more than the {} that such a file may have", file.path().string(),
+          num_bytes, max_bytes);
+  std::string text(static_cast<std::size_t>(num_bytes), '\0');
+  file.read_at(0, text.data(), num_bytes);
+  return text;
 }
 
 constexpr mode_t permissions = 0666, folder_permissions = 0777;  // less the umask
@@ -61,10 +77,16 @@ File::~File() {
   if (descriptor_ >= 0) system_calls().close(descriptor_);
 }
 
-File File::open_to_read(const std::filesystem::path& path) {
+File File::open_to_read(const std::filesystem::path& path) { return opened_to_read(path, 0); }
+
+File File::open_in_folder(const std::filesystem::path& folder, std::string_view name) {
+  return opened_to_read(path_in_folder(folder, name), O_NOFOLLOW);
+}
+
+File File::opened_to_read(const std::filesystem::path& path, int more_flags) {
   // A pipe must not block.
   const int descriptor =
-      retried([&] { return system_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
+      retried([&] { return system_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | more_flags, 0); });
   require(descriptor >= 0, "{}: {}", path.string(), reason(errno));
   File file(descriptor, path);
   struct stat status {};
@@ -80,9 +102,10 @@ File File::open_to_write(const std::filesystem::path& path) {
 }
 
 File File::create(const std::filesystem::path& path) {
-  const int descriptor =
-      retried([&] { return system_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, permissions); });
-  if (descriptor < 0) fail(path, errno);
+  const int descriptor = retried([&] {
+    return system_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, permissions);
+  });
+  if (descriptor < 0) fail_to_create(path, errno);
   return {descriptor, path};
 }
 
@@ -96,7 +119,7 @@ File File::create_new(const std::filesystem::path& path) {
 File File::open_or_create(const std::filesystem::path& path) {
   const int descriptor = retried(
       [&] { return system_calls().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, permissions); });
-  if (descriptor < 0) fail(path, errno);
+  if (descriptor < 0) fail_to_create(path, errno);
   return {descriptor, path};
 }
 
@@ -174,13 +197,11 @@ File::Lock File::lock() {
 }
 
 std::string read_text(const std::filesystem::path& path, std::int64_t max_bytes) {
-  const File file = File::open_to_read(path);
-  const std::int64_t num_bytes = file.num_bytes();
-  require(num_bytes <= max_bytes, "{} has {} bytes, more than the {} that such a file may have", path.string(),
-          num_bytes, max_bytes);
-  std::string text(static_cast<std::size_t>(num_bytes), '\0');
-  file.read_at(0, text.data(), num_bytes);
-  return text;
+  return text_of(File::open_to_read(path), max_bytes);
+}
+
+std::string read_text_in_folder(const std::filesystem::path& folder, std::string_view name, std::int64_t max_bytes) {
+  return text_of(File::open_in_folder(folder, name), max_bytes);
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) {
@@ -260,6 +281,8 @@ bool exchange_names(const std::filesystem::path& one, const std::filesystem::pat
 }
 
 void delete_folder(const std::filesystem::path& folder) {
+  // A link is removed alone: what it leads to stays.
+  if (kind_of(folder) == NameKind::other) return remove_file(folder);
   for (const std::string& name : list_folder(folder)) {
     const std::filesystem::path path = folder / name;
     kind_of(path) == NameKind::folder ? delete_folder(path) : remove_file(path);

@@ -16,14 +16,17 @@ class File {
  public:
   /// Throws Error if it is missing, unreadable or not a regular file.
   [[nodiscard]] static File open_to_read(const std::filesystem::path& path);
+  /// The file of this name in a folder that may come from anyone. Throws the errors of open_to_read, and of
+  /// path_in_folder.
+  [[nodiscard]] static File open_in_folder(const std::filesystem::path& folder, std::string_view name);
   /// Throws Failure if it is missing.
   [[nodiscard]] static File open_to_write(const std::filesystem::path& path);
-  /// Truncates an existing file. Throws Failure.
+  /// Truncates an existing file. Throws Failure, and Error if the name is a link.
   [[nodiscard]] static File create(const std::filesystem::path& path);
 
   /// Throws Failure if the name exists, whatever it is.
   [[nodiscard]] static File create_new(const std::filesystem::path& path);
-  /// To read and write; creates the file if it is missing. Throws Failure, also if the name is a link.
+  /// To read and write; creates the file if it is missing. Throws Failure, and Error if the name is a link.
   [[nodiscard]] static File open_or_create(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
@@ -60,6 +63,7 @@ class File {
 
  private:
   File(int descriptor, std::filesystem::path path);
+  [[nodiscard]] static File opened_to_read(const std::filesystem::path& path, int more_flags);
   void write_back(std::int64_t offset, std::int64_t num_bytes, bool waits);
   int descriptor_;
   std::filesystem::path path_;
@@ -67,6 +71,9 @@ class File {
 
 /// Throws Error if it is missing, unreadable or larger than `max_bytes`.
 [[nodiscard]] std::string read_text(const std::filesystem::path& path, std::int64_t max_bytes = 1LL << 30);
+/// The same of a file in a folder that may come from anyone. Throws the errors of path_in_folder too.
+[[nodiscard]] std::string read_text_in_folder(const std::filesystem::path& folder, std::string_view name,
+                                              std::int64_t max_bytes = 1LL << 30);
 /// Creates the file and syncs it. Throws Failure.
 void write_text(const std::filesystem::path& path, std::string_view text);
 /// Makes creations, renames and deletions in the folder durable. Throws Failure.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 namespace echelon {
@@ -48,6 +49,13 @@ int SystemCalls::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
 
 int SystemCalls::lstat(const char* path, struct stat* status) { return ::lstat(path, status); }
 int SystemCalls::stat(const char* path, struct stat* status) { return ::stat(path, status); }
+int SystemCalls::real_path(const char* path, std::string* real) {
+  char* found = ::realpath(path, nullptr);
+  if (found == nullptr) return -1;
+  *real = found;
+  std::free(found);
+  return 0;
+}
 int SystemCalls::statvfs(const char* path, struct statvfs* status) { return ::statvfs(path, status); }
 int SystemCalls::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int SystemCalls::rmdir(const char* path) { return ::rmdir(path); }

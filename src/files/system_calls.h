@@ -32,6 +32,8 @@ class SystemCalls {
 
   virtual int lstat(const char* path, struct stat* status);
   virtual int stat(const char* path, struct stat* status);
+  /// The path without links, in `real`.
+  virtual int real_path(const char* path, std::string* real);
   virtual int statvfs(const char* path, struct statvfs* status);
   virtual int mkdir(const char* path, mode_t mode);
   virtual int rmdir(const char* path);

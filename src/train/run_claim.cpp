@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "checkpoint/state/state_names.h"
 #include "files/file.h"
 #include "files/system_calls.h"
 
@@ -25,7 +26,7 @@ std::optional<std::int64_t> attempt_of(const std::filesystem::path& folder, cons
   const char* end = name.data() + name.size();
   const auto [next, fault] = std::from_chars(name.data() + attempt_prefix.size(), end, attempt);
   const bool is_name = fault == std::errc() && name == fmt::format("{}{}", attempt_prefix, attempt);
-  return is_name ? std::optional(attempt) : std::nullopt;
+  return is_name && attempt <= most_attempts ? std::optional(attempt) : std::nullopt;
 }
 
 constexpr std::string_view lock_name = "run.lock";

@@ -130,6 +130,7 @@ void StateSaver::start_writing(std::vector<StateSource> sources, BackgroundThrea
        name = state_file_name(manifest_.attempt, context_.host.rank())](StateWrite& progress) {
         if (claim != nullptr) claim->require_held();
         make_folder_in_parent(folder);  // a run whose output was moved away makes no second one
+        if (kind_of(folder) != NameKind::folder) throw Failure(fmt::format("{} is a link", folder.string()));
         require_space(folder, space, "a checkpoint has");
         if (sources.empty()) return;
         StateFileWriter writer(folder / name, *plan);
@@ -209,6 +210,8 @@ void StateSaver::start_publishing(const std::vector<Digest>& headers) {
         if (claim != nullptr) claim->require_held();
         if (!tokenizer.empty()) {
           const std::string text = read_text(tokenizer);
+          if (kind_of(folder / checkpoint_tokenizer_name) == NameKind::other)  // a link would be followed
+            remove_file(folder / checkpoint_tokenizer_name);
           write_text(folder / checkpoint_tokenizer_name, text);
           manifest.copies.push_back(copy_of_tokenizer(text));
         }

@@ -74,6 +74,19 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   return result;
 }
 
+/// A run writes below output.dir alone, which may itself be a link.
+void require_own_folders(const RunConfig& config) {
+  const std::filesystem::path dir = config.output.dir;
+  std::filesystem::path below;
+  std::vector<std::filesystem::path> folders = {"export", "trace"};
+  for (const std::filesystem::path& part : std::filesystem::path(config.checkpoint.folder))
+    folders.push_back(below /= part);
+  for (const std::filesystem::path& folder : folders)
+    require(kind_of(dir / folder) != NameKind::other,
+            "{} is a link, but a run writes nothing outside of output.dir = '{}' (use output.dir for another place)",
+            (dir / folder).string(), config.output.dir);
+}
+
 void remove_litter_or_warn(const RunConfig& config, RunObserver& observer) {
   try {
     remove_litter(checkpoint_folder(config));
@@ -174,6 +187,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   }
   const bool resumes = !resume.candidates().empty();
   const auto initial = resumes ? std::nullopt : initial_weights(config);
+  require_own_folders(config);
   if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
   TrainResult result;
   result.was_finished = resume.is_finished();

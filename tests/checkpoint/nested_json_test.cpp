@@ -19,12 +19,18 @@ std::string nested() { return std::string(1'000'000, '[') + std::string(1'000'00
 
 TEST(NestedJson, InAConfigIsRefused) {
   const ScratchFolder scratch;
-  for (const char* key : {"model_type", "hidden_size", "architectures", "quantization_config"}) {
+  const auto refusal = [&](const char* key, const std::string& value) {
     put(scratch / "config.json",
-        fmt::format(R"({{"architectures":["LlamaForCausalLM"],"model_type":"llama","{}":{}}})", key, nested()));
+        fmt::format(R"({{"architectures":["LlamaForCausalLM"],"model_type":"llama","{}":{}}})", key, value));
     const std::string error = error_of([&] { (void)read_model_spec(scratch.path()); });
-    EXPECT_THAT(error, HasSubstr(fmt::format("{} = [[[[...]]]]", key)));
     EXPECT_LT(error.size(), 400U);
+    return error;
+  };
+  for (const char* key : {"model_type", "hidden_size", "architectures", "quantization_config"}) {
+    EXPECT_THAT(refusal(key, std::string(20, '[') + std::string(20, ']')),
+                HasSubstr(fmt::format("{} = [[[[...]]]]", key)));
+    EXPECT_THAT(refusal(key, nested()),
+                HasSubstr("config.json is corrupt: its JSON is nested more than 32 levels deep"));
   }
 }
 

@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace echelon {
 namespace {
 
@@ -37,6 +39,21 @@ TEST_F(StepFolders, WithAManifestAreCheckpoints) {
   EXPECT_EQ(step_folder("base", 10), std::filesystem::path("base/step-10"));
   EXPECT_THAT(steps_in(scratch_ / "nowhere"), IsEmpty());
   EXPECT_EQ(latest_step(scratch_ / "nowhere"), std::nullopt);
+}
+
+TEST_F(StepFolders, ThatAreLinksAreForeign) {
+  save(4);
+  std::filesystem::create_directory_symlink(folder(4), folder(5));
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(4));
+  EXPECT_THAT(foreign_step_folders(scratch_.path()), ElementsAre(folder(5)));
+}
+
+// The next attempt would have no number.
+TEST_F(StepFolders, OfTheLargestAttemptOfAllAreNoCheckpoints) {
+  save(4, std::numeric_limits<std::int64_t>::max());
+  EXPECT_THAT(steps_in(scratch_.path()), IsEmpty());
+  EXPECT_EQ(highest_attempt(scratch_.path()), 0);
+  EXPECT_THAT(foreign_step_folders(scratch_.path()), ElementsAre(folder(4)));
 }
 
 TEST_F(StepFolders, OfALaterAttemptAreNewer) {

@@ -45,6 +45,9 @@ class FailingCalls final : public SystemCalls {
   int lock(int file) override { return fails() ? -1 : SystemCalls::lock(file); }
   int lstat(const char* path, struct stat* status) override { return fails() ? -1 : SystemCalls::lstat(path, status); }
   int stat(const char* path, struct stat* status) override { return fails() ? -1 : SystemCalls::stat(path, status); }
+  int real_path(const char* path, std::string* real) override {
+    return fails() ? -1 : SystemCalls::real_path(path, real);
+  }
   int statvfs(const char* path, struct statvfs* status) override {
     return fails() ? -1 : SystemCalls::statvfs(path, status);
   }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "checkpoint/scratch_folder.h"
 #include "files/failing_calls.h"
+#include "files/folder_links.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,8 +37,36 @@ TEST(Files, WithALockKeepOthersAway) {
   File third = File::open_or_create(scratch / "lock");
   EXPECT_EQ(third.lock(), File::Lock::held);
   std::filesystem::create_symlink(scratch / "elsewhere", scratch / "link");
-  EXPECT_THROW((void)File::open_or_create(scratch / "link"), Failure) << "a planted link is not followed";
+  EXPECT_THROW((void)File::open_or_create(scratch / "link"), Error) << "a planted link is not followed";
+  EXPECT_THROW((void)File::create(scratch / "link"), Error);
   EXPECT_EQ(kind_of(scratch / "elsewhere"), NameKind::nothing);
+}
+
+// A link planted where a temporary folder is removed takes nothing of what it leads to along.
+TEST(Files, OfALinkedFolderAreNotDeleted) {
+  const ScratchFolder scratch;
+  make_folder(scratch / "own");
+  put(scratch / "own/thesis", "years of work");
+  std::filesystem::create_directory_symlink(scratch / "own", scratch / "model.tmp");
+  delete_folder(scratch / "model.tmp");
+  EXPECT_EQ(kind_of(scratch / "model.tmp"), NameKind::nothing);
+  EXPECT_EQ(read_text(scratch / "own/thesis"), "years of work");
+}
+
+TEST(Files, AreReadWithinTheirFolderAlone) {
+  const ScratchFolder scratch;
+  make_folder(scratch / "model");
+  put(scratch / "outside", "secret");
+  put(scratch / "model/inside", "weights");
+  std::filesystem::create_symlink("../outside", scratch / "model/out");
+  std::filesystem::create_symlink("inside", scratch / "model/in");
+  std::filesystem::create_directory_symlink(scratch / "model", scratch / "linked");
+  for (const char* folder : {"model", "linked"}) {
+    EXPECT_EQ(read_text_in_folder(scratch / folder, "inside"), "weights");
+    EXPECT_EQ(read_text_in_folder(scratch / folder, "in"), "weights");
+    EXPECT_THROW((void)read_text_in_folder(scratch / folder, "out"), Error);
+    EXPECT_THROW((void)path_in_folder(scratch / folder, "out"), Error);
+  }
 }
 
 TEST(Files, AreWrittenBackOrFail) {

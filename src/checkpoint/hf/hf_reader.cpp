@@ -33,10 +33,19 @@ bool is_redundant(std::string_view name, const ModelSpec& model) {
          name.ends_with(".rotary_emb.inv_freq");
 }
 
+/// A few bytes of config.json may claim any number of layers.
+void require_layers(const ModelSpec& spec, const WeightFolder& weights, const std::filesystem::path& folder) {
+  require(spec.num_hidden_layers <= std::ssize(weights.entries()),
+          "{} has {} tensors, too few for the {} layers of its config", folder.string(), weights.entries().size(),
+          spec.num_hidden_layers);
+}
+
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
-    : folder_(folder), spec_(read_config_json(folder)), weights_(folder), parameters_(placed_parameters(spec_)) {
+    : folder_(folder), spec_(read_config_json(folder)), weights_(folder) {
+  require_layers(spec_, weights_, folder);
+  parameters_ = placed_parameters(spec_);
   for (const NamedShape& expected : file_tensors(spec_)) {
     const auto* entry = find_tensor(weights_, expected.name);
     require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
@@ -58,7 +67,7 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
           entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
           to_string(slice.global_sizes()));
   if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
-  read_slice(File::open_to_read(entry.path), entry.tensor, place, slice, dtype, out);
+  read_slice(File::open_in_folder(folder_, entry.path.filename().string()), entry.tensor, place, slice, dtype, out);
   const std::int64_t count = slice.num_elements();
   require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
           entry.path.string(), place.tensor, name_of(dtype));

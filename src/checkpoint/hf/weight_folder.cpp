@@ -1,16 +1,22 @@
 #include "checkpoint/hf/weight_folder.h"
 
 #include "base/error.h"
+#include "checkpoint/bounded_json.h"
 #include "files/file.h"
-
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
 // Tensor -> file name. Only plain names: an index must not point outside its folder.
-std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  nlohmann::json index = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+std::map<std::string, std::string> read_index(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / index_file_name;
+  const std::string text = read_text_in_folder(folder, index_file_name);
+  nlohmann::json index;
+  try {
+    index = parse_bounded_json(text);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} cannot be read: {}", path.string(), error.what()));
+  }
   require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
           "{} is corrupt: it has no object \"weight_map\"", path.string());
   std::map<std::string, std::string> file_of;
@@ -37,7 +43,7 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   require(has_target(index), "{} has neither {} nor {}{}", folder.string(), single_file_name, index_file_name,
           has_target(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first" : "");
   std::map<std::string, std::map<std::string, FileTensor>> headers;
-  for (const auto& [tensor, file] : read_index(index)) {
+  for (const auto& [tensor, file] : read_index(folder)) {
     if (!headers.contains(file)) headers[file] = read_safetensors_header(folder / file);
     const auto found = headers[file].find(tensor);
     require(found != headers[file].end(), "{} has no tensor '{}', which {} lists", (folder / file).string(), tensor,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -149,11 +150,10 @@ std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const Mode
 
 std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   std::vector<NamedShape> tensors;
+  std::set<std::string> names;
   for (const NamedShape& parameter : global_parameters(model)) {
     const FilePlace place = place_of(model, parameter);
-    const auto same = [&](const NamedShape& tensor) { return tensor.name == place.tensor; };
-    if (std::none_of(tensors.rbegin(), tensors.rend(), same))
-      tensors.push_back({place.tensor, place.slice.global_sizes()});
+    if (names.insert(place.tensor).second) tensors.push_back({place.tensor, place.slice.global_sizes()});
   }
   return tensors;
 }

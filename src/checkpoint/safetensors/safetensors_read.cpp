@@ -2,9 +2,8 @@
 
 #include "base/error.h"
 #include "base/shown_json.h"
+#include "checkpoint/bounded_json.h"
 #include "files/file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -86,7 +85,8 @@ void require_no_gaps(const std::map<std::string, FileTensor>& tensors, std::int6
 }
 
 SafetensorsHeader parse_header(std::string_view text, std::int64_t first_byte, std::int64_t data_bytes) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const nlohmann::json json = parse_bounded_json(text);
+  require(!json.is_discarded(), "its header is not valid JSON");
   require(json.is_object(), "its header is not a JSON object");
   SafetensorsHeader header;
   header.num_bytes = first_byte;
@@ -148,8 +148,6 @@ SafetensorsHeader parse_safetensors_header(const std::string& bytes, std::int64_
   const auto first_byte = static_cast<std::int64_t>(bytes.size());
   try {
     return parse_header(std::string_view(bytes).substr(sizeof(std::uint64_t)), first_byte, file_bytes - first_byte);
-  } catch (const nlohmann::json::exception&) {
-    throw Error(fmt::format("{} is corrupt: its header is not valid JSON", path.string()));
   } catch (const Failure&) {
     throw;
   } catch (const Error& error) {
@@ -158,7 +156,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& bytes, std::int64_
 }
 
 std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path) {
-  const File file = File::open_to_read(path);
+  const File file = File::open_in_folder(path.parent_path(), path.filename().string());
   return parse_safetensors_header(read_header_bytes(file, path), file.num_bytes(), path).tensors;
 }
 

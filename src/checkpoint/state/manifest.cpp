@@ -2,11 +2,10 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "checkpoint/bounded_json.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -199,8 +198,12 @@ Manifest parse_body(const ReadJson& json) {
   }
   for (const ReadJson& parameter : list_in(json, "parameters"))
     manifest.parameters.push_back(parse_parameter(parameter));
-  for (const ReadJson& file : list_in(json, "files"))
+  std::int64_t num_bytes = 0;
+  for (const ReadJson& file : list_in(json, "files")) {
     manifest.files.push_back(parse_file(file, std::ssize(manifest.parameters)));
+    num_bytes += manifest.files.back().num_bytes;
+    require(num_bytes <= largest_count, "'files' have more than {} bytes", largest_count);
+  }
   for (const ReadJson& copy : list_in(json, "copies"))
     manifest.copies.push_back({file_name_in(copy), count_in(copy, "bytes"), digest_in(copy, "digest")});
   return manifest;
@@ -241,7 +244,7 @@ Manifest parse_manifest(const std::string& text, const std::filesystem::path& pa
   require(parse_digest(all.substr(before_digest.size(), digest_letters)) == digest_of(body),
           "{} is damaged: its digest is another one", path.string());
   try {
-    return parse_body(ReadJson::parse(body));
+    return parse_body(parse_bounded_json(body));
   } catch (const ReadJson::exception&) {
     throw Error(fmt::format("{} is not a manifest: something is missing in it", path.string()));
   } catch (const Error& error) {
@@ -258,7 +261,7 @@ std::optional<std::filesystem::path> find_manifest(const std::filesystem::path& 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const auto path = find_manifest(folder);
   require(path.has_value(), "{} has no manifest, so it is not a complete checkpoint", folder.string());
-  return parse_manifest(read_text(*path, largest_manifest_bytes), *path);
+  return parse_manifest(read_text_in_folder(folder, path->filename().string(), largest_manifest_bytes), *path);
 }
 
 }  // namespace echelon

@@ -9,6 +9,7 @@ RunConfig config_of(const Manifest& manifest, const std::filesystem::path& folde
                           .arguments = {},
                           .read_model = {},
                           .has_layout = false,
+                          .reads_files = false,
                           .text = manifest.config});
 }
 

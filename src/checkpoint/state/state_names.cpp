@@ -66,7 +66,7 @@ std::optional<std::int64_t> attempt_of(std::string_view name) {
   if (!name.starts_with(begin)) return {};
   std::string_view rest = name.substr(begin.size());
   const auto attempt = take_number(rest, '-');
-  if (!attempt) return {};
+  if (!attempt || *attempt > most_attempts) return {};
   if (name == manifest_name(*attempt) || name == manifest_name(*attempt) + std::string(half_written)) return attempt;
   constexpr std::string_view rank = "rank-";
   if (!rest.starts_with(rank) || !rest.ends_with(tensors)) return {};

@@ -30,6 +30,8 @@ inline constexpr std::string_view padding_prefix = "padding/";
 [[nodiscard]] std::string state_file_name(std::int64_t attempt, int rank);
 /// "attempt-0001-manifest.json".
 [[nodiscard]] std::string manifest_name(std::int64_t attempt);
+/// No run has more: a name with a larger number is of another program.
+inline constexpr std::int64_t most_attempts = 1'000'000'000;
 /// The attempt of a manifest's name, none for other names.
 [[nodiscard]] std::optional<std::int64_t> attempt_of_manifest(std::string_view name);
 /// The attempt that wrote a file of this name, none for names that no attempt gives.

@@ -4,6 +4,7 @@
 #include "base/printable.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/safetensors/safetensors.h"
+#include "checkpoint/state/rectangles.h"
 #include "checkpoint/state/state_file.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
@@ -23,11 +24,23 @@ Range common(Range a, Range b) {
 }
 
 /// A tensor of a state file.
-struct StoredRectangle {
-  Range rows, columns;
+struct StoredRectangle : MatrixPart {
   DType dtype{};
   std::int64_t first_byte = 0;  // of the file's data
 };
+
+bool is_within(Range range, std::int64_t size) { return range.first <= size && range.count <= size - range.first; }
+
+/// A name may say anything: the rectangle is in the parameter, and the tensor has as many values.
+StoredRectangle parse_rectangle(const StateTensorName& place, const Sizes& sizes, const FileTensor& tensor) {
+  require(place.is_vector == (sizes.num_dims() == 1) && is_within(place.columns, sizes[-1]) &&
+              (place.is_vector || is_within(place.rows, sizes[0])),
+          "is not a part of a parameter of sizes {}", to_string(sizes));
+  require(tensor.dtype && !is_integer(*tensor.dtype), "has dtype {}, which no state has", tensor.format);
+  StoredRectangle stored{{place.rows, place.columns}, *tensor.dtype, tensor.first_byte};
+  require(tensor.num_bytes / size_of(stored.dtype) == stored.num_elements(), "has another size than its name");
+  return stored;
+}
 
 std::vector<Digest> parse_digests(const SafetensorsHeader& header, std::int64_t data_bytes) {
   const auto size = header.metadata.find(block_bytes_key), digests = header.metadata.find(digests_key);
@@ -47,6 +60,13 @@ std::vector<Digest> parse_digests(const SafetensorsHeader& header, std::int64_t 
   return blocks;
 }
 
+std::int64_t require_length(const File& file, std::int64_t expected) {
+  const std::int64_t num_bytes = file.num_bytes();
+  require(num_bytes == expected, "{} has {} bytes, but its manifest says {}: it is {}", file.path().string(), num_bytes,
+          expected, num_bytes < expected ? "cut off" : "too long");
+  return num_bytes;
+}
+
 }  // namespace
 
 struct StateReader::FileIndex {
@@ -59,7 +79,8 @@ struct StateReader::FileIndex {
 std::vector<std::byte> StateReader::read_block(const FileIndex& index, std::int64_t block) const {
   const std::int64_t first = block * block_bytes, count = std::min(block_bytes, index.data_bytes - first);
   std::vector<std::byte> bytes(static_cast<std::size_t>(count));
-  File::open_to_read(index.path).read_at(index.header_bytes + first, bytes.data(), count);
+  File::open_in_folder(folder_, index.path.filename().string())
+      .read_at(index.header_bytes + first, bytes.data(), count);
   read_bytes_ += count;
   require(digest_of(bytes.data(), bytes.size()) == index.blocks[static_cast<std::size_t>(block)],
           "{} is damaged: block {} (bytes {} to {}) has another digest than when it was written", index.path.string(),
@@ -86,7 +107,6 @@ StateReader::StateReader(std::filesystem::path folder)
   for (const Manifest::Parameter& parameter : manifest_.parameters)
     require(parameters_.emplace(parameter.name, parameters_.size()).second,
             "the manifest in {} names the parameter '{}' twice", folder_.string(), printable(parameter.name));
-  files_of_.resize(parameters_.size());
   std::set<std::string_view> names;
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     require(names.insert(manifest_.files[f].name).second, "the manifest in {} names the file '{}' twice",
@@ -96,9 +116,9 @@ StateReader::StateReader(std::filesystem::path folder)
       require(range.first >= end, "the manifest in {} names a parameter of '{}' twice", folder_.string(),
               printable(manifest_.files[f].name));
       end = range.first + range.count;
-      for (std::int64_t p = range.first; p < end; ++p) files_of_[static_cast<std::size_t>(p)].push_back(f);
     }
   }
+  parameter_files_ = ParameterFiles(manifest_.files);
 }
 
 StateReader::~StateReader() = default;
@@ -115,10 +135,8 @@ const StateReader::FileIndex& StateReader::index_of(std::size_t number) const {
   const Manifest::File& expected = manifest_.files[number];
   auto found = std::make_unique<FileIndex>();
   found->path = folder_ / expected.name;
-  const File file = File::open_to_read(found->path);
-  const std::int64_t num_bytes = file.num_bytes();
-  require(num_bytes == expected.num_bytes, "{} has {} bytes, but its manifest says {}: it is {}", found->path.string(),
-          num_bytes, expected.num_bytes, num_bytes < expected.num_bytes ? "cut off" : "too long");
+  const File file = File::open_in_folder(folder_, expected.name);
+  const std::int64_t num_bytes = require_length(file, expected.num_bytes);
   const std::string bytes = read_header_bytes(file, found->path);
   require(digest_of(bytes) == expected.header, "{} is damaged: its header has another digest than its manifest says",
           found->path.string());
@@ -129,12 +147,15 @@ const StateReader::FileIndex& StateReader::index_of(std::size_t number) const {
     found->blocks = parse_digests(header, found->data_bytes);
     for (const auto& [name, tensor] : header.tensors) {
       const auto place = parse_state_tensor_name(name);
-      if (!place || !parameters_.contains(place->parameter)) continue;
-      const std::int64_t num_elements = tensor.dtype ? tensor.num_bytes / size_of(*tensor.dtype) : -1;
-      require(num_elements == place->rows.count * place->columns.count, "tensor '{}' has another size than its name",
-              printable(name));
-      found->tensors[place->state + "/" + place->parameter].push_back(
-          {place->rows, place->columns, *tensor.dtype, tensor.first_byte - header.num_bytes});
+      const auto parameter = place ? parameters_.find(place->parameter) : parameters_.end();
+      if (parameter == parameters_.end()) continue;
+      try {
+        StoredRectangle stored = parse_rectangle(*place, manifest_.parameters[parameter->second].sizes, tensor);
+        stored.first_byte -= header.num_bytes;
+        found->tensors[place->state + "/" + place->parameter].push_back(stored);
+      } catch (const Error& error) {
+        throw Error(fmt::format("tensor '{}' {}", printable(name), error.what()));
+      }
     }
   } catch (const Error& error) {
     throw Error(fmt::format("{} cannot be read: {}", found->path.string(), error.what()));
@@ -150,11 +171,8 @@ void StateReader::read(const StateSlice& slice, std::byte* out) const {
 
 void StateReader::read(const StateSlice& slice, std::byte* out, Cache& cache) const {
   const std::int64_t size = size_of(slice.dtype);
+  require_parameter(slice.parameter, slice.slice.global_sizes());
   const auto parameter = parameters_.find(slice.parameter);
-  require(parameter != parameters_.end(), "{} has no parameter '{}'", folder_.string(), slice.parameter);
-  require(manifest_.parameters[parameter->second].sizes == slice.slice.global_sizes(),
-          "{} has '{}' {}, but the model has it {}", folder_.string(), slice.parameter,
-          to_string(manifest_.parameters[parameter->second].sizes), to_string(slice.slice.global_sizes()));
   const std::vector<SliceRectangle> wanted = rectangles_of(slice.slice);
   std::int64_t num_wanted = 0, num_found = 0;
   for (const SliceRectangle& part : wanted) num_wanted += part.num_elements();
@@ -184,7 +202,8 @@ void StateReader::read(const StateSlice& slice, std::byte* out, Cache& cache) co
       convert_values(stored.dtype, run.data(), slice.dtype, to + done * size, part);
     }
   };
-  for (const std::size_t number : files_of_[parameter->second]) {
+  std::vector<MatrixPart> found;
+  for (const std::size_t number : parameter_files_.files_of(static_cast<std::int64_t>(parameter->second))) {
     const FileIndex& index = index_of(number);
     const auto tensors = index.tensors.find(slice.state + "/" + slice.parameter);
     if (tensors == index.tensors.end()) continue;
@@ -202,29 +221,58 @@ void StateReader::read(const StateSlice& slice, std::byte* out, Cache& cache) co
           copy_run(index, stored, from, per_run * columns.count, out + to * size);
         }
         num_found += rows.count * columns.count;
+        found.push_back({rows, columns});
       }
   }
   require(num_found == num_wanted, "{} has {} of the {} numbers of '{}' of '{}' that are needed", folder_.string(),
           num_found, num_wanted, slice.state, slice.parameter);
+  require(are_disjoint(std::move(found)), "{} has a number of '{}' of '{}' twice", folder_.string(), slice.state,
+          slice.parameter);
+}
+
+void StateReader::require_parameter(const std::string& name, const Sizes& sizes) const {
+  const auto parameter = parameters_.find(name);
+  require(parameter != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
+  const Sizes& own = manifest_.parameters[parameter->second].sizes;
+  require(own == sizes, "{} has '{}' {}, but the model has it {}", folder_.string(), name, to_string(own),
+          to_string(sizes));
+}
+
+void StateReader::require_bytes(std::int64_t least) const {
+  std::int64_t sum = 0;
+  for (const Manifest::File& file : manifest_.files) {
+    const File opened = File::open_in_folder(folder_, file.name);
+    require_length(opened, file.num_bytes);
+    sum = std::min(sum + file.num_bytes, least);
+  }
+  require(sum >= least, "the files of {} have {} bytes, but its weights alone take {}", folder_.string(), sum, least);
 }
 
 void StateReader::verify() const {
-  std::map<std::string, std::int64_t> num_found;
+  std::map<std::string, std::vector<MatrixPart>> found;
   for (std::size_t number = 0; number < manifest_.files.size(); ++number) {
     const FileIndex& index = index_of(number);
     for (std::size_t block = 0; block < index.blocks.size(); ++block)
       (void)read_block(index, static_cast<std::int64_t>(block));
     for (const auto& [name, tensors] : index.tensors)
-      for (const StoredRectangle& stored : tensors) num_found[name] += stored.rows.count * stored.columns.count;
+      found[name].insert(found[name].end(), tensors.begin(), tensors.end());
   }
+  for (const auto& [name, rectangles] : found)
+    require(are_disjoint(rectangles), "{} has a number of '{}' twice", folder_.string(), printable(name));
   for (const Manifest::Parameter& parameter : manifest_.parameters) {
-    const std::int64_t count = num_found[fmt::format("weight/{}", parameter.name)];
+    std::int64_t count = 0;
+    for (const MatrixPart& part : found[fmt::format("weight/{}", parameter.name)]) count += part.num_elements();
     require(count == parameter.sizes.num_elements(), "{} has {} of the {} numbers of the weight '{}'", folder_.string(),
             count, parameter.sizes.num_elements(), printable(parameter.name));
   }
+  verify_copies();
+}
+
+void StateReader::verify_copies() const {
   for (const Manifest::Copy& copy : manifest_.copies) {
-    const std::filesystem::path path = folder_ / copy.name;
-    require(digest_of(read_text(path)) == copy.content, "{} is damaged: its digest is another one", path.string());
+    require_length(File::open_in_folder(folder_, copy.name), copy.num_bytes);
+    require(digest_of(read_text_in_folder(folder_, copy.name)) == copy.content,
+            "{} is damaged: its digest is another one", (folder_ / copy.name).string());
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/state/manifest.h"
+#include "checkpoint/state/parameter_files.h"
 #include "tensor/state_slice.h"
 
 #include <atomic>
@@ -37,6 +38,13 @@ class StateReader {
   void read(const StateSlice& slice, std::byte* out, Cache& cache) const;
   void read(const StateSlice& slice, std::byte* out) const;
 
+  /// Throws Error unless the checkpoint has the parameter, with these sizes.
+  void require_parameter(const std::string& name, const Sizes& sizes) const;
+  /// Throws Error unless its files have the lengths that the manifest says, and together so many bytes.
+  void require_bytes(std::int64_t least) const;
+  /// Compares files that go with the model with their digests. Throws Error.
+  void verify_copies() const;
+
   /// Reads everything and compares it with its digests. Throws Error naming the first file and block that is damaged,
   /// or what of a parameter is missing.
   void verify() const;
@@ -52,9 +60,9 @@ class StateReader {
   std::filesystem::path folder_;
   Manifest manifest_;
   std::map<std::string, std::size_t, std::less<>> parameters_;  // by name, among the manifest's
-  std::vector<std::vector<std::size_t>> files_of_;              // by parameter
-  mutable std::mutex mutex_;                                    // of indices_
-  mutable std::vector<std::unique_ptr<FileIndex>> indices_;     // by file, read when they are needed
+  ParameterFiles parameter_files_;
+  mutable std::mutex mutex_;                                 // of indices_
+  mutable std::vector<std::unique_ptr<FileIndex>> indices_;  // by file, read when they are needed
   mutable std::atomic<std::int64_t> read_bytes_ = 0;
 };
 

@@ -93,6 +93,8 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& base) {
 
 std::vector<std::filesystem::path> foreign_step_folders(const std::filesystem::path& base) {
   std::vector<std::filesystem::path> foreign;
+  for (const std::string& name : list_folder(base))
+    if (step_of(name) && kind_of(base / name) == NameKind::other) foreign.push_back(base / name);
   for (const StepFolder& folder : step_folders(base))
     if (!folder.is_complete && !has_parts_alone(folder.path)) foreign.push_back(folder.path);
   return foreign;

@@ -91,7 +91,7 @@ Generation generate(const GenerateOptions& options) {
   validate(options.sampling);
   require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1 (use 1)", options.max_new_tokens);
   const ModelReader reader(options.model);
-  const Tokenizer tokenizer = Tokenizer::load((options.model / "tokenizer.json").string());
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_in(options.model).string());
   require(tokenizer.vocab_size() <= reader.spec().vocab_size,
           "the tokenizer of '{}' has {} tokens, but the model's vocab_size is {}", options.model.string(),
           tokenizer.vocab_size(), reader.spec().vocab_size);

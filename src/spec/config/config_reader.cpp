@@ -49,6 +49,19 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
   return settings;
 }
 
+/// The same run without a pipeline, if a file has its schedule.
+RunConfig without_schedule_file(RunConfig config) {
+  ParallelConfig& p = config.parallelism;
+  if (p.pipeline_parallel_schedule_csv.empty()) return config;
+  const ParallelConfig defaults;
+  p.pipeline_parallel_schedule_csv.clear();
+  p.pipeline_parallel_degree = defaults.pipeline_parallel_degree;
+  p.virtual_stages = defaults.virtual_stages;
+  p.pipeline_parallel_layout = defaults.pipeline_parallel_layout;
+  p.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
+  return config;
+}
+
 }  // namespace
 
 RunConfig read_run_config(const ConfigSource& source) {
@@ -70,10 +83,11 @@ RunConfig read_run_config(const ConfigSource& source) {
   assign_model(settings, source, config);
   for (const Setting& setting : settings)
     if (!setting.name.starts_with("model.")) assign(setting, config);
+  const RunConfig checked = source.reads_files ? config : without_schedule_file(config);
   if (source.has_layout)
-    validate(config);
+    validate(checked);
   else
-    validate_without_layout(config);
+    validate_without_layout(checked);
   return config;
 }
 

@@ -17,6 +17,7 @@ struct ConfigSource {
   std::function<ModelSpec(const std::string& folder)> read_model;  // reads the config.json of model.path
   std::string model_path = {};           // model.path, which replaces the file's whole [model] section
   bool has_layout = true;                // false: the layout is still to be chosen
+  bool reads_files = true;               // false: a schedule that the config names as a file is not looked at
   std::optional<std::string> text = {};  // the content of `path`, which is only a name then
 };
 
