@@ -6,6 +6,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU) # GCC 12 reports both of these falsely in
 endif()
 
 # Sanitizers change the flow that GCC reasons about: it then reports the standard library's <regex> and <functional>.
-if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   target_compile_options(echelon_flags INTERFACE -Wno-maybe-uninitialized)
 endif()

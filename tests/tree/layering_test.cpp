@@ -167,6 +167,7 @@ TEST(Layering, TheTableHasNoCycleAndAFolderSeesOnlyWhatStandsAboveIt) {
 /// Folders of tests/ that test several folders of src/, or none.
 const std::set<std::string>& folders_without_sources() {
   static const std::set<std::string> folders = {
+      "fuzz",     // readers of files that are not trusted
       "hosts",    // ranks on several hosts, through the program
       "interop",  // models and tokenizers of other software
       "parity",   // every layout against one rank

@@ -1,0 +1,85 @@
+// Every input that people thought of, or that libFuzzer found, is refused or read: without a crash, and in little
+// memory and time.
+#include "fuzz/heap_bound.h"
+#include "fuzz/targets.h"
+#include "tree/tree.h"
+
+#include "base/error.h"
+#include "checkpoint/bounded_json.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+
+namespace echelon::fuzz {
+namespace {
+
+struct Target {
+  const char* name;
+  int (*run)(const std::uint8_t* data, std::size_t size);
+};
+constexpr Target targets[] = {{"manifest", manifest}, {"state_file", state_file}, {"model_folder", model_folder}};
+
+std::vector<std::filesystem::path> inputs_of(const Target& target) {
+  std::vector<std::filesystem::path> inputs;
+  for (const auto& entry : std::filesystem::directory_iterator(tree::root() / "tests/fuzz/corpus" / target.name))
+    inputs.push_back(entry.path());
+  std::ranges::sort(inputs);
+  return inputs;
+}
+
+void run(const Target& target, const std::string& text) {
+  target.run(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+}
+
+TEST(FuzzCorpus, IsReplayed) {
+  for (const Target& target : targets) {
+    const auto inputs = inputs_of(target);
+    EXPECT_GE(inputs.size(), 10U) << target.name;
+    for (const std::filesystem::path& input : inputs) {
+      const auto begun = std::chrono::steady_clock::now();
+      run(target, tree::read_text(input));
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
+      EXPECT_LT(seconds.count(), 2) << input;
+    }
+  }
+}
+
+TEST(FuzzCorpus, IsSmall) {
+  std::uintmax_t num_bytes = 0;
+  for (const Target& target : targets)
+    for (const std::filesystem::path& input : inputs_of(target)) num_bytes += std::filesystem::file_size(input);
+  EXPECT_LT(num_bytes, 200'000U);
+}
+
+TEST(HeapBoundDeathTest, EndsTheProgramThatTakesMore) {
+  const auto take = [](std::size_t num_bytes) {
+    const HeapBound bound(1000);
+    const std::vector<char> memory(num_bytes, 'x');
+    EXPECT_GE(bound.most_bytes(), memory.size());
+  };
+  take(std::size_t{60} << 20U);
+  EXPECT_DEATH(take(std::size_t{65} << 20U), "the heap grew by");
+}
+
+/// Of a long input: 64 MiB hide what a short one takes.
+TEST(FuzzTargets, TakeMemoryInProportionToALongInput) {
+  constexpr std::size_t size = 8 << 20;
+  for (const std::string_view text :
+       {"1,", "[],", "{},", "\"\",", "[0,1],", "{\"\":{}},", "[", "1,[],1,1,"}) {
+    SCOPED_TRACE(text);
+    std::string all = "[";
+    while (all.size() < size) all += text;
+    all += "1]";
+    const HeapBound bound(size);
+    try {
+      (void)parse_bounded_json(all);
+    } catch (const Error&) {
+      EXPECT_LT(bound.most_bytes(), 4 * size) << "it is refused before it is kept";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace echelon::fuzz

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Writes the inputs of tests/fuzz/corpus that people thought of. Those that libFuzzer found, found-*, stay as they are.
+
+usage: tests/fuzz/make_corpus.py
+"""
+import json
+import pathlib
+import struct
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests/fuzz/corpus"
+STEP = ROOT / "tests/resume/fixtures/format-1/step-2"
+
+
+def put(target, name, content):
+    path = CORPUS / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def changed(text, before, after):
+    assert before in text, before
+    return text.replace(before, after, 1)
+
+
+def make_manifests():
+    text = (STEP / "attempt-0001-manifest.json").read_text()
+    body = text[text.index('"manifest":') + len('"manifest":'):-2]
+    put("manifest", "whole", body)
+    changes = {
+        "escape": ('"requires":[]', '"requires":["\\u001b[31mteleport"]'),
+        "nested": ('"requires":[]', '"requires":' + "[" * 2000 + "]" * 2000),
+        "unknown-key": ('"requires":[]', '"requires":[],"later":{"a":[1,2,{"b":null}]}'),
+        "repeated-key": ('"format":1', '"format":1,' + '"attempt":2,' * 200 + '"format":1'),
+        "negative": ('"step":2', '"step":-2'),
+        "large": ('"step":2', '"step":9223372036854775808'),
+        "overflow": ('"loss_scale":1024.0', '"loss_scale":1e999'),
+        "parent": ("attempt-0001-rank-00000.safetensors", "../../etc/passwd"),
+        "absolute": ("attempt-0001-rank-00000.safetensors", "/etc/passwd"),
+        "many-lists": ('"lineage":[', '"lineage":[' + "{},[]," * 300),
+    }
+    for name, (before, after) in changes.items():
+        put("manifest", name, changed(body, before, after))
+    config = json.loads(body)["config"]
+    put("manifest", "config", config)
+    for name, (before, after) in {
+        "config-layers": ("num_hidden_layers = 1", "num_hidden_layers = 16384"),
+        "config-schedule-file": ('pipeline_parallel_schedule_csv = ""', 'pipeline_parallel_schedule_csv = "/etc/passwd"'),
+        "config-model-path": ('model_type = "llama"', 'path = "/etc"'),
+        "config-nan": ("max_norm = 1", "max_norm = nan"),
+        "config-long-key": ("max_norm = 1", "m" * 3000 + " = 1"),
+        "config-nested": ("max_norm = 1", "max_norm = " + "[" * 1000),
+    }.items():
+        put("manifest", name, changed(config, before, after))
+
+
+def header_and_data(tensors):
+    """Of [(name, dtype, shape, bytes)], in this order."""
+    header, data = {}, b""
+    for name, dtype, shape, values in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    return json.dumps(header, separators=(",", ":")).encode(), data
+
+
+def floats(count):
+    return struct.pack(f"<{count}f", *(0.5 + i for i in range(count)))
+
+
+def halves(count):
+    return struct.pack(f"<{count}H", *(0x3F80 + i for i in range(count)))
+
+
+def make_state_files():
+    vector = ("weight/v@0:10", "F32", [10], floats(10))
+    inputs = {
+        "whole": [("weight/m@0:6,0:4", "F32", [6, 4], floats(24)), vector,
+                  ("exp_avg/m@0:6,0:4", "BF16", [6, 4], halves(24)), ("exp_avg/v@0:10", "BF16", [10], halves(10))],
+        "three-rectangles": [("weight/m@0:1,1:4", "F32", [1, 3], floats(3)), ("padding/12", "U8", [4], b"\0" * 4),
+                             ("weight/m@1:5,0:4", "F32", [4, 4], floats(16)), vector],
+        "overlap": [("weight/m@0:4,0:4", "F32", [4, 4], floats(16)), ("weight/m@2:4,0:4", "F32", [2, 4], floats(8)), vector],
+        "outside": [("weight/m@4:8,0:6", "F32", [4, 6], floats(24)), vector],
+        "overflow": [("weight/m@0:9223372036854775807,0:9223372036854775807", "F32", [1], floats(1)), vector],
+        "minus-one": [("weight/m@0:6148914691236517205,0:3", "F32", [1], floats(1)), vector],
+        "vector-of-a-matrix": [("weight/m@0:24", "F32", [24], floats(24)), vector],
+        "integers": [("weight/m@0:6,0:4", "I32", [6, 4], floats(24)), vector],
+        "unknown-format": [("weight/m@0:6,0:4", "F8_E4M3", [6, 4], b"\0" * 24), vector],
+        "nan": [("weight/m@0:6,0:4", "F32", [6, 4], b"\0\0\xc0\x7f" * 24), vector],
+        "escape": [("weight/m@\x1b[31m", "F32", [1], floats(1)), vector],
+    }
+    for name, tensors in inputs.items():
+        header, data = header_and_data(tensors)
+        put("state_file", name, header + b"\n%\n" + data)
+    header, data = header_and_data(inputs["whole"])
+    put("state_file", "no-digests", b"!" + header + b"\n%\n" + data)
+    blocks = b'!{"__metadata__":{"echelon.block_bytes":"1","echelon.xxh3_128":"' + b"0" * 32 * len(data) + b'"},'
+    put("state_file", "small-blocks", blocks + header[1:] + b"\n%\n" + data)
+    put("state_file", "no-data", header + b"\n%\n")
+
+
+def llama(extra):
+    shapes = {"model.embed_tokens.weight": [6, 4], "model.norm.weight": [4]}
+    layer = "model.layers.0."
+    for norm in ("input_layernorm", "post_attention_layernorm"):
+        shapes[f"{layer}{norm}.weight"] = [4]
+    for projection, shape in {"q": [4, 4], "k": [2, 4], "v": [2, 4], "o": [4, 4]}.items():
+        shapes[f"{layer}self_attn.{projection}_proj.weight"] = shape
+    shapes |= {f"{layer}mlp.{name}_proj.weight": [3, 4] for name in ("gate", "up")}
+    shapes[layer + "mlp.down_proj.weight"] = [4, 3]
+    config = {"model_type": "llama", "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "num_key_value_heads": 1, "intermediate_size": 3, "vocab_size": 6, "max_position_embeddings": 8,
+              "tie_word_embeddings": True} | extra
+    return json.dumps(config).encode(), [(name, "F32", shape, floats(product(shape))) for name, shape in shapes.items()]
+
+
+def gpt2():
+    layer = "transformer.h.0."
+    shapes = {"transformer.wte.weight": [6, 4], "transformer.wpe.weight": [8, 4]}
+    for norm in (layer + "ln_1", layer + "ln_2", "transformer.ln_f"):
+        shapes |= {norm + ".weight": [4], norm + ".bias": [4]}
+    for name, shape in {"attn.c_attn": [4, 12], "attn.c_proj": [4, 4], "mlp.c_fc": [4, 16], "mlp.c_proj": [16, 4]}.items():
+        shapes |= {f"{layer}{name}.weight": shape, f"{layer}{name}.bias": shape[1:]}
+    config = {"model_type": "gpt2", "n_embd": 4, "n_layer": 1, "n_head": 2, "vocab_size": 6, "n_positions": 8}
+    return json.dumps(config).encode(), [(name, "BF16", shape, halves(product(shape))) for name, shape in shapes.items()]
+
+
+def product(shape):
+    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+
+
+def make_model_folders():
+    rope = {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                             "original_max_position_embeddings": 4}}
+    for name, (config, tensors) in {"llama": llama({}), "llama-rope": llama(rope), "gpt2": gpt2()}.items():
+        header, data = header_and_data(tensors)
+        put("model_folder", name, b"\n%\n".join([config, header, data]))
+    config, tensors = llama({})
+    header, data = header_and_data(tensors)
+    index = {"weight_map": {name: "a.safetensors" for name, *_ in tensors}}
+    put("model_folder", "index", b"\n%\n".join([config, header, data, json.dumps(index).encode()]))
+    for name, elsewhere in {"index-outside": "../../etc/passwd", "index-escape": "\x1b]0;title\x07"}.items():
+        put("model_folder", name, b"\n%\n".join([config, header, data, json.dumps({"weight_map": {"a": elsewhere}}).encode()]))
+    raw = b"!" + struct.pack("<Q", len(header)) + header + data
+    put("model_folder", "raw", config + b"\n%\n" + raw)
+    for name, length in {"header-length": 2**63, "header-cut-off": len(header) + 10**6}.items():
+        put("model_folder", name, config + b"\n%\n!" + struct.pack("<Q", length) + header)
+    for name, size in {"shape-of-2-63": 2**63, "shape-of-2-60": 2**60, "shape-negative": -1}.items():
+        tensor = {"a": {"dtype": "F32", "shape": [size, 0, size], "data_offsets": [0, 0]}}
+        put("model_folder", name, b"\n%\n".join([config, json.dumps(tensor).encode(), b""]))
+    layers, _ = llama({"num_hidden_layers": 16384})
+    put("model_folder", "many-layers", b"\n%\n".join([layers, header, data]))
+    nested, _ = llama({"model_type": json.loads("[" * 40 + "]" * 40)})
+    put("model_folder", "nested", b"\n%\n".join([nested, header, data]))
+
+
+make_manifests()
+make_state_files()
+make_model_folders()

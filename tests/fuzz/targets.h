@@ -1,0 +1,23 @@
+// What a crafted file may reach. Each function takes any bytes, and returns whatever they are: what the program does
+// with them ends in an Error or in a result. libFuzzer makes the bytes in the preset `fuzz`, and a test replays the
+// corpus in every other one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace echelon::fuzz {
+
+/// The text of a manifest without its digest, which it gets; or, if it begins with no '{', the config in one.
+int manifest(const std::uint8_t* data, std::size_t size);
+
+/// A state file: the JSON of its header, a line "%", and its data. Digests and the manifest are made for it; with "!"
+/// before it the header is taken as it is.
+int state_file(const std::uint8_t* data, std::size_t size);
+
+/// A Hugging Face folder: config.json, a line "%", the JSON of the header of model.safetensors, a line "%", its data,
+/// and after another line "%" an index, with which the file is called a.safetensors. With "!" before the header, the
+/// file is what follows.
+int model_folder(const std::uint8_t* data, std::size_t size);
+
+}  // namespace echelon::fuzz
