@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@ namespace echelon {
 struct Outcome {
   int status = -1;  // of the exit; 128 + the signal's number if a signal ended it
   std::string out, err;
+  std::int64_t peak_memory_bytes = 0;  // of the process alone
 };
 
 /// `build/.../echelon arguments...`, without a shell between.
