@@ -62,11 +62,11 @@ void set_step(TrainPrediction& prediction, F&& predict) {
   }
 }
 
-/// Bytes, and the seconds that `predict` knows.
+/// Bytes, seconds of `disk`, and if the step is predicted all that `predict` knows.
 template <class F>
-void set_save(TrainPrediction& prediction, const Blueprint& blueprint, F&& predict) {
+void set_save(TrainPrediction& prediction, const Blueprint& blueprint, const DiskSpec& disk, F&& predict) {
   if (!blueprint.config().checkpoint.enable) return;
-  prediction.save = planned_save(blueprint);
+  prediction.save = predicted_save_on_disk(disk, blueprint);
   try {
     if (prediction.predicted_step_seconds) prediction.save = predict();
   } catch (const Error&) {  // as of the step, whose reason is told
@@ -82,14 +82,16 @@ void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, 
   } else {
     set_step(prediction, [&] { return host_step_of_processes(blueprint, *host); });
   }
-  set_save(prediction, blueprint, [&] { return predicted_save_on(*host, HostRanks::processes, blueprint); });
+  const bool is_of_one_host = placement.num_ranks == placement.num_ranks_on_host;
+  set_save(prediction, blueprint, host && is_of_one_host ? host->disk : DiskSpec(),
+           [&] { return predicted_save_on(*host, HostRanks::processes, blueprint); });
 }
 
 void predict_gpus(TrainPrediction& prediction, const Blueprint& blueprint) {
   const std::string& machine = blueprint.config().metrics.machine;
   prediction.source = machine.empty() ? "not predicted: metrics.machine is empty (example: h100)" : machine;
   if (!machine.empty()) prediction.predicted_step_seconds = simulate(blueprint, read_machine(machine)).step_seconds;
-  set_save(prediction, blueprint, [&] { return predicted_save(blueprint, read_machine(machine)); });
+  set_save(prediction, blueprint, {}, [&] { return predicted_save(blueprint, read_machine(machine)); });
 }
 
 }  // namespace
@@ -120,7 +122,7 @@ TrainPrediction predict_training(const RunConfig& config) {
     prediction.source = "its operations, measured once before the run";
   }
   set_step(prediction, [&] { return host_step(blueprint, *host); });
-  set_save(prediction, blueprint, [&] { return predicted_save_on(*host, HostRanks::threads, blueprint); });
+  set_save(prediction, blueprint, host->disk, [&] { return predicted_save_on(*host, HostRanks::threads, blueprint); });
   return prediction;
 }
 

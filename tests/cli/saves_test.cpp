@@ -109,8 +109,8 @@ TEST_F(Saves, SecondsAreToldWhereTheDiskWasMeasured) {
   ASSERT_NO_FATAL_FAILURE(measure_machine());
   const Outcome outcome = trained();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* words : {"predicted: a checkpoint is saved in ", "saved in ", "\ncheckpoint: predicted ",
-                            "\nstep with a snapshot: predicted "})
+  for (const char* words : {"predicted: a checkpoint is saved in ", "saved in ", " s (predicted ",
+                            "\ncheckpoint: predicted ", "\nstep with a snapshot: predicted "})
     EXPECT_THAT(outcome.out, HasSubstr(words));
   const Outcome planned = run_echelon(
       {"plan", "--model=llama-1m", "--machine=" + machine(), "--gpus=2", "--global-batch-size=4", "--seq-len=32"});

@@ -105,6 +105,15 @@ TEST(PredictedSave, NothingHidesTheCopyOnACpu) {
   EXPECT_NEAR(of_two.longer_seconds, copied / memory_rate, 0.02 * copied / memory_rate);
 }
 
+// Copies were measured in the caches, where no state is.
+TEST(PredictedSave, TheCopyIsOfMemoryAndNotOfCaches) {
+  const RunConfig of_run = config(1, AsyncMode::async);
+  HostSpec cached = host(1, {});
+  cached.operations["copy"]["float32"] = {{1, 1, 1, 1e6, 1e-6, 1e-6, 1e-6}};
+  const double copied = 2.0 * 12 * static_cast<double>(of_run.model.num_parameters());
+  EXPECT_NEAR(save_on(cached, of_run).snapshot->longer_seconds, copied / memory_rate, 0.01 * copied / memory_rate);
+}
+
 // Cores that are all busy give a tenth of one of them to the writer, which copies each byte, reads it and hands it
 // over.
 TEST(PredictedSave, TheWriterTakesTimeOfTheCores) {

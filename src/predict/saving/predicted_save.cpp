@@ -153,6 +153,11 @@ PredictedSave with_seconds(const SavePlan& plan, const std::vector<HostBytes>& h
 
 PredictedSave planned_save(const Blueprint& blueprint) { return bytes_of(SavePlan(blueprint)); }
 
+PredictedSave predicted_save_on_disk(const DiskSpec& disk, const Blueprint& blueprint) {
+  const SavePlan plan(blueprint);
+  return with_seconds(plan, {{&disk, plan.num_bytes()}});
+}
+
 PredictedSave predicted_save(const Blueprint& blueprint, const MachineSpec& machine) {
   if (machine.host) return predicted_save_on(*machine.host, HostRanks::threads, blueprint);
   const SavePlan plan(blueprint);
@@ -162,8 +167,7 @@ PredictedSave predicted_save(const Blueprint& blueprint, const MachineSpec& mach
 }
 
 PredictedSave predicted_save_on(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint) {
-  const SavePlan plan(blueprint);
-  PredictedSave save = with_seconds(plan, {{&host.disk, plan.num_bytes()}});
+  PredictedSave save = predicted_save_on_disk(host.disk, blueprint);
   if (blueprint.config().checkpoint.saves_asynchronously())
     save.snapshot = snapshot_on_host(host, ranks, blueprint, save.num_bytes);
   return save;

@@ -32,6 +32,8 @@ struct PredictedSave {
 
 /// Bytes alone.
 [[nodiscard]] PredictedSave planned_save(const Blueprint& blueprint);
+/// And what they take on the disk of one host.
+[[nodiscard]] PredictedSave predicted_save_on_disk(const DiskSpec& disk, const Blueprint& blueprint);
 /// Ranks on a host are threads. Throws the errors of simulate().
 [[nodiscard]] PredictedSave predicted_save(const Blueprint& blueprint, const MachineSpec& machine);
 /// Of one host, whose ranks are threads or processes. Throws the errors of host_step() and host_step_of_processes().
