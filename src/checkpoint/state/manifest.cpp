@@ -21,7 +21,9 @@ using ReadJson = nlohmann::json;
 
 constexpr std::int64_t newest_format = 1;
 constexpr std::int64_t largest_count = 1LL << 53;  // a double holds it, as other readers of JSON need
-constexpr std::array<std::string_view, 0> known_features = {};
+// A checkpoint in which parameters lack states, such as frozen ones, is not read as if they had them.
+constexpr std::string_view parameter_states = "parameter_states";
+constexpr std::array<std::string_view, 1> known_features = {parameter_states};
 
 constexpr std::string_view before_digest = R"({"digest":")", before_manifest = R"(","manifest":)", at_end = "}\n";
 
@@ -57,8 +59,12 @@ WrittenJson to_json(const Manifest& manifest) {
   json["states"] = WrittenJson::object();
   for (const auto& [state, dtype] : manifest.states) json["states"][state] = safetensors_format(dtype);
   json["parameters"] = WrittenJson::array();
-  for (const Manifest::Parameter& parameter : manifest.parameters)
-    json["parameters"].push_back({parameter.name, sizes_list(parameter.sizes)});
+  for (const Manifest::Parameter& parameter : manifest.parameters) {
+    WrittenJson& written = json["parameters"].emplace_back(WrittenJson{parameter.name, sizes_list(parameter.sizes)});
+    if (parameter.states.empty()) continue;
+    written.push_back(parameter.states);
+    json["requires"] = {parameter_states};
+  }
   json["files"] = WrittenJson::array();
   for (const Manifest::File& file : manifest.files) {
     WrittenJson ranges = WrittenJson::array();
@@ -129,11 +135,22 @@ RunScalars parse_scalars(const ReadJson& json) {
   return scalars;
 }
 
+std::vector<std::string> parse_states(const ReadJson& json) {
+  require(json.is_array() && !json.empty(), "the states of a parameter are no list of names");
+  std::vector<std::string> states;
+  for (const ReadJson& state : json) {
+    require(state.is_string(), "the states of a parameter are no list of names");
+    states.push_back(state.get<std::string>());
+  }
+  return states;
+}
+
 Manifest::Parameter parse_parameter(const ReadJson& json) {
-  require(json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_array() &&
+  require(json.is_array() && (json.size() == 2 || json.size() == 3) && json[0].is_string() && json[1].is_array() &&
               (json[1].size() == 1 || json[1].size() == 2),
           "a parameter is not a name and one or two sizes");
   Manifest::Parameter parameter = {json[0].get<std::string>(), {}};
+  if (json.size() == 3) parameter.states = parse_states(json[2]);
   std::int64_t num_elements = 1;
   for (const ReadJson& size : json[1]) {
     require(size.is_number_unsigned() && size.get<double>() <= largest_count && size.get<std::int64_t>() > 0 &&

@@ -6,10 +6,12 @@
 #include "tensor/dtype.h"
 #include "tensor/tensor_slice.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace echelon {
@@ -46,6 +48,10 @@ struct Manifest {
   struct Parameter {
     std::string name;
     Sizes sizes;
+    std::vector<std::string> states = {};  // that it has; empty: all of Manifest::states
+    [[nodiscard]] bool has(std::string_view state) const {
+      return states.empty() || std::ranges::find(states, state) != states.end();
+    }
     bool operator==(const Parameter&) const = default;
   };
   struct File {

@@ -173,6 +173,9 @@ void StateReader::read(const StateSlice& slice, std::byte* out, Cache& cache) co
   const std::int64_t size = size_of(slice.dtype);
   require_parameter(slice.parameter, slice.slice.global_sizes());
   const auto parameter = parameters_.find(slice.parameter);
+  require(manifest_.parameters[parameter->second].has(slice.state),
+          "{} has no '{}' of '{}', which was not trained (use --checkpoint.exclude_from_loading=optimizer)",
+          folder_.string(), slice.state, slice.parameter);
   const std::vector<SliceRectangle> wanted = rectangles_of(slice.slice);
   std::int64_t num_wanted = 0, num_found = 0;
   for (const SliceRectangle& part : wanted) num_wanted += part.num_elements();
@@ -259,12 +262,15 @@ void StateReader::verify() const {
   }
   for (const auto& [name, rectangles] : found)
     require(are_disjoint(rectangles), "{} has a number of '{}' twice", folder_.string(), printable(name));
-  for (const Manifest::Parameter& parameter : manifest_.parameters) {
-    std::int64_t count = 0;
-    for (const MatrixPart& part : found[fmt::format("weight/{}", parameter.name)]) count += part.num_elements();
-    require(count == parameter.sizes.num_elements(), "{} has {} of the {} numbers of the weight '{}'", folder_.string(),
-            count, parameter.sizes.num_elements(), printable(parameter.name));
-  }
+  std::vector<std::string> all_states;
+  for (const auto& [state, dtype] : manifest_.states) all_states.push_back(state);
+  for (const Manifest::Parameter& parameter : manifest_.parameters)
+    for (const std::string& state : parameter.states.empty() ? all_states : parameter.states) {
+      std::int64_t count = 0;
+      for (const MatrixPart& part : found[fmt::format("{}/{}", state, parameter.name)]) count += part.num_elements();
+      require(count == parameter.sizes.num_elements(), "{} has {} of the {} numbers of '{}' of '{}'", folder_.string(),
+              count, parameter.sizes.num_elements(), printable(state), printable(parameter.name));
+    }
   verify_copies();
 }
 

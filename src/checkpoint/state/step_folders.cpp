@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string>
 
 namespace echelon {
@@ -51,7 +52,18 @@ bool has_parts_alone(const std::filesystem::path& folder) {
   return std::ranges::all_of(list_folder(folder), [&](const std::string& name) { return is_part(folder / name); });
 }
 
-/// Of a folder with a manifest: files of other attempts than the manifest's.
+/// The files that a manifest names; none if it cannot be read.
+std::set<std::string> files_of(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  try {
+    for (const Manifest::File& file : read_manifest(folder).files) names.insert(file.name);
+  } catch (const Error&) {
+    // Then nothing tells a file of another attempt from one that the manifest names.
+  }
+  return names;
+}
+
+/// Of a folder with a manifest: files of other attempts than the manifest's, unless it names them.
 void remove_other_attempts(const std::filesystem::path& folder) {
   const auto manifest = find_manifest(folder);
   const auto kept = manifest ? attempt_of(manifest->filename().string()) : std::nullopt;
@@ -59,6 +71,9 @@ void remove_other_attempts(const std::filesystem::path& folder) {
   for (const std::string& name : list_folder(folder))
     if (const auto attempt = attempt_of(name); attempt && attempt != kept && is_part(folder / name))
       removed.push_back(folder / name);
+  if (removed.empty()) return;
+  const std::set<std::string> named = files_of(folder);
+  std::erase_if(removed, [&](const auto& path) { return named.contains(path.filename().string()); });
   // A manifest before the files that it names.
   std::ranges::stable_partition(removed, [](const auto& path) { return path.extension() == ".json"; });
   for (const std::filesystem::path& path : removed) remove_file(path);

@@ -25,8 +25,8 @@ struct SavedStep {
 /// The highest attempt that left a file in a step's folder; 0: none did.
 [[nodiscard]] std::int64_t highest_attempt(const std::filesystem::path& base);
 
-/// The step-N folders without a manifest that hold something else than parts of a checkpoint, and links of these names: a
-/// save would mix with it, or write through the link.
+/// The step-N folders without a manifest that hold something else than parts of a checkpoint, and links of these names:
+/// a save would mix with it, or write through the link.
 [[nodiscard]] std::vector<std::filesystem::path> foreign_step_folders(const std::filesystem::path& base);
 
 /// Deletes step-N folders without a manifest that hold nothing but parts of a checkpoint, and in the others the parts
