@@ -66,8 +66,7 @@ TEST(HeapBoundDeathTest, EndsTheProgramThatTakesMore) {
 /// Of a long input: 64 MiB hide what a short one takes.
 TEST(FuzzTargets, TakeMemoryInProportionToALongInput) {
   constexpr std::size_t size = 8 << 20;
-  for (const std::string_view text :
-       {"1,", "[],", "{},", "\"\",", "[0,1],", "{\"\":{}},", "[", "1,[],1,1,"}) {
+  for (const std::string_view text : {"1,", "[],", "{},", "\"\",", "[0,1],", "{\"\":{}},", "[", "1,[],1,1,"}) {
     SCOPED_TRACE(text);
     std::string all = "[";
     while (all.size() < size) all += text;
