@@ -2,7 +2,6 @@
 // along k, and twice as many multiplications are done per unit. Some CPUs do that at the rate of float32's
 // multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
-#include "ops/cpu/instruction_set.h"
 #include "ops/cpu/targets.h"
 
 #include "hwy/base.h"
@@ -175,8 +174,7 @@ namespace echelon {
 
 const GemmKernels* bfloat16_kernels() {
   __builtin_cpu_init();
-  const bool has_avx512 = (highway_targets() & HWY_AVX3) != 0;
-  return has_avx512 && __builtin_cpu_supports("avx512bf16") ? &kernels : nullptr;
+  return kernels_use_avx512() && __builtin_cpu_supports("avx512bf16") ? &kernels : nullptr;
 }
 
 }  // namespace echelon

@@ -154,6 +154,8 @@ const GemmKernels* WideningKernels(DType dtype) {
   return dtype == DType::float16 ? &kernels<float16> : &kernels<bfloat16>;
 }
 
+bool UsesAvx512() { return HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon
 HWY_AFTER_NAMESPACE();
@@ -163,8 +165,10 @@ namespace echelon {
 
 HWY_EXPORT(Float32Kernels);
 HWY_EXPORT(WideningKernels);
+HWY_EXPORT(UsesAvx512);
 
 const GemmKernels& float32_kernels() { return *HWY_DYNAMIC_DISPATCH(Float32Kernels)(); }
+bool kernels_use_avx512() { return HWY_DYNAMIC_DISPATCH(UsesAvx512)(); }
 const GemmKernels& widening_kernels(DType dtype) { return *HWY_DYNAMIC_DISPATCH(WideningKernels)(dtype); }
 
 }  // namespace echelon

@@ -74,6 +74,9 @@ template <int interval, int tile_columns>
 /// they are packed.
 [[nodiscard]] const GemmKernels& float32_kernels();
 [[nodiscard]] const GemmKernels& widening_kernels(DType dtype);
+/// Whether Highway's kernels use AVX-512. Asking hwy::SupportedTargets() instead would, for a moment, let other threads
+/// use more than ECHELON_INSTRUCTION_SET says.
+[[nodiscard]] bool kernels_use_avx512();
 /// By dot products of bfloat16 pairs with float32 sums; nullptr if the processor has none.
 [[nodiscard]] const GemmKernels* bfloat16_kernels();
 
