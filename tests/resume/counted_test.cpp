@@ -1,10 +1,10 @@
 // What saving and loading costs, counted: bytes on disk, bytes between ranks, bytes read, memory.
 #include "resume/small_run.h"
 
+#include "blueprint/save_plan.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
 #include "comm/thread/thread_world.h"
-#include "blueprint/save_plan.h"
 #include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"
