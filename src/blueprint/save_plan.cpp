@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, DType>> states_of(const ModelPart& part) {
 }
 
 /// The first of the ranks that differ from this one along the data axes alone.
-int first_alike(const MeshShape& mesh, int rank) {
+int first_replica(const MeshShape& mesh, int rank) {
   Coordinates coordinates = mesh.coordinates_of(rank);
   for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp})
     coordinates[static_cast<std::size_t>(axis)] = 0;
@@ -100,9 +100,9 @@ SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
   const RunConfig& config = blueprint.config();
   const MeshShape& mesh = blueprint.mesh();
   const Numbers numbers = numbers_of(config.model);
-  std::map<int, std::vector<int>> alike;
-  for (int rank = 0; rank < mesh.num_ranks(); ++rank) alike[first_alike(mesh, rank)].push_back(rank);
-  for (const auto& [first, ranks] : alike) {
+  std::map<int, std::vector<int>> replicas;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) replicas[first_replica(mesh, rank)].push_back(rank);
+  for (const auto& [first, ranks] : replicas) {
     ModelPart part = make_model_part(config, blueprint.schedule(), first);
     for (const int rank : ranks) {
       for (ShardedUnit* unit : part.units()) unit->place_at(mesh, rank);

@@ -123,11 +123,6 @@ StateReader::StateReader(std::filesystem::path folder)
 
 StateReader::~StateReader() = default;
 
-bool StateReader::has(const std::string& state) const {
-  return std::any_of(manifest_.states.begin(), manifest_.states.end(),
-                     [&](const auto& named) { return named.first == state; });
-}
-
 const StateReader::FileIndex& StateReader::index_of(std::size_t number) const {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<FileIndex>& index = indices_[number];

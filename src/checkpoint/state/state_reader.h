@@ -25,8 +25,6 @@ class StateReader {
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
-  /// Whether the checkpoint has this state of a parameter.
-  [[nodiscard]] bool has(const std::string& state) const;
 
   /// The blocks that were read last. A rank that reads one slice after the other keeps one, since neighbours share
   /// blocks.
