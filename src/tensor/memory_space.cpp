@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 namespace echelon {
 namespace {
 
@@ -16,10 +18,17 @@ std::byte* map(std::int64_t num_bytes, int access) {
   return static_cast<std::byte*>(address);
 }
 
-// By the thread that will use them.
+/// By the thread that will use them. A part at a time: meanwhile the process can map no memory for another rank.
 void populate(std::byte* base, std::int64_t num_bytes) {
-  if (madvise(base, static_cast<std::size_t>(num_bytes), MADV_POPULATE_WRITE) == 0) return;
-  constexpr std::int64_t page_bytes = 4096;  // a kernel before 5.14
+  constexpr std::int64_t part_bytes = 16 * huge_page_bytes, page_bytes = 4096;
+  const auto populate_part = [&](std::int64_t first) {
+    const std::int64_t bytes = std::min(part_bytes, num_bytes - first);
+    return madvise(base + first, static_cast<std::size_t>(bytes), MADV_POPULATE_WRITE) == 0;
+  };
+  std::int64_t populated = 0;
+  while (populated < num_bytes && populate_part(populated)) populated += part_bytes;
+  if (populated >= num_bytes) return;
+  // A kernel before 5.14.
   for (std::int64_t offset = 0; offset < num_bytes; offset += page_bytes)
     *const_cast<volatile std::byte*>(base + offset) = std::byte{0};
 }
