@@ -78,7 +78,7 @@ TEST_P(Agendas, AreWaitedForAsFarAsAShareNeeds) {
 TEST(GemmRowSplits, CoverAllRowsAndEndWithSmallShares) {
   for (const std::int64_t num_rows : {1, 13, 112, 113, 130, 512, 1024, 4096})
     for (const std::int64_t threads : {1, 2, 3, 16}) {
-      const GemmRowSplits cuts(num_rows, 14, threads);
+      const GemmRowSplits cuts(num_rows, {.tile_rows = 14, .most_tiles = 8}, threads);
       std::int64_t next = cuts.first_rows().size;
       EXPECT_EQ(cuts.first_rows().first, 0);
       for (std::int64_t i = 0; i < cuts.row_shares(); ++i) {
@@ -88,7 +88,7 @@ TEST(GemmRowSplits, CoverAllRowsAndEndWithSmallShares) {
       }
       EXPECT_EQ(next, num_rows) << threads << " threads";
     }
-  const GemmRowSplits cuts(1024, 14, 2);
+  const GemmRowSplits cuts(1024, {.tile_rows = 14, .most_tiles = 8}, 2);
   EXPECT_NEAR(
       static_cast<double>(cuts.rows_of(cuts.row_shares() - 1).size) / static_cast<double>(cuts.first_rows().size), 0.5,
       0.02);

@@ -32,10 +32,10 @@ class Multiplication {
   Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads)
       : kernels_(kernels),
         g_(product),
-        depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), max_depth)},
+        depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), kernels.most_units)},
         num_groups_(parts_of(depths_.num_blocks, blocks_at_once())),
-        num_column_blocks_(
-            parts_of(g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth))))),
+        num_column_blocks_(parts_of(
+            g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, kernels.most_units))))),
         num_threads_(num_threads) {}
 
   void run() {
@@ -67,7 +67,7 @@ class Multiplication {
   void multiply_band() {
     const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
     const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
-    const GemmRowSplits cuts(rows_.size, kernels_.tile_rows, threads);
+    const GemmRowSplits cuts(rows_.size, kernels_, threads);
     const std::int64_t fewest_panels =
         std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
     GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels),
@@ -200,7 +200,7 @@ class Multiplication {
   };
 
   [[nodiscard]] std::int64_t tile_units() const {
-    return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows;
+    return g_.a.is_transposed ? kernels_.most_units * kernels_.panel_rows : kernels_.row_stride * kernels_.tile_rows;
   }
   [[nodiscard]] std::int64_t num_tiles(GemmRange rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
@@ -223,10 +223,11 @@ class Multiplication {
 
   void pack_a(GemmRange rows, std::int64_t block, float* into) const {
     const GemmRange whole = depths_.numbers(block);
+    const GemmTileRows tiles(rows.size, num_tiles(rows));
     for_strips(whole, !g_.a.is_transposed, [&](GemmRange k) {
       const std::int64_t unit = (k.first - whole.first) / kernels_.per_unit;
       for (std::int64_t index = 0; index < num_tiles(rows); ++index) {
-        const GemmRange tile = part(rows.size, num_tiles(rows), index);
+        const GemmRange tile = tiles[index];
         const std::int64_t row = rows_.first + rows.first + tile.first;
         const std::int64_t offset = g_.a.is_transposed ? k.first * g_.a.stride + row : row * g_.a.stride + k.first;
         const PackArgs args{.from = g_.a.data + offset * size_of(kernels_.dtype),
@@ -241,20 +242,21 @@ class Multiplication {
 
   void multiply_panels(const Section& s, const Block& c, std::int64_t block, const float* packed_a, const Next& next,
                        bool packs_b) {
-    const std::int64_t width = kernels_.tile_columns;
+    const std::int64_t width = kernels_.tile_columns, num_tiles = this->num_tiles(c.rows);
+    const GemmTileRows tiles(c.rows.size, num_tiles);
     const std::int64_t last_panel = c.panels.first + c.panels.size - 1;
-    Fetch soon = fetch_a(next, c.panels.size * num_tiles(c.rows));
+    Fetch soon = fetch_a(next, c.panels.size * num_tiles);
     const bool adds = block > 0 || (g_.accumulates && !narrows());
     for (std::int64_t panel = c.panels.first; panel <= last_panel; ++panel) {
       const std::int64_t column = (panel - c.panels.first) * width,
                          valid = std::min(width, s.columns.size - panel * width);
       if (packs_b) {
         pack_b_panel(s, panel, block);
-        soon = panel == last_panel ? fetch_a(next, num_tiles(c.rows)) : fetch_b(s, panel + 1, block, num_tiles(c.rows));
+        soon = panel == last_panel ? fetch_a(next, num_tiles) : fetch_b(s, panel + 1, block, num_tiles);
       }
       const bool is_edge = valid < width && !narrows();  // sums of their own have room for whole tiles
-      for (std::int64_t index = 0; index < num_tiles(c.rows); ++index) {
-        const GemmRange tile = part(c.rows.size, num_tiles(c.rows), index);
+      for (std::int64_t index = 0; index < num_tiles; ++index) {
+        const GemmRange tile = tiles[index];
         float* into = c.sums + tile.first * c.stride + column;
         kernels_.multiply({.a = packed_a + index * tile_units(),
                            .b = packed_b(s) + (panel * s.units + units_before(s, block)) * width,

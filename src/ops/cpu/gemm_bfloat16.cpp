@@ -25,7 +25,7 @@ namespace echelon {
 namespace {
 
 constexpr int tile_rows = 14, tile_vectors = 2, lanes = 16, tile_columns = tile_vectors * lanes, panel_rows = 16;
-constexpr int prefetch_interval = 2;
+constexpr std::int64_t most_units = 768, row_stride = row_stride_of(most_units);
 
 std::uint32_t pair(bfloat16 first, bfloat16 second) {
   return static_cast<std::uint32_t>(second.bits) << 16 | first.bits;
@@ -113,9 +113,11 @@ void multiply_rows(const TileArgs& args) {
     for (int v = 0; v < tile_vectors; ++v) sums[i][v] = _mm512_setzero_ps();
   }
   const float *a = t.a, *b = t.b;
-  for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
-    prefetch<prefetch_interval, tile_columns>(t, first);
-    const std::int64_t last = std::min(t.depth, first + prefetch_interval);
+  TilePrefetch<rows, tile_columns> prefetch(t);
+  for (std::int64_t first = 0; first < t.depth; first += prefetch.interval) {
+    prefetch.burst(first);
+    const std::int64_t last = std::min(t.depth, first + prefetch.interval);
+    HWY_UNROLL(4)
     for (std::int64_t l = first; l < last; ++l) {
       __builtin_prefetch(b + 16L * tile_columns);
       __builtin_prefetch(b + 16L * tile_columns + lanes);
@@ -159,6 +161,9 @@ constexpr GemmKernels kernels = {.dtype = DType::bfloat16,
                                  .tile_columns = tile_columns,
                                  .panel_rows = panel_rows,
                                  .per_unit = 2,
+                                 .most_units = most_units,
+                                 .row_stride = row_stride,
+                                 .most_tiles = 8,
                                  .pack_a_rows = pack_a_rows,
                                  .pack_a_columns = pack_rows<panel_rows>,
                                  .pack_b_rows = pack_rows<tile_columns>,

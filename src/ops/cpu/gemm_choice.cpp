@@ -28,7 +28,7 @@ std::optional<bool> asked_by(const char* variable, std::string_view yes, std::st
 /// Multiplications per second of tiles whose panels are in the first cache: the most of some tries.
 double rate_of(const GemmKernels& kernels) {
   constexpr std::int64_t depth = 128, repeats = 64;
-  const std::int64_t a_size = row_stride * kernels.tile_rows, b_size = depth * kernels.tile_columns,
+  const std::int64_t a_size = kernels.row_stride * kernels.tile_rows, b_size = depth * kernels.tile_columns,
                      c_size = std::int64_t{kernels.tile_rows} * kernels.tile_columns;
   float* a = HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_size + b_size + c_size);
   std::fill(a, a + a_size + b_size + c_size, 0.0F);

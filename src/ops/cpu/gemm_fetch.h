@@ -16,23 +16,32 @@ class Fetch {
         std::int64_t num_tiles) {
     constexpr std::int64_t line = 64;
     // Wherever a row starts.
-    lines_ = {.from = from,
+    lines_ = {.row = from,
               .row_stride = row_stride_bytes,
               .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};
-    end_ = static_cast<std::uint32_t>(num_rows) * lines_.per_row;
-    at_once_ = static_cast<std::uint32_t>((end_ + num_tiles - 1) / num_tiles);
+    num_left_ = static_cast<std::uint32_t>(num_rows) * lines_.per_row;
+    at_once_ = static_cast<std::uint32_t>((num_left_ + num_tiles - 1) / num_tiles);
+    rows_at_once_ = at_once_ / lines_.per_row;
+    columns_at_once_ = at_once_ % lines_.per_row;
   }
 
   /// What the next tile fetches.
   [[nodiscard]] Lines next() {
-    lines_.first = lines_.last;
-    lines_.last = std::min(lines_.first + at_once_, end_);
-    return lines_;
+    Lines lines = lines_;
+    lines.count = std::min(at_once_, num_left_);
+    num_left_ -= lines.count;
+    lines_.row += rows_at_once_ * lines_.row_stride;
+    lines_.column += columns_at_once_;
+    if (lines_.column >= lines_.per_row) {
+      lines_.column -= lines_.per_row;
+      lines_.row += lines_.row_stride;
+    }
+    return lines;
   }
 
  private:
   Lines lines_;
-  std::uint32_t end_ = 0, at_once_ = 0;
+  std::uint32_t num_left_ = 0, at_once_ = 0, rows_at_once_ = 0, columns_at_once_ = 0;
 };
 
 }  // namespace echelon

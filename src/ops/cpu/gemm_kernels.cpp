@@ -19,11 +19,16 @@ namespace HWY_NAMESPACE {
 
 // As many sums as leave registers for the rest: of 32 vectors, 28 + 2 of b + 1 of a; of 16, 12 + 2 + 1.
 constexpr int lanes = HWY_LANES(float);
+// Of a block, a panel of b stays in the first cache (32 KiB of AVX2 processors), those of a in the second.
+// second.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-constexpr int tile_rows = 14, tile_vectors = 2, prefetch_interval = 2;
+constexpr int tile_rows = 14, tile_vectors = 2;
+constexpr std::int64_t most_units = 768, most_tiles = 8;
 #else
-constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2, prefetch_interval = 8;
+constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2;
+constexpr std::int64_t most_units = 384, most_tiles = 18;
 #endif
+constexpr std::int64_t row_stride = row_stride_of(most_units);
 constexpr int tile_columns = tile_vectors * lanes;
 static_assert(tile_columns % 4 == 0, "pack_columns takes four at a time");
 constexpr int line = 16;  // values that are fetched together
@@ -102,9 +107,11 @@ HWY_NOINLINE void multiply_rows(const TileArgs& args) {
     HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::Zero(d);
   }
   const float *a = t.a, *b = t.b;
-  for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
-    prefetch<prefetch_interval, tile_columns>(t, first);
-    const std::int64_t last = std::min(t.depth, first + prefetch_interval);
+  TilePrefetch<rows, tile_columns> prefetch(t);
+  for (std::int64_t first = 0; first < t.depth; first += prefetch.interval) {
+    prefetch.burst(first);
+    const std::int64_t last = std::min(t.depth, first + prefetch.interval);
+    HWY_UNROLL(4)
     for (std::int64_t l = first; l < last; ++l) {
       Vec<float> b_row[tile_vectors];
       HWY_UNROLL(4) for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(b + 16 * tile_columns + i);
@@ -143,6 +150,9 @@ constexpr GemmKernels kernels = {.dtype = dtype_of<T>,
                                  .tile_columns = tile_columns,
                                  .panel_rows = panel_rows,
                                  .per_unit = 1,
+                                 .most_units = most_units,
+                                 .row_stride = row_stride,
+                                 .most_tiles = most_tiles,
                                  .pack_a_rows = pack_a_rows<T>,
                                  .pack_a_columns = pack_rows<T, panel_rows>,
                                  .pack_b_rows = pack_rows<T, tile_columns>,

@@ -20,11 +20,11 @@ struct PackArgs {
   float* into = nullptr;
 };
 
-/// Some of the cache lines of a matrix, numbered along its rows.
+/// `count` cache lines of a matrix, row after row.
 struct Lines {
-  const std::byte* from = nullptr;
-  std::int64_t row_stride = 0;  // bytes
-  std::uint32_t per_row = 1, first = 0, last = 0;
+  const std::byte* row = nullptr;  // of the first one, which is its line `column`
+  std::int64_t row_stride = 0;     // bytes
+  std::uint32_t column = 0, per_row = 1, count = 0;
 };
 
 /// c[rows, tile_columns] (+)= a panel b panel, over `depth` units.
@@ -34,7 +34,7 @@ struct TileArgs {
   std::int64_t depth = 0, ldc = 0;
   int rows = 0;
   bool adds = false;
-  bool is_by_k = false;  // a's panel is [depth][panel_rows], else [rows][max_depth + padding]
+  bool is_by_k = false;  // a's panel is [depth][panel_rows], else [rows][row_stride]
   Lines soon;            // of later tiles' factors
 };
 
@@ -43,32 +43,57 @@ struct GemmKernels {
   int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
   int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors
   int per_unit = 1;                                   // values along k in a unit
-  void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][max_depth + padding]
+  std::int64_t most_units = 0;                        // of k that are multiplied before c is touched
+  std::int64_t row_stride = 0;                        // of a's panels by rows
+  std::int64_t most_tiles = 0;                        // in the rows of a block of c
+  void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][row_stride]
   void (*pack_a_columns)(const PackArgs&) = nullptr;  // k is strided:    into [depth][panel_rows]
   void (*pack_b_rows)(const PackArgs&) = nullptr;     // k is strided:    into [depth][tile_columns]
   void (*pack_b_columns)(const PackArgs&) = nullptr;  // k is contiguous: into [depth][tile_columns]
   void (*multiply)(const TileArgs&) = nullptr;
 };
 
-constexpr std::int64_t max_depth = 768;  // units of k that are multiplied before c is touched
 // Rows of k that are packed of all panels before the next ones, where k is strided.
 constexpr std::int64_t strip = 32;
-// Of a's panels by rows; not a multiple of a page, so that rows share no cache set.
-constexpr std::int64_t row_stride = max_depth + 16;
+/// Of a's panels by rows; not a multiple of a page, so that rows share no cache set.
+constexpr std::int64_t row_stride_of(std::int64_t most_units) { return most_units + 16; }
 
-/// Called at every interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond before they
-/// are needed, the rows of c. The interval is so long that the tile's multiply-adds hide it. Inlined always: a call of
-/// a function that only prefetches is, to the compiler, one without effect.
-template <int interval, int tile_columns>
-[[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l) {
-  constexpr std::int64_t lead = 32 * interval;  // units
-  constexpr int line = 16;                      // float32 values
-  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / interval, 0, t.rows - 1);
-  for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
-  const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / interval);
-  if (index < t.soon.last)
-    __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
-}
+/// Prefetches lines of later factors in equal bursts over the units of a tile, and the rows of c in the last bursts.
+/// Bursts of every unit would cost more than the lines: their branches and addresses take multiply-adds' places.
+template <int rows, int tile_columns>
+class TilePrefetch {
+ public:
+  static constexpr std::int64_t interval = 32;  // units between two bursts
+
+  explicit TilePrefetch(const TileArgs& t) : t_(t), lines_(t.soon) {
+    const auto num_bursts = static_cast<std::uint32_t>((t.depth + interval - 1) / interval);
+    per_burst_ = (lines_.count + num_bursts - 1) / num_bursts;
+  }
+
+  /// Before the units that start with `first`, a multiple of the interval. Inlined always: a call of a function that
+  /// only prefetches is, to the compiler, one without effect.
+  [[gnu::always_inline]] void burst(std::int64_t first) {
+    const std::uint32_t count = std::min(per_burst_, lines_.count);
+    lines_.count -= count;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      __builtin_prefetch(lines_.row + lines_.column * std::int64_t{64}, 0, 2);
+      if (++lines_.column < lines_.per_row) continue;
+      lines_.column = 0;
+      lines_.row += lines_.row_stride;
+    }
+    // The rows of c about a microsecond before they are needed, in some bursts, or the first ones of a short tile.
+    constexpr std::int64_t lead = 10, bursts_of_c = 4, line = 16;  // bursts; float32 values
+    const std::int64_t burst_of_c = std::min((t_.depth - 1) / interval, lead) - (t_.depth - first - 1) / interval;
+    if (burst_of_c < 0 || burst_of_c >= bursts_of_c) return;
+    for (std::int64_t i = rows * burst_of_c / bursts_of_c; i < rows * (burst_of_c + 1) / bursts_of_c; ++i)
+      for (std::int64_t j = 0; j < tile_columns; j += line) __builtin_prefetch(t_.c + i * t_.ldc + j, 1);
+  }
+
+ private:
+  const TileArgs& t_;
+  Lines lines_;
+  std::uint32_t per_burst_ = 0;
+};
 
 /// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 and float16 are widened as
 /// they are packed.

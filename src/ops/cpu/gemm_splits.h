@@ -1,12 +1,12 @@
 // How the matrices of a matmul are split: into bands and blocks of rows, blocks of columns, and blocks of k.
 #pragma once
 
+#include "ops/cpu/gemm_kernels.h"
+
 #include <algorithm>
 #include <cstdint>
 
 namespace echelon {
-
-constexpr std::int64_t most_tiles = 8;  // in the rows of a block of c: its part of a stays in the second cache
 
 inline std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
 
@@ -21,13 +21,25 @@ inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t in
   return {first, last - first};
 }
 
+/// Rows in num_tiles tiles, of which the first may have one more.
+class GemmTileRows {
+ public:
+  GemmTileRows(std::int64_t rows, std::int64_t num_tiles) : least_(rows / num_tiles), num_more_(rows % num_tiles) {}
+  [[nodiscard]] GemmRange operator[](std::int64_t index) const {
+    return {index * least_ + std::min(index, num_more_), least_ + (index < num_more_ ? 1 : 0)};
+  }
+
+ private:
+  std::int64_t least_, num_more_;
+};
+
 /// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the
 /// others, so that threads end together.
 struct GemmRowSplits {
   std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
 
-  GemmRowSplits(std::int64_t rows_in_all, std::int64_t tile_rows, std::int64_t threads) : num_rows(rows_in_all) {
-    const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
+  GemmRowSplits(std::int64_t rows_in_all, const GemmKernels& kernels, std::int64_t threads) : num_rows(rows_in_all) {
+    const std::int64_t tile_rows = kernels.tile_rows, num_blocks = parts_of(num_rows, kernels.most_tiles * tile_rows);
     if (num_blocks == 1) return;
     num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
     constexpr std::int64_t fewest_tiles = 2;  // of a half
