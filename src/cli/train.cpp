@@ -88,9 +88,11 @@ class RunLog final : public RunObserver {
   void saved(const std::filesystem::path& folder) override { note(fmt::format("saved {}", folder.string())); }
   void saved_state(const std::filesystem::path& folder, double seconds, bool has_waited) override {
     if (has_waited) save_seconds_.push_back(seconds);
-    const std::optional<double> predicted = prediction_.save ? prediction_.save->save_seconds : std::nullopt;
-    note(fmt::format("saved in {:.3g} s{}{}: {}", seconds, has_waited ? "" : " of training",
-                     has_waited && predicted ? fmt::format(" (predicted {:.3g} s)", *predicted) : "", folder.string()));
+    std::string predicted;
+    if (has_waited && prediction_.save && prediction_.save->save_seconds)
+      predicted = fmt::format(" (predicted {:.3g} s)", *prediction_.save->save_seconds);
+    note(fmt::format("saved in {:.3g} s{}{}: {}", seconds, has_waited ? "" : " of training", predicted,
+                     folder.string()));
   }
   void traced(const TraceReport& trace) override {
     if (html_) html_->add(trace);

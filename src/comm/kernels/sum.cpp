@@ -4,7 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // as in ops/cpu: the scalar baseline, AVX2 and AVX-512
+// As in ops/cpu: the scalar baseline, AVX2 and AVX-512, and NEON.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/kernels/sum.cpp"

@@ -15,7 +15,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::array<std::string_view, 3> names = {"scalar", "avx2", "avx512"};
+constexpr std::array<std::string_view, 3> names = {HWY_ARCH_ARM ? "neon" : "scalar", "avx2", "avx512"};
 
 #if defined(__x86_64__)
 InstructionSet largest_of_processor() {

@@ -8,6 +8,7 @@
 
 namespace echelon {
 
+/// `scalar` is what every CPU of the architecture has. On Arm that is NEON, by name too.
 enum class InstructionSet { scalar, avx2, avx512 };
 
 /// Throws Error with a value to use.
