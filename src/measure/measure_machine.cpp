@@ -5,6 +5,7 @@
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
+#include "machine/processor_name.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_operations.h"
 #include "ops/cpu/cpu_ops.h"
@@ -15,20 +16,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <thread>
 
 namespace echelon {
 namespace {
-
-std::string cpu_name() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);)
-    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown";
-}
 
 ComputeRates measure(const PeakOptions& options, BandwidthMeter& memory) {
   return {.float32_flops = measure_multiply_adds(DType::float32, options),
@@ -144,7 +137,7 @@ ComputeRates measure_rates(int cores) {
 }
 
 HostSpec unmeasured_machine() {
-  return {.processor = cpu_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
 }
 
 HostSpec measure_for(const std::vector<OperationSize>& wanted) {
