@@ -11,8 +11,8 @@ namespace {
 
 class Busy {
  public:
-  explicit Busy(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
-  ~Busy() { count_.fetch_sub(1); }
+  explicit Busy(std::atomic<int>& count) : count_(count) { count_.fetch_add(1, order::become_busy); }
+  ~Busy() { count_.fetch_sub(1, order::end_busy); }
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
 
@@ -28,6 +28,7 @@ Exchange::Exchange(ThreadWorld& world, int num_parties, DeviceTransport::MakeDev
       device_exchange_(make_device_exchange != nullptr ? make_device_exchange(num_parties) : nullptr),
       has_arrived_(static_cast<std::size_t>(num_parties)) {}
 
+// Relaxed: no other party knows the exchange until it is appended, which is a release.
 void Exchange::reset(const Signature& signature, int first_party) {
   signature_ = signature;
   first_party_ = first_party;
@@ -47,7 +48,7 @@ void Exchange::arrive(int party, const PartyBuffers& buffers, DeviceTransport* t
   else
     chunks_.set_buffers(party, buffers);
   has_arrived_[static_cast<std::size_t>(party)].store(true, std::memory_order_relaxed);
-  if (num_arrived_.fetch_add(1) + 1 < static_cast<int>(has_arrived_.size())) return;
+  if (num_arrived_.fetch_add(1, order::arrive) + 1 < static_cast<int>(has_arrived_.size())) return;
   if (device_exchange_ || chunks_.is_small())
     do_all(transport);
   else
@@ -82,25 +83,26 @@ std::int64_t Exchange::sent_bytes(int party) const {
 }
 
 bool Exchange::work() {
-  if (next_chunk_.load(std::memory_order_relaxed) >= chunks_.count()) return false;
+  if (next_chunk_.load(std::memory_order_relaxed) >= chunks_.count())
+    return false;  // if out of date, the claim finds none
   bool worked = false;
   const Busy busy(num_busy_);
   while (!world_.is_aborted()) {
-    const std::int64_t chunk = next_chunk_.fetch_add(1);
+    const std::int64_t chunk = next_chunk_.fetch_add(1, std::memory_order_relaxed);
     if (chunk >= chunks_.count()) break;
     chunks_.perform(chunk);
     worked = true;
-    if (num_done_chunks_.fetch_add(1) + 1 == chunks_.count()) set(done_bit, INT_MAX);
+    if (num_done_chunks_.fetch_add(1, order::finish_chunk) + 1 == chunks_.count()) set(done_bit, INT_MAX);
   }
   return worked;
 }
 
 void Exchange::wait_until_unused() const {
-  while (num_busy_.load() != 0) sched_yield();
+  while (num_busy_.load(order::see_busy) != 0) sched_yield();
 }
 
 void Exchange::set(std::uint32_t bit, int num_wakes) {
-  word_.fetch_or(bit);
+  word_.fetch_or(bit, order::set_word);
   if (sleepers_.size() > 0) world_.permits().wake(sleepers_, num_wakes);
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/signature.h"
 #include "comm/thread/chunks.h"
+#include "comm/thread/orders.h"
 #include "comm/thread/permits.h"
 
 #include <atomic>
@@ -37,7 +38,10 @@ class Exchange {
   /// The last party to arrive does a small exchange at once, and opens a large one to the waiting threads. `transport`:
   /// the party's, where a device moves the data.
   void arrive(int party, const PartyBuffers& buffers, DeviceTransport* transport);
-  [[nodiscard]] bool has_arrived(int party) const { return has_arrived_[static_cast<std::size_t>(party)].load(); }
+  /// For messages: it may be out of date, since it is stored and loaded without an order.
+  [[nodiscard]] bool has_arrived(int party) const {
+    return has_arrived_[static_cast<std::size_t>(party)].load(std::memory_order_relaxed);
+  }
 
   /// Claims chunks while there are any; true if it did one.
   bool work();

@@ -16,7 +16,7 @@ Permits::Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores)
 }
 
 void Permits::bind(int rank) {
-  is_bound_ = !cores_.empty();
+  is_bound_.store(!cores_.empty(), std::memory_order_relaxed);  // the cores are constant
   put_on_core(rank);
 }
 
@@ -61,7 +61,7 @@ bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>
     // Before the word is read: a thread that changes the word reads the queue afterwards, so one of the two sees the
     // other.
     push(queue, rank);
-    if (sleep_is_over_ || word.load() != expected) {
+    if (sleep_is_over_ || word.load(order::see_word_before_sleep) != expected) {
       remove(rank);
       return true;
     }
@@ -139,7 +139,7 @@ void Permits::push(RankQueue& queue, int rank) {
   own.previous = queue.last_;
   (queue.last_ < 0 ? queue.first_ : slot(queue.last_).next) = rank;
   queue.last_ = rank;
-  queue.size_.fetch_add(1);
+  queue.size_.fetch_add(1, order::count_sleeper);
   if (&queue != &ready_) num_asleep_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -149,7 +149,7 @@ void Permits::remove(int rank) {
   (own.previous < 0 ? queue.first_ : slot(own.previous).next) = own.next;
   (own.next < 0 ? queue.last_ : slot(own.next).previous) = own.previous;
   own.queue = nullptr;
-  queue.size_.fetch_sub(1);
+  queue.size_.fetch_sub(1, std::memory_order_relaxed);  // who sees too many looks under the mutex
   if (&queue != &ready_) num_asleep_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -159,7 +159,7 @@ Permits::NextRank Permits::give_back(int rank) {
   if (permit < 0) return std::nullopt;
   num_handovers_.fetch_add(1, std::memory_order_relaxed);
   if (ready_.first_ < 0) {
-    ++num_free_;
+    num_free_.fetch_add(1, std::memory_order_relaxed);
     free_.push_back(permit);
     return std::nullopt;
   }
@@ -171,9 +171,9 @@ Permits::NextRank Permits::give_back(int rank) {
 
 // After an abort, a rank unwinds without a permit if none is free: who holds one may never give it back.
 bool Permits::take_or_queue(int rank) {
-  if (num_free_ > 0) {
+  if (num_free_.load(std::memory_order_relaxed) > 0) {
     num_handovers_.fetch_add(1, std::memory_order_relaxed);
-    --num_free_;
+    num_free_.fetch_sub(1, std::memory_order_relaxed);
     slot(rank).permit = free_.back();
     free_.pop_back();
     return true;
@@ -188,7 +188,7 @@ bool Permits::take_or_queue(int rank) {
 void Permits::wake_thread(const NextRank& rank) {
   if (!rank) return;
   put_on_core(*rank);
-  slot(*rank).is_woken.store(1);
+  slot(*rank).is_woken.store(1, order::wake);
   futex_wake(slot(*rank).is_woken, 1);
 }
 
@@ -204,13 +204,13 @@ void Permits::put_on_core(int rank) {
 // False if the deadline passed first.
 bool Permits::await_wake(int rank, const std::optional<Deadline>& deadline) {
   FutexWord& is_woken = slot(rank).is_woken;
-  while (is_woken.load() == 0) {
+  while (is_woken.load(std::memory_order_relaxed) == 0) {  // the exchange below orders what follows
     if (!deadline)
       futex_wait(is_woken, 0);
     else if (!futex_wait(is_woken, 0, *deadline))
       break;
   }
-  return is_woken.exchange(0) != 0;
+  return is_woken.exchange(0, order::wake_up) != 0;
 }
 
 }  // namespace echelon

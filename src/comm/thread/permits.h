@@ -11,6 +11,7 @@
 
 #include "base/lending.h"
 #include "comm/thread/futex.h"
+#include "comm/thread/orders.h"
 #include "machine/cpus.h"
 
 #include <sys/types.h>
@@ -26,7 +27,7 @@ namespace echelon {
 class RankQueue {
  public:
   /// Any thread may call it; the value may be out of date.
-  [[nodiscard]] int size() const { return size_.load(); }
+  [[nodiscard]] int size() const { return size_.load(order::see_sleepers); }
 
  private:
   friend class Permits;

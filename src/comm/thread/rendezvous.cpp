@@ -40,17 +40,17 @@ void Rendezvous::leave(int party, Exchange& exchange) {
 }
 
 Exchange& Rendezvous::after(Exchange& last, const Signature& signature, int party) {
-  Exchange* next = last.next.load();
+  Exchange* next = last.next.load(order::find_next);
   if (next != nullptr) return *next;
   Exchange* const first = take();
   first->reset(signature, party);
-  if (last.next.compare_exchange_strong(next, first)) return *first;
+  if (last.next.compare_exchange_strong(next, first, order::append, order::find_next)) return *first;
   give(first);  // another party was faster
   return *next;
 }
 
 Exchange* Rendezvous::take() {
-  if (Exchange* const spare = spare_.exchange(nullptr)) return spare;
+  if (Exchange* const spare = spare_.exchange(nullptr, order::take_spare)) return spare;
   const std::lock_guard lock(mutex_);
   if (unused_.empty()) {
     exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size()), make_device_exchange_));
@@ -62,14 +62,15 @@ Exchange* Rendezvous::take() {
 }
 
 void Rendezvous::give(Exchange* exchange) {
-  Exchange* const other = spare_.exchange(exchange);
+  Exchange* const other = spare_.exchange(exchange, order::put_spare);
   if (other == nullptr) return;
   const std::lock_guard lock(mutex_);
   unused_.push_back(other);
 }
 
 void Rendezvous::release(Exchange& exchange) {
-  if (exchange.num_released.fetch_add(1) + 1 == static_cast<int>(ranks_.size())) give(&exchange);
+  const int num_released = exchange.num_released.fetch_add(1, order::release_exchange) + 1;
+  if (num_released == static_cast<int>(ranks_.size())) give(&exchange);
 }
 
 std::string Rendezvous::describe_timeout(int party, const Exchange& exchange, double seconds) const {

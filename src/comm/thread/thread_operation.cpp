@@ -26,6 +26,8 @@ void relax(int spin) {
   if (spin % 64 == 63) sched_yield();  // the peer may be scheduled on the same core
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 
@@ -63,7 +65,7 @@ void ThreadOperation::wait() {
   const int spins = permits.is_scarce() ? 0 : num_spins;
   int spin = 0;
   for (;;) {
-    const std::uint32_t seen = exchange_.word().load();
+    const std::uint32_t seen = exchange_.word().load(order::see_word);
     if ((seen & done_bit) != 0) return take_results();
     mesh_.check_aborted();
     if (advance()) continue;
@@ -92,7 +94,9 @@ bool ThreadOperation::poll() {
   return false;
 }
 
-bool ThreadOperation::advance() { return (exchange_.word().load() & ready_bit) != 0 && exchange_.work(); }
+bool ThreadOperation::advance() {
+  return (exchange_.word().load(order::see_word) & ready_bit) != 0 && exchange_.work();
+}
 
 void ThreadOperation::take_results() {
   exchange_.await_device(mesh_.transport());

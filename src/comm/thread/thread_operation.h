@@ -35,7 +35,7 @@ class ThreadOperation final : public Pending::Operation {
   void take_results();
   void leave();
   void sleep(std::uint32_t seen, Deadline deadline);
-  [[nodiscard]] bool is_done() { return (exchange_.word().load() & done_bit) != 0; }
+  [[nodiscard]] bool is_done() { return (exchange_.word().load(order::see_word) & done_bit) != 0; }
 
   ThreadMesh& mesh_;
   Rendezvous& rendezvous_;

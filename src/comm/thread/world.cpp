@@ -59,10 +59,10 @@ Deadline ThreadWorld::deadline() const { return std::chrono::steady_clock::now()
 void ThreadWorld::abort(const std::string& reason, Deadline last_work) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_aborted_.load()) return;
+    if (is_aborted_.load(std::memory_order_relaxed)) return;  // stored under the mutex only
     abort_reason_ = reason;
     return_deadline_ = last_work + time_to_return_;
-    is_aborted_.store(true);
+    is_aborted_.store(true, order::abort);
   }
   permits_.wake_all();
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "comm/mesh.h"
+#include "comm/thread/orders.h"
 #include "comm/thread/permits.h"
 #include "comm/thread/rendezvous.h"
 #include "comm/thread/thread_world.h"
@@ -53,7 +54,7 @@ class ThreadWorld {
   void abort(const std::string& reason) { abort(reason, deadline()); }
   /// Likewise, when a rank was late by comm.timeout_seconds already.
   void abort_after_timeout(const std::string& reason) { abort(reason, std::chrono::steady_clock::now()); }
-  [[nodiscard]] bool is_aborted() const { return is_aborted_.load(); }
+  [[nodiscard]] bool is_aborted() const { return is_aborted_.load(order::see_abort); }
   [[nodiscard]] std::string abort_reason();
   /// When all ranks should have returned, once the world is aborted.
   [[nodiscard]] Deadline return_deadline();
