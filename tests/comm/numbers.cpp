@@ -6,9 +6,6 @@
 namespace echelon::conformance {
 namespace {
 
-// The compiler's own binary16, as a check of the transport's conversion.
-using Binary16 = _Float16;
-
 template <class F>
 auto with_type(DType dtype, F&& f) {
   switch (dtype) {

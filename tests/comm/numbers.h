@@ -10,6 +10,13 @@
 
 namespace echelon::conformance {
 
+/// The compiler's own binary16, as a check of the transport's conversion. For Arm, GCC 12 knows it by another name.
+#if defined(__aarch64__)
+using Binary16 = __fp16;
+#else
+using Binary16 = _Float16;
+#endif
+
 inline constexpr DType all_dtypes[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32};
 
 /// A line of n ranks along dp_replicate; everything of a group of n.

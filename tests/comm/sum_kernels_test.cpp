@@ -171,8 +171,11 @@ TEST_P(SumKernels, RoundEvery16BitNumberLikeTheScalarConversions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels,
-                         testing::Values(HWY_AVX3_DL, HWY_AVX3, HWY_AVX2, HWY_SCALAR),
+std::vector<std::int64_t> targets_of_architecture() {
+  if (HWY_ARCH_ARM) return {HWY_NEON};
+  return {HWY_AVX3_DL, HWY_AVX3, HWY_AVX2, HWY_SCALAR};
+}
+INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels, testing::ValuesIn(targets_of_architecture()),
                          [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
 
 }  // namespace

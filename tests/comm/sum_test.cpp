@@ -2,6 +2,8 @@
 // int32.
 #include "comm/sum.h"
 
+#include "comm/numbers.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -16,7 +18,8 @@ TEST(Float16, WidensAndRoundsLikeTheCompiler) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     float16 half;
     half.bits = static_cast<std::uint16_t>(bits);
-    const auto expected = static_cast<float>(std::bit_cast<_Float16>(half.bits)), value = static_cast<float>(half);
+    const auto expected = static_cast<float>(std::bit_cast<conformance::Binary16>(half.bits)),
+               value = static_cast<float>(half);
     if (std::isnan(expected)) {
       EXPECT_TRUE(std::isnan(value)) << bits;
       EXPECT_TRUE(std::isnan(static_cast<float>(float16(value)))) << bits;
@@ -24,16 +27,16 @@ TEST(Float16, WidensAndRoundsLikeTheCompiler) {
     }
     EXPECT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << bits;
     // The number itself, the ties around it, and what lies beside the ties.
-    const float next = static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits + 1))),
+    const float next = static_cast<float>(std::bit_cast<conformance::Binary16>(static_cast<std::uint16_t>(bits + 1))),
                 tie = value + (next - value) / 2;
     for (const float x : {value, tie, std::nextafter(tie, 1e9F), std::nextafter(tie, -1e9F)}) {
       if (std::isnan(x)) continue;
-      EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))) << x;
+      EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<conformance::Binary16>(x))) << x;
     }
   }
   for (const float x : {65504.0F, 65519.996F, 65520.0F, 1e10F, std::numeric_limits<float>::infinity(), 1e-8F, 0x1p-25F,
                         0x1.000002p-25F, -0.0F})
-    EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))) << x;
+    EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<conformance::Binary16>(x))) << x;
 }
 
 template <class T>
