@@ -79,6 +79,7 @@ class RunLog final : public RunObserver {
     json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
   }
   void warned(const std::string& sentence) override {
+    if (html_) html_->note(sentence);
     json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence))
           : progress_.note("warning: " + printable(sentence));
   }

@@ -1,6 +1,7 @@
 #include "measure/kept_machine.h"
 
 #include "base/error.h"
+#include "spec/machine/probe_errors.h"
 
 #include <unistd.h>
 
@@ -30,8 +31,6 @@ std::string kept_file_name(const HostSpec& host) {
   return fmt::format("{}{}{}-cores.toml", name, name.ends_with('-') ? "" : "-", host.num_cores);
 }
 
-constexpr std::string_view busy_mark = "# measured while other processes used the cores";
-
 bool is_marked_busy(const fs::path& path) {
   std::string first;
   std::getline(std::ifstream(path) >> std::ws, first);
@@ -42,7 +41,8 @@ std::optional<HostSpec> read_kept(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
-    return read_host(path.string());
+    HostSpec host = read_host(path.string());
+    return probe_errors(host).empty() ? std::optional(std::move(host)) : std::nullopt;
   } catch (const Error&) {  // another version of the format, or truncated
     return std::nullopt;
   }
@@ -81,7 +81,8 @@ KeptMachine kept_machine(const HostSpec& own, const std::optional<fs::path>& fol
   }
   const Measurement measured = meter.measure();
   KeptMachine machine = {measured.host, path, true, measured.share_of_others >= busy_share};
-  if (path.empty() || !write_kept(path, machine)) machine.path.clear();
+  const bool is_wrong = !probe_errors(machine.host).empty();
+  if (path.empty() || is_wrong || !write_kept(path, machine)) machine.path.clear();
   return machine;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 namespace echelon {
 
@@ -16,6 +17,8 @@ struct Measurement {
   HostSpec host;
   double share_of_others = 0;  // of the cores' time meanwhile
 };
+/// First line of a machine file that was measured on a busy machine.
+constexpr std::string_view busy_mark = "# measured while other processes used the cores";
 /// From here on a measurement says too little: it is kept, and repeated once the machine is idle.
 constexpr double busy_share = 0.1;
 
@@ -33,8 +36,8 @@ struct MachineMeter {
 };
 
 /// The measurement stored in `folder` of a machine that has the CPU, cores and memory that `own` has. Measures the
-/// machine if there is none, if it is unreadable, or if it was made on a busy machine that is idle now, and stores that
-/// if the folder is writable.
+/// machine if there is none, if it is unreadable or its rates contradict each other (spec/machine/probe_errors.h), or
+/// if it was made on a busy machine that is idle now. Stores that if the folder is writable and the rates agree.
 [[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
                                        const MachineMeter& meter);
 

@@ -4,6 +4,7 @@
 #include "machine/busy_time.h"
 #include "measure/kept_machine.h"
 #include "measure/measure_machine.h"
+#include "spec/machine/probe_errors.h"
 
 #include <fmt/format.h>
 
@@ -21,14 +22,17 @@ MachineSpec this_machine() {
   };
   const KeptMachine machine =
       kept_machine(unmeasured_machine(), cache_folder(), {measure, [] { return share_of_others(0.3); }});
-  const std::string kept = machine.path.empty() ? "and not stored, because no cache folder can be written"
-                                                : fmt::format("and kept in {}", machine.path.string());
+  const std::vector<std::string> errors = probe_errors(machine.host);
+  const std::string kept = !errors.empty()        ? "and not stored, because its rates contradict each other"
+                           : machine.path.empty() ? "and not stored, because no cache folder can be written"
+                                                  : fmt::format("and kept in {}", machine.path.string());
   if (machine.is_new)
     fmt::print(stderr, "no --machine: this one, {}, measured in {:.1f} s {}\n", machine.host.processor,
                now_seconds() - start, kept);
   else
     fmt::print(stderr, "no --machine: this one, {}, as {} says; remove that file to have it measured again\n",
                machine.host.processor, machine.path.string());
+  for (const std::string& error : errors) fmt::print(stderr, "{}\n", error);
   if (machine.was_busy)
     fmt::print(stderr, "other processes used its cores while it was measured; it is measured again when it is idle\n");
   return machine_of(machine.host);

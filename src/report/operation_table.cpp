@@ -1,5 +1,7 @@
 #include "report/operation_table.h"
 
+#include "spec/machine/probe_errors.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,19 +12,25 @@ namespace {
 
 using Rows = std::map<std::string, OperationRow>;
 
-double floor_of(const Span& span, const ComputeRates& rates) {
+/// Lower bounds of an operation.
+struct Floor {
+  double multiply_add_seconds = 0, memory_seconds = 0;
+};
+
+Floor floor_of(const Span& span, const ComputeRates& rates) {
   const double flops_peak = rates.peak_flops(span.dtype).value_or(0), bandwidth = rates.memory_bandwidth();
-  const double computing = flops_peak > 0 ? static_cast<double>(span.flops) / flops_peak : 0;
-  const double moving = bandwidth > 0 ? static_cast<double>(span.bytes) / bandwidth : 0;
-  return std::max(computing, moving);
+  return {flops_peak > 0 ? static_cast<double>(span.flops) / flops_peak : 0,
+          bandwidth > 0 ? static_cast<double>(span.bytes) / bandwidth : 0};
 }
 
-void add(OperationRow& row, const Span& span, std::optional<double> floor) {
+void add(OperationRow& row, const Span& span, const std::optional<Floor>& floor) {
   row.calls += 1;
   row.seconds += span.seconds();
   row.flops += static_cast<double>(span.flops);
   row.bytes += static_cast<double>(span.bytes);
-  if (floor) row.floor_seconds = row.floor_seconds.value_or(0) + *floor;
+  if (!floor) return;
+  row.floor_seconds = row.floor_seconds.value_or(0) + std::max(floor->multiply_add_seconds, floor->memory_seconds);
+  row.multiply_add_seconds += floor->multiply_add_seconds;
 }
 
 /// The seconds of an action outside of `inner`.
@@ -41,7 +49,8 @@ std::vector<OperationRow> sorted(const Rows& rows, double num_steps) {
   for (const auto& [name, row] : rows) {
     OperationRow mean = row;
     mean.name = name;
-    for (double* number : {&mean.calls, &mean.seconds, &mean.flops, &mean.bytes}) *number /= num_steps;
+    for (double* number : {&mean.calls, &mean.seconds, &mean.flops, &mean.bytes, &mean.multiply_add_seconds})
+      *number /= num_steps;
     if (mean.floor_seconds) *mean.floor_seconds /= num_steps;
     list.push_back(mean);
   }
@@ -86,7 +95,7 @@ OperationTable operation_table(const std::vector<StepTrace>& steps, const Progra
     for (const Span& span : step.spans) {
       if (span.kind == SpanKind::communication) add(rows[std::string(span.name)], span, std::nullopt);
       if (span.kind == SpanKind::operation) {
-        const double floor = floor_of(span, rates);
+        const Floor floor = floor_of(span, rates);
         add(rows[std::string(span.name)], span, floor);
         add(shapes[std::string(span.name)][fmt::format("{}x{}x{} {}", span.m, span.n, span.k, span.dtype)], span,
             floor);
@@ -106,6 +115,20 @@ OperationTable operation_table(const std::vector<StepTrace>& steps, const Progra
   table.unnamed_seconds = table.step_seconds;
   for (const OperationRow& row : table.rows) table.unnamed_seconds -= row.seconds;
   return table;
+}
+
+std::vector<std::string> probe_errors(const OperationTable& table) {
+  std::vector<std::string> errors;
+  double multiply_add_seconds = 0;
+  for (const OperationRow& row : table.rows) {
+    multiply_add_seconds += row.multiply_add_seconds;
+    if (auto error = floor_error(row.name, row.multiply_add_seconds, row.seconds)) errors.push_back(*std::move(error));
+  }
+  if (auto error = floor_error("the step", multiply_add_seconds, table.step_seconds))
+    errors.push_back(*std::move(error));
+  else if (auto of_memory = memory_floor_error(table.floor_seconds(), table.step_seconds))
+    errors.push_back(*std::move(of_memory));
+  return errors;
 }
 
 std::string to_text(const OperationTable& table) {
@@ -134,6 +157,7 @@ std::string to_json(const OperationTable& table) {
                                 {"floor_seconds", table.floor_seconds()},
                                 {"named_fraction", table.named_fraction()},
                                 {"unnamed_seconds", table.unnamed_seconds},
+                                {"probe_errors", probe_errors(table)},
                                 {"rows", rows}}
       .dump();
 }

@@ -23,6 +23,7 @@ struct OperationRow {
   double flops = 0;
   double bytes = 0;
   std::optional<double> floor_seconds = {};  // of operations
+  double multiply_add_seconds = 0;           // of the floor, what the peak of multiply-adds alone allows
 };
 
 struct OperationTable {
@@ -39,6 +40,10 @@ struct OperationTable {
 /// `rates`: of the cores that the rank computes on. Needs at least one trace.
 [[nodiscard]] OperationTable operation_table(const std::vector<StepTrace>& steps, const Program& program,
                                              const ComputeRates& rates);
+
+/// What contradicts the rates: one sentence per operation whose multiply-adds took less than their peak allows, and one
+/// if the step took less than its floor.
+[[nodiscard]] std::vector<std::string> probe_errors(const OperationTable& table);
 
 /// Some lines of text, with shares of the step and bound / measured in percent.
 [[nodiscard]] std::string to_text(const OperationTable& table);

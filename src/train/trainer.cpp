@@ -7,6 +7,7 @@
 #include "files/file.h"
 #include "report/system_memory.h"
 #include "report/trace_file.h"
+#include "spec/machine/probe_errors.h"
 #include "train/validation.h"
 
 #include <cmath>
@@ -86,8 +87,17 @@ StepResult Trainer::make_step(std::int64_t step) {
   result_.last_step = report_of(step, result, seconds_since(begin));
   ended_step(result);
   context_.observer.ended_step(context_.rank, step, result);
-  if (context_.rank.mesh.rank() == 0) context_.observer.reported(result_.last_step);
+  if (context_.rank.mesh.rank() == 0) report_step();
   return result;
+}
+
+void Trainer::report_step() {
+  context_.observer.reported(result_.last_step);
+  if (doubts_peak_ || !result_.last_step.mfu) return;
+  const double flops = 1e12 * result_.last_step.tflops;
+  const auto error = mfu_error(flops, 100 * flops / *result_.last_step.mfu);
+  doubts_peak_ = error.has_value();
+  if (error) context_.observer.warned(*error);
 }
 
 StepResult Trainer::run_step(std::int64_t step) {
@@ -113,7 +123,9 @@ void Trainer::write_trace() {
       folder, table, last.step,
       gather_timeline(context_.host_mesh, context_.blueprint, last, context_.host->num_hosts <= 1)};
   context_.recorder->clear();
-  if (context_.rank.mesh.rank() == 0) context_.observer.traced(report);
+  if (context_.rank.mesh.rank() != 0) return;
+  context_.observer.traced(report);
+  for (const std::string& error : probe_errors(table)) context_.observer.warned(error);
 }
 
 void Trainer::save(SaveReason reason) {

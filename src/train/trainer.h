@@ -40,6 +40,8 @@ class Trainer {
   /// Runs a step, checks and reports it.
   [[nodiscard]] StepResult make_step(std::int64_t step);
   [[nodiscard]] StepResult run_step(std::int64_t step);
+  /// Warns once if the step is faster than the peak.
+  void report_step();
   void require_finite(std::int64_t step, const StepResult& result) const;
   [[nodiscard]] bool is_traced(std::int64_t step) const {
     return context_.recorder != nullptr && traced_.contains(step);
@@ -63,6 +65,7 @@ class Trainer {
   std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
   bool takes_snapshot_ = false;           // the current step
+  bool doubts_peak_ = false;              // a step was faster
   int saves_asked_ = 0, saves_done_ = 0;  // among the requests
 };
 

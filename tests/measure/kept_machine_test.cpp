@@ -70,6 +70,22 @@ TEST(KeptMachine, IsMeasuredAgainWhenItIsNoLongerBusy) {
   EXPECT_EQ(bench.num_calls, 2);
 }
 
+// Claim: rates that contradict each other are not kept, and not taken from a file that has them.
+TEST(KeptMachine, IsNotKeptWithAPeakBelowWhatAMatmulReached) {
+  const ScratchFolder scratch;
+  Bench bench;
+  bench.machine.core.sgemm_flops = 1.5e9;  // the first measurement finds a peak of 1e9, the second of 2e9
+  const KeptMachine wrong = kept_machine(own_machine(), scratch / "", bench.meter());
+  EXPECT_TRUE(wrong.path.empty());
+  EXPECT_TRUE(std::filesystem::is_empty(scratch / ""));
+  const KeptMachine right = kept_machine(own_machine(), scratch / "", bench.meter());
+  EXPECT_TRUE(right.is_new);
+  ASSERT_FALSE(right.path.empty());
+  EXPECT_FALSE(kept_machine(own_machine(), scratch / "", bench.meter()).is_new);
+  put(right.path, to_toml(wrong.host));  // by an older program
+  EXPECT_TRUE(kept_machine(own_machine(), scratch / "", bench.meter()).is_new);
+}
+
 TEST(KeptMachine, IsMeasuredEachTimeWhereNothingCanBeKept) {
   const ScratchFolder scratch;
   put(scratch / "file", "no folder");

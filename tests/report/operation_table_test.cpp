@@ -70,6 +70,25 @@ TEST(OperationTable, AsTextAndAsJson) {
   EXPECT_DOUBLE_EQ(json["unnamed_seconds"], 1.5);
 }
 
+// The step takes 10 s: 4000 flops in the matmuls' 4 s, and 550 bytes.
+TEST(OperationTable, ARateThatIsTooLowIsAnErrorOfTheProbe) {
+  const auto errors = [](double flops_per_second, double bytes_per_second) {
+    ComputeRates rates;
+    rates.float32_flops = flops_per_second;
+    rates.copy_bandwidth = bytes_per_second;
+    const OperationTable table = operation_table({trace()}, program, rates);
+    const auto json = nlohmann::json::parse(to_json(table))["probe_errors"];
+    EXPECT_EQ(json, nlohmann::json(probe_errors(table)));
+    return probe_errors(table);
+  };
+  using testing::ElementsAre;
+  using testing::HasSubstr;
+  EXPECT_THAT(errors(1000, 100), testing::IsEmpty());
+  EXPECT_THAT(errors(900, 100), ElementsAre(HasSubstr("the floor of matmul is 4444.444 ms, but it takes 4000.000 ms")));
+  EXPECT_THAT(errors(300, 100), ElementsAre(HasSubstr("the floor of matmul"), HasSubstr("the floor of the step")));
+  EXPECT_THAT(errors(1000, 20), ElementsAre(HasSubstr("operands come from caches")));
+}
+
 // bfloat16 is compared with the fastest multiplication of the CPU.
 TEST(ComputeRates, PeakOfAFormat) {
   ComputeRates rates;
