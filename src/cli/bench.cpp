@@ -1,11 +1,11 @@
 // echelon bench: measures this machine or its GPUs. In an MPI job it measures the collectives of the processes.
-#include "base/units.h"
 #include "cli/arguments.h"
 #include "cli/bench_gpus.h"
 #include "cli/command.h"
+#include "measure/host_findings.h"
+#include "measure/kept_machine.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_disk.h"
-#include "measure/measure_machine.h"
 #include "report/output_file.h"
 
 #include <fmt/format.h>
@@ -30,34 +30,8 @@ struct BenchArguments {
   bool json = false;
 };
 
-struct Row {
-  std::string_view name;
-  std::string_view key;
-  double ComputeRates::*rate;
-};
-constexpr Row rows[] = {
-    {"multiply-adds float32", "float32_flops", &ComputeRates::float32_flops},
-    {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
-    {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops},
-    {"matmul float32", "sgemm_flops", &ComputeRates::sgemm_flops},
-    {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},
-    {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
-    {"memory read", "read_bandwidth", &ComputeRates::read_bandwidth},
-};
-
-bool is_bandwidth(const Row& row) { return row.key.ends_with("bandwidth"); }
-
-std::string in_billions(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "N/A"; }
-
-void print(const HostSpec& machine) {
-  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores,
-             static_cast<double>(machine.memory_bytes) / gib);
-  fmt::print("{:<24}{:>12}{:>12}\n", "", "one core", "all cores");
-  for (const Row& row : rows)
-    fmt::print("{:<24}{:>12}{:>12}  {}\n", row.name, in_billions(machine.core.*row.rate),
-               in_billions(machine.device.*row.rate), is_bandwidth(row) ? "GB/s" : "GFLOP/s");
-  fmt::print("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n",
-             1e6 * machine.all_reduce_latency_seconds, machine.all_reduce_bandwidth / 1e9);
+void print(const HostSpec& machine, const HostFindings& findings) {
+  fmt::print("{}{}", rates_text(machine), to_text(findings));
   std::size_t num_points = 0;
   for (const auto& [kind, curves] : machine.operations)
     for (const auto& [dtype, curve] : curves) num_points += curve.size();
@@ -78,19 +52,24 @@ std::string disk_line(const DiskSpec& disk, const BenchArguments& arguments) {
 
 nlohmann::ordered_json to_json(const ComputeRates& rates) {
   nlohmann::ordered_json json;
-  for (const Row& row : rows) json[std::string(row.key)] = rates.*row.rate;
+  for (const RateName& name : rate_names()) json[std::string(name.key)] = rates.*name.rate;
   return json;
 }
 
-void print_json(const HostSpec& machine) {
+void print_json(const HostSpec& machine, const HostFindings& findings) {
   nlohmann::ordered_json json = {
       {"machine",
        {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
       {"device", to_json(machine.device)},
       {"core", to_json(machine.core)},
+      {"device_spread", to_json(machine.device_spread)},
+      {"core_spread", to_json(machine.core_spread)},
       {"threads",
        {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds},
-        {"all_reduce_bandwidth", machine.all_reduce_bandwidth}}}};
+        {"all_reduce_bandwidth", machine.all_reduce_bandwidth},
+        {"all_reduce_latency_spread", machine.all_reduce_latency_spread},
+        {"all_reduce_bandwidth_spread", machine.all_reduce_bandwidth_spread}}},
+      {"measurement", to_json(findings)}};
   if (machine.disk.is_known()) json["disk"] = to_json(machine.disk);
   fmt::print("{}\n", json.dump());
 }
@@ -168,12 +147,14 @@ ExitStatus run_bench(const BenchArguments& arguments) {
     return ExitStatus::success;
   }
   const DiskSpec disk = disk_of(arguments);
-  HostSpec machine = measure_machine(
-      {.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
+  auto [machine, findings] =
+      measure_host({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
   machine.disk = disk;
-  arguments.json ? print_json(machine) : print(machine);
+  arguments.json ? print_json(machine, findings) : print(machine, findings);
   if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments));
-  if (output) output->write(to_toml(machine));
+  for (const std::string& error : findings.errors) fmt::print(stderr, "echelon: {}\n", error);
+  if (!findings.errors.empty()) return ExitStatus::failure;  // and no file has such rates
+  if (output) output->write((findings.is_busy() ? fmt::format("{}\n", busy_mark) : "") + to_toml(machine));
   return ExitStatus::success;
 }
 

@@ -2,16 +2,15 @@
 
 #include "base/clock.h"
 #include "base/team_cores.h"
-#include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
 #include "machine/processor_name.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_operations.h"
+#include "measure/measure_rates.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/peaks.h"
 #include "report/system_memory.h"
-#include "spec/groups.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -49,12 +48,12 @@ HostSpec on_a_thread(const std::function<HostSpec()>& f) {
   return machine;
 }
 
-/// Seconds of the fastest call of f, of as many calls as fit into `seconds`, at least three.
+/// Seconds of the fastest call of f, of as many calls as fit into `seconds`, at least one.
 template <class F>
 double fastest(double seconds, F&& f) {
   double best = std::numeric_limits<double>::infinity();
   const double first = now_seconds();
-  for (int call = 0; call < 3 || now_seconds() - first < seconds; ++call) {
+  for (bool has_time = true; has_time; has_time = now_seconds() - first < seconds) {
     const double start = now_seconds();
     f();
     best = std::min(best, now_seconds() - start);
@@ -75,48 +74,9 @@ double sgemm_flops(int num_threads, double seconds) {
          fastest(seconds, [&] { ops->matmul({.a = a, .b = b, .c = c, .transpose_b = true}); });
 }
 
-/// The fastest all-reduce of a buffer among thread ranks, as rank 0 sees it.
-double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double seconds) {
-  const int calls_between = num_elements < 1024 ? 200 : 1;
-  double best = 0;
-  run_thread_ranks(MeshShape({{Axis::dp_shard, num_ranks}}), {}, [&](Mesh& mesh) {
-    const Arena arena(aligned(num_elements * std::int64_t{sizeof(float)}));
-    const Tensor x = arena.tensor(0, DType::float32, {num_elements});
-    std::fill(x.as<float>(), x.as<float>() + num_elements, 1.0F);
-    const Arena vote_arena(alignment_bytes);
-    const Tensor vote = vote_arena.tensor(0, DType::float64, {1});
-    Comm& comm = mesh.comm(world_group);
-    double fastest_here = std::numeric_limits<double>::infinity();
-    const double first = now_seconds();
-    for (bool has_time = true; has_time;) {
-      comm.barrier().wait();
-      const double start = now_seconds();
-      // The maximum does not grow.
-      for (int call = 0; call < calls_between; ++call) comm.all_reduce(x, ReduceOp::max).wait();
-      fastest_here = std::min(fastest_here, (now_seconds() - start) / calls_between);
-      *vote.as<double>() = now_seconds() - first < seconds ? 1.0 : 0.0;
-      comm.all_reduce(vote, ReduceOp::max).wait();  // all ranks end together
-      has_time = *vote.as<double>() > 0;
-    }
-    if (mesh.rank() == 0) best = fastest_here;
-  });
-  return best;
-}
-
-HostSpec machine_measured_here(const MeasureOptions& options) {
-  BandwidthMeter memory;
-  HostSpec machine = unmeasured_machine();
-  if (options.progress) options.progress("rates", 0);
-  for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
-    *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
-    rates->sgemm_flops = sgemm_flops(threads, options.seconds);
-  }
-  constexpr std::int64_t large = 16 << 20;  // 64 MiB of float32
-  const int num_ranks = std::max(2, num_usable_cores());
-  machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
-  machine.all_reduce_bandwidth =
-      static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
-  if (options.num_rounds == 0) return machine;
+/// Of operations and collectives, by size.
+void measure_curves(HostSpec& machine, const MeasureOptions& options) {
+  if (options.num_rounds == 0) return;
   const auto told = [&](std::string_view what) {
     return [&options, what](double fraction) {
       if (options.progress) options.progress(what, fraction);
@@ -126,6 +86,15 @@ HostSpec machine_measured_here(const MeasureOptions& options) {
       measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
   machine.collectives["thread"] =
       measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
+}
+
+HostSpec machine_measured_here(const MeasureOptions& options) {
+  HostSpec machine = unmeasured_machine();
+  if (options.progress) options.progress("rates", 0);
+  measure_rates_in_rounds(machine, options.seconds, sgemm_flops);
+  measure_all_reduce(machine, options.seconds);
+  measure_curves(machine, options);
+  probe_again(machine, options.seconds);
   return machine;
 }
 
@@ -165,6 +134,10 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
         sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
     return machine;
   });
+}
+
+std::vector<CoreScaling> measure_core_scaling(const MeasureOptions& options) {
+  return measure_scaling(cores_among(allowed_cpus()), options.seconds, sgemm_flops);
 }
 
 HostSpec measure_machine(const MeasureOptions& options) {

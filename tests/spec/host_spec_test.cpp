@@ -62,6 +62,21 @@ TEST(HostSpec, ADiskIsReadAsItWasWritten) {
               ThrowsMessage<Error>(HasSubstr("disk.sync_seconds is missing")));
 }
 
+// Files of earlier versions have no spreads; a spread that is named must be a rate's.
+TEST(HostSpec, SpreadsAreReadAsTheyWereWritten) {
+  EXPECT_THAT(to_toml(example_host()), testing::Not(HasSubstr("spread")));
+  HostSpec machine = example_host();
+  machine.device_spread = {.float32_flops = 0.015625, .read_bandwidth = 0.25};
+  machine.core_spread = {.sgemm_flops = 0.5};
+  machine.all_reduce_latency_spread = 0.125;
+  const std::string text = to_toml(machine), table = "[core_spread]";
+  EXPECT_EQ(read_host(write(text)), machine);
+  ASSERT_THAT(text, HasSubstr(table));
+  EXPECT_THAT(
+      [&] { (void)read_host(write(std::string(text).replace(text.find(table), table.size(), "[cord_spread]"))); },
+      ThrowsMessage<Error>(HasSubstr("did you mean core_spread.bfloat16_flops?")));
+}
+
 TEST(HostSpec, IsAMachine) {
   const MachineSpec machine = read_machine(write(to_toml(example_host())));
   EXPECT_EQ(machine.host, example_host());

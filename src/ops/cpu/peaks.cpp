@@ -97,6 +97,7 @@ double best_rate(const PeakOptions& options, F&& work) {
   double best = 0;
   bool is_over = false;  // written by thread 0 between two barriers
   const auto measure = [&](std::size_t thread) {
+    if (options.starts) options.starts(static_cast<int>(thread));
     for (const double first = now_seconds(); !is_over;) {
       round.arrive_and_wait();
       const double start = now_seconds();
@@ -112,10 +113,10 @@ double best_rate(const PeakOptions& options, F&& work) {
       round.arrive_and_wait();
     }
   };
-  std::vector<std::thread> others;
-  for (std::size_t thread = 1; thread < num_threads; ++thread) others.emplace_back(measure, thread);
-  measure(0);
-  for (std::thread& other : others) other.join();
+  // The caller only waits, so that no binding of a thread remains.
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < num_threads; ++thread) threads.emplace_back(measure, thread);
+  for (std::thread& thread : threads) thread.join();
   return best;
 }
 

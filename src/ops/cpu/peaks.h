@@ -5,13 +5,15 @@
 #include "tensor/arena.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace echelon {
 
 struct PeakOptions {
-  int num_threads = 1;    // at the same time; the rate is that of all together
-  double seconds = 0.05;  // of measuring
+  int num_threads = 1;                          // at the same time; the rate is that of all together
+  double seconds = 0.05;                        // of measuring
+  std::function<void(int thread)> starts = {};  // called by each thread before it measures, e.g. to bind it
 };
 
 /// Flops per second for float32, float64, or bfloat16 by the dot product that sums in float32; 0 where the processor

@@ -20,7 +20,10 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
   std::vector<std::pair<std::string, Field>> fields = {{"machine.processor", &machine.processor},
                                                        {"machine.num_cores", &machine.num_cores},
                                                        {"machine.memory_bytes", &machine.memory_bytes}};
-  for (const auto& [table, rates] : {std::pair{"device", &machine.device}, {"core", &machine.core}})
+  for (const auto& [table, rates] : {std::pair{"device", &machine.device},
+                                     {"core", &machine.core},
+                                     {"device_spread", &machine.device_spread},
+                                     {"core_spread", &machine.core_spread}})
     for (const auto& [name, value] : {std::pair{"float32_flops", &rates->float32_flops},
                                       {"float64_flops", &rates->float64_flops},
                                       {"bfloat16_flops", &rates->bfloat16_flops},
@@ -31,6 +34,8 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
       fields.emplace_back(fmt::format("{}.{}", table, name), value);
   fields.emplace_back("threads.all_reduce_latency_seconds", &machine.all_reduce_latency_seconds);
   fields.emplace_back("threads.all_reduce_bandwidth", &machine.all_reduce_bandwidth);
+  fields.emplace_back("threads.all_reduce_latency_spread", &machine.all_reduce_latency_spread);
+  fields.emplace_back("threads.all_reduce_bandwidth_spread", &machine.all_reduce_bandwidth_spread);
   for (const auto& [name, value] : {std::pair{"write_bandwidth", &machine.disk.write_bandwidth},
                                     {"read_bandwidth", &machine.disk.read_bandwidth},
                                     {"write_core_bandwidth", &machine.disk.write_core_bandwidth},
@@ -41,6 +46,10 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
 
 /// A machine file has these if a folder was named.
 bool is_of_disk(std::string_view name) { return name.starts_with("disk."); }
+
+/// A machine file has these if its rates were measured in rounds.
+bool is_spread(std::string_view name) { return name.find("_spread") != std::string_view::npos; }
+bool has_spread(const HostSpec& machine) { return machine.device_spread != ComputeRates(); }
 
 toml::table parse(const std::string& path) {
   require(std::filesystem::is_regular_file(path),
@@ -178,6 +187,7 @@ std::string to_toml(const HostSpec& machine) {
   for (const auto& [name, field] : fields_of(copy)) {
     const std::size_t dot = name.find('.');
     if (is_of_disk(name) && !machine.disk.is_known()) continue;
+    if (is_spread(name) && !has_spread(machine)) continue;
     if (name.substr(0, dot) != table) {
       text += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", name.substr(0, dot));
       table = name.substr(0, dot);
@@ -203,6 +213,7 @@ HostSpec read_host(const std::string& path) {
   for (const auto& [name, field] : fields) {
     const auto node = file.at_path(name);
     if (is_of_disk(name) && !file.contains("disk")) continue;
+    if (is_spread(name) && !node) continue;
     require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
     std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
   }

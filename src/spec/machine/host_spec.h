@@ -40,6 +40,9 @@ struct HostSpec {
   /// buffer per second for 64 MiB.
   double all_reduce_latency_seconds = 0;
   double all_reduce_bandwidth = 0;
+  /// How far the median of the rounds was below the best of them, which counts: 0.01 is 1 %. 0: not known.
+  ComputeRates device_spread = {}, core_spread = {};
+  double all_reduce_latency_spread = 0, all_reduce_bandwidth_spread = 0;
   DiskSpec disk = {};                 // of the folder that was named
   OperationCurves operations = {};    // empty: rates only
   CollectiveCurves collectives = {};  // likewise
