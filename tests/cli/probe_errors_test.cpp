@@ -46,7 +46,7 @@ class ProbeErrorsOfARun : public testing::Test {
   std::string folder_;
 };
 
-// Claim: a run says when it is faster than the peak in its machine file.
+// A run says when it is faster than the peak in its machine file.
 TEST_F(ProbeErrorsOfARun, AreSaidOnceAndOnItsPage) {
   const Outcome outcome = train_with_peak(1e6);
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -42,7 +42,7 @@ TEST(HostFindings, NameUnsureRatesAndErrorsOfProbes) {
   EXPECT_THAT(rates_text(machine), HasSubstr("69.0    6.0 %"));
 }
 
-// Claim: on a busy machine, bench says that it is busy and which rates are unsure.
+// On a busy machine, bench says that it is busy and which rates are unsure.
 TEST(HostFindings, OfABusyMachine) {
   HostFindings findings = quiet();
   findings.share_of_others = 0.43;

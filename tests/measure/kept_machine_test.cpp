@@ -70,7 +70,7 @@ TEST(KeptMachine, IsMeasuredAgainWhenItIsNoLongerBusy) {
   EXPECT_EQ(bench.num_calls, 2);
 }
 
-// Claim: rates that contradict each other are not kept, and not taken from a file that has them.
+// Rates that contradict each other are not kept, and not taken from a file that has them.
 TEST(KeptMachine, IsNotKeptWithAPeakBelowWhatAMatmulReached) {
   const ScratchFolder scratch;
   Bench bench;

@@ -19,7 +19,7 @@ HostSpec host(double core_peak, double device_peak) {
   return host;
 }
 
-// Claim: a machine file whose peak is below what a matmul reached is an error of the probe, with both rates.
+// A machine file whose peak is below what a matmul reached is an error of the probe, with both rates.
 TEST(ProbeErrors, AMatmulFasterThanThePeakIsOne) {
   HostSpec machine = host(44e9, 88e9);
   EXPECT_THAT(probe_errors(machine), IsEmpty());
