@@ -20,7 +20,6 @@ namespace HWY_NAMESPACE {
 // As many sums as leave registers for the rest: of 32 vectors, 28 + 2 of b + 1 of a; of 16, 12 + 2 + 1.
 constexpr int lanes = HWY_LANES(float);
 // Of a block, a panel of b stays in the first cache (32 KiB of a CPU with AVX2), those of a in the second.
-// second.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
 constexpr int tile_rows = 14, tile_vectors = 2;
 constexpr std::int64_t most_units = 768, most_tiles = 8;
