@@ -58,8 +58,9 @@ constexpr std::int64_t strip = 32;
 /// Of a's panels by rows; not a multiple of a page, so that rows share no cache set.
 constexpr std::int64_t row_stride_of(std::int64_t most_units) { return most_units + 16; }
 
-/// Prefetches lines of later factors in equal bursts over the units of a tile, and the rows of c in the last bursts.
-/// Bursts of every unit would cost more than the lines: their branches and addresses take multiply-adds' places.
+/// Prefetches while a tile is multiplied: lines of later factors in equal bursts over all of its units, and the rows of
+/// c some bursts before its end. One prefetch every few units was slower, since its branches and addresses were
+/// computed as often.
 template <int rows, int tile_columns>
 class TilePrefetch {
  public:
