@@ -10,6 +10,7 @@
 #include "engine/device/rank_cores.h"
 #include "engine/layout_run.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm_choice.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -128,7 +129,7 @@ int main(int argc, char** argv) {
     const int num_turns = argc > 1 ? std::atoi(argv[1]) : 3;
     std::vector<std::string> options = default_options();
     if (argc > 2) options.assign(argv + 2, argv + argc);
-    fmt::print("{}\n", blas_description());
+    fmt::print("{}\n", describe_products(choose_products({})));
     compare(read_run_config({.path = {}, .arguments = options, .read_model = {}}), num_turns);
     return 0;
   } catch (const Error& error) {

@@ -174,7 +174,7 @@ def parse(name, launch, words=""):
         return Config(name, launch, {}, {}, False, [*words.split(), "--json"])
     is_slow = launch in ("gpu", "gpus")
     words = [*BASIS.split(), *(OF_GPU.split() if is_slow else []), *words.split()]
-    options, environment = {}, {"ECHELON_BFLOAT16_PRODUCTS": "widened"}  # else a measurement at the start decides
+    options, environment = {}, {"ECHELON_BFLOAT16_PRODUCTS": "widened"}  # a base may measure which kernels are faster
     for word in words:
         key, _, value = word.partition("=")
         if key.isupper():

@@ -4,6 +4,7 @@
 
 #include "backend/work_recorder.h"
 #include "comm/mesh.h"
+#include "ops/cpu/gemm_choice.h"
 #include "ops/ops.h"
 #include "spec/config/run_choices.h"
 #include "tensor/memory_space.h"
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace echelon {
 
@@ -26,6 +28,7 @@ struct RankOptions {
   bool needs_float8 = false;                     // float8 matmuls will be used
   CommBackend backend = CommBackend::automatic;  // nccl, or any other for the fastest transport that works
   double timeout_seconds = 300;                  // of one wait
+  ProductRequest products = {};                  // on CPUs
 };
 
 /// The properties of a device.
@@ -55,6 +58,11 @@ class RankDevice {
   [[nodiscard]] virtual DeviceFacts facts() const = 0;
   /// The kernels that it chose for the operations so far, one line each, for messages after a run.
   [[nodiscard]] virtual std::string choices() const { return {}; }
+  /// By which kernels it multiplies, the same on all ranks; empty where the device has no choice. A run that resumes
+  /// asks for them (RankOptions::products).
+  [[nodiscard]] virtual ProductNames products() const { return {}; }
+  /// Sentences about what was asked for and is not done.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
 class Backend {

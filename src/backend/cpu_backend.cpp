@@ -1,5 +1,6 @@
 #include "backend/cpu_backend.h"
 
+#include "backend/agreed_products.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace echelon {
@@ -7,15 +8,21 @@ namespace {
 
 class CpuDevice final : public RankDevice {
  public:
-  CpuDevice(Mesh& mesh, int num_threads, const std::string& remark)
-      : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh), remark_(remark) {}
+  CpuDevice(Mesh& mesh, const RankOptions& options, const std::string& remark)
+      : products_(agreed_products(mesh, options.products)),
+        ops_(make_cpu_ops({.num_threads = options.num_threads, .products = products_.choice})),
+        mesh_(mesh),
+        remark_(remark) {}
   [[nodiscard]] Ops& ops() override { return *ops_; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return host_memory(); }
-  [[nodiscard]] std::string description() const override { return blas_description() + remark_; }
+  [[nodiscard]] std::string description() const override { return describe_products(products_) + remark_; }
   [[nodiscard]] DeviceFacts facts() const override { return {.name = "processor", .multiplies_float8 = true}; }
+  [[nodiscard]] ProductNames products() const override { return names_of(products_.choice); }
+  [[nodiscard]] std::vector<std::string> notes() const override { return products_.notes; }
 
  private:
+  ChosenProducts products_;
   std::unique_ptr<Ops> ops_;
   Mesh& mesh_;
   const std::string& remark_;
@@ -29,7 +36,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     require(options.backend != CommBackend::nccl,
             "comm.backend = nccl needs GPUs, but this run computes on CPUs (use auto)");
-    return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
+    return std::make_unique<CpuDevice>(host, options, remark_);
   }
 
  private:

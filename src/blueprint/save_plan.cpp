@@ -144,6 +144,8 @@ Manifest SavePlan::manifest(std::int64_t attempt, std::vector<LineageEntry> line
 
 std::int64_t SavePlan::most_manifest_bytes() const {
   Manifest first = manifest(1, {{.attempt = 1}});
+  for (const char* dtype : {"bfloat16", "float16", "float32", "float64"})
+    first.products[dtype] = "openblas/SapphireRapids";  // no name is longer
   if (!blueprint_->config().checkpoint.tokenizer.empty())
     first.copies.push_back({std::string(checkpoint_tokenizer_name), std::numeric_limits<std::int32_t>::max(), {}});
   return most_bytes_of(std::move(first));

@@ -40,6 +40,7 @@ RunConfig config_of(const EvalArguments& arguments, std::vector<std::string> set
 }
 
 void print(const EvaluationResult& result, const RunConfig& config) {
+  fmt::print("{}\n", result.device);
   fmt::print(
       "loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens in sequences of {}; unigram entropy of the text "
       "{:.5f}\n",
@@ -58,11 +59,10 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
   if (!result.note.empty()) fmt::print(stderr, "note: {}\n", result.note);
   if (arguments.json) {
-    const nlohmann::ordered_json json = {{"validation_loss", result.loss},
-                                         {"validation_perplexity", std::exp(result.loss)},
-                                         {"validation_tokens", result.num_targets},
-                                         {"validation_unigram_entropy", result.unigram_entropy},
-                                         {"seq_len", config.training.seq_len}};
+    const nlohmann::ordered_json json = {
+        {"validation_loss", result.loss},          {"validation_perplexity", std::exp(result.loss)},
+        {"validation_tokens", result.num_targets}, {"validation_unigram_entropy", result.unigram_entropy},
+        {"seq_len", config.training.seq_len},      {"device", result.device}};
     fmt::print("{}\n", json.dump());
   } else {
     print(result, config);

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "comm/launch_environment.h"
+#include "ops/cpu/gemm_choice.h"
 #include "spec/config/config_reader.h"
 #include "verify/setup.h"
 
@@ -38,6 +39,8 @@ std::string layout_of(const RunConfig& config) {
 void print_heading(const VerifySetup& setup, const VerifyRequest& request) {
   fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps,
              name_of(request.dtype));
+  if (setup.config.training.device != DeviceChoice::cuda)
+    fmt::print("{}\n", describe_products(choose_products({.dtype = setup.config.training.dtype})));
   for (const std::string& note : setup.notes) fmt::print("{}\n", note);
   std::fflush(stdout);
 }

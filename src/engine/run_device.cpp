@@ -6,6 +6,7 @@
 #include "engine/warm_up.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
+#include "spec/machine/host_spec.h"
 
 namespace echelon {
 namespace {
@@ -19,23 +20,34 @@ std::vector<Group> groups_of(const RunConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host, int num_threads) {
+std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host, int num_threads,
+                                        ProductRequest products) {
   const RunConfig& config = blueprint.config();
   const TrainingConfig& t = config.training;
   require(!t.linear_dtype || t.dtype != DType::float64 || backend.kind() == DeviceKind::cpu,
           "training.linear_dtype = '{}' with training.dtype = 'float64' is supported on CPUs only (use 'float32')",
           name_of(t.linear_dtype));
+  products.dtype = t.dtype;
   std::unique_ptr<RankDevice> device =
       backend.open(host, {.num_threads = num_threads,
                           .deterministic = config.training.deterministic,
                           .allows_tf32 = config.training.float32_matmul_precision == MatmulPrecision::high,
                           .needs_float8 = config.training.linear_dtype.has_value(),
                           .backend = config.comm.backend,
-                          .timeout_seconds = config.comm.timeout_seconds});
+                          .timeout_seconds = config.comm.timeout_seconds,
+                          .products = std::move(products)});
   if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
   if (device->needs_warm_up()) warm_up(blueprint, *device);
   return device;
+}
+
+ProductRequest product_request(const RunConfig& config, const ProductNames& saved) {
+  ProductRequest request = {.dtype = config.training.dtype, .saved = saved};
+  if (config.training.device == DeviceChoice::cuda || config.metrics.machine.empty()) return request;
+  request.machine_file = config.metrics.machine;
+  request.of_machine = read_host(config.metrics.machine).products;
+  return request;
 }
 
 WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {

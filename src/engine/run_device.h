@@ -11,7 +11,11 @@ namespace echelon {
 /// Called by every rank on its own thread; `host` must outlive the device. `num_threads`: of the host, that this rank
 /// has. Throws Error, on all ranks the same, if the arenas of those that share a device are larger than its memory.
 [[nodiscard]] std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host,
-                                                      int num_threads);
+                                                      int num_threads, ProductRequest products = {});
+
+/// Which kernels a run's matmuls ask for: those of `saved`, RankDevice::products() of the run that it continues, then
+/// those of the machine's file. Throws Error if that file cannot be read.
+[[nodiscard]] ProductRequest product_request(const RunConfig& config, const ProductNames& saved = {});
 
 /// The recorder of a run with training.cuda_graphs, else null. Throws Error if the device has none.
 [[nodiscard]] WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config);

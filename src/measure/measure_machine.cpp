@@ -61,17 +61,23 @@ double fastest(double seconds, F&& f) {
   return best;
 }
 
-double sgemm_flops(int num_threads, double seconds) {
+double sgemm_flops(int num_threads, double seconds, const std::optional<ProductChoice>& products) {
   constexpr std::int64_t M = 1024, N = 3072, K = 768;  // the up-projection of a GPT-2 block
   const Arena arena((M * K + N * K + M * N) * std::int64_t{sizeof(float)});
   Stack stack = arena.region(0, arena.num_bytes());
   const Tensor a = stack.take(DType::float32, {M, K}), b = stack.take(DType::float32, {N, K}),
                c = stack.take(DType::float32, {M, N});
-  const auto ops = make_cpu_ops({.num_threads = num_threads});
+  const auto ops = make_cpu_ops({.num_threads = num_threads, .products = products});
   ops->fill(a, 0.5);
   ops->fill(b, 0.25);
   return 2.0 * static_cast<double>(M * N * K) /
          fastest(seconds, [&] { ops->matmul({.a = a, .b = b, .c = c, .transpose_b = true}); });
+}
+
+MatmulRate matmul_rate(const MeasureOptions& options) {
+  return [products = options.products](int num_threads, double seconds) {
+    return sgemm_flops(num_threads, seconds, products);
+  };
 }
 
 /// Of operations and collectives, by size.
@@ -82,8 +88,9 @@ void measure_curves(HostSpec& machine, const MeasureOptions& options) {
       if (options.progress) options.progress(what, fraction);
     };
   };
-  machine.operations =
-      measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
+  machine.operations = measure_operations(
+      usual_operation_sizes(),
+      {.num_rounds = options.num_rounds, .progress = told("operations"), .products = options.products});
   machine.collectives["thread"] =
       measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
 }
@@ -91,7 +98,7 @@ void measure_curves(HostSpec& machine, const MeasureOptions& options) {
 HostSpec machine_measured_here(const MeasureOptions& options) {
   HostSpec machine = unmeasured_machine();
   if (options.progress) options.progress("rates", 0);
-  measure_rates_in_rounds(machine, options.seconds, sgemm_flops);
+  measure_rates_in_rounds(machine, options.seconds, matmul_rate(options));
   measure_all_reduce(machine, options.seconds);
   measure_curves(machine, options);
   probe_again(machine, options.seconds);
@@ -109,7 +116,7 @@ HostSpec unmeasured_machine() {
   return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
 }
 
-HostSpec measure_for(const std::vector<OperationSize>& wanted) {
+HostSpec measure_for(const std::vector<OperationSize>& wanted, const ProductRequest& products) {
   constexpr std::int64_t largest_side = 512, most_elements = 1 << 18;
   HostSpec machine = unmeasured_machine();
   std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
@@ -130,14 +137,16 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
     pool_bytes = std::max(pool_bytes, measure.peak_bytes());
   }
   return on_a_thread([&] {
-    machine.operations = measure_operations(
-        sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
+    machine.operations = measure_operations(sizes, {.num_rounds = 1,
+                                                    .sample_seconds = 0,
+                                                    .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U),
+                                                    .products = choose_products(products).choice});
     return machine;
   });
 }
 
 std::vector<CoreScaling> measure_core_scaling(const MeasureOptions& options) {
-  return measure_scaling(cores_among(allowed_cpus()), options.seconds, sgemm_flops);
+  return measure_scaling(cores_among(allowed_cpus()), options.seconds, matmul_rate(options));
 }
 
 HostSpec measure_machine(const MeasureOptions& options) {

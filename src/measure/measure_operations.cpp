@@ -105,7 +105,7 @@ class Session {
   }
 
   void time_from_one_thread(Cores cores, int num_threads) {
-    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    const auto ops = make_cpu_ops({.num_threads = num_threads, .products = options_.products});
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       Samples samples(sizes_[i], *pools_.front());
       const double warm = samples.time(*ops, 1);
@@ -120,7 +120,7 @@ class Session {
     const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_cores_);
     run_thread_ranks(MeshShape({{Axis::dp_shard, num_cores_}}), {}, [&](Mesh& mesh) {
       if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
-      const auto ops = make_cpu_ops({.num_threads = 1});
+      const auto ops = make_cpu_ops({.num_threads = 1, .products = options_.products});
       Comm& world = mesh.comm(world_group);
       const Arena vote_arena(alignment_bytes);
       const Tensor sum = vote_arena.tensor(0, DType::float64, {1});

@@ -2,10 +2,12 @@
 // together.
 #pragma once
 
+#include "ops/cpu/product_choice.h"
 #include "ops/sample.h"
 #include "spec/machine/host_curves.h"
 
 #include <functional>
+#include <optional>
 
 namespace echelon {
 
@@ -14,6 +16,7 @@ struct OperationMeasurement {
   double sample_seconds = 200e-6;                     // at least this long, by calling an operation several times
   std::int64_t pool_bytes = std::int64_t{64} << 20U;  // bytes of operands per core; larger sizes are skipped
   std::function<void(double fraction)> progress = {};
+  std::optional<ProductChoice> products = {};  // of matmuls; none: choose_products({})
 };
 
 /// By kind and format, in the order of `sizes`.

@@ -6,6 +6,7 @@
 #include "predict/host/host_step.h"
 #include "predict/simulation/simulate.h"
 #include "spec/machine/host_spec.h"
+#include "train/run_products.h"
 
 #include <fmt/format.h>
 
@@ -113,7 +114,8 @@ TrainPrediction predict_training(const RunConfig& config) {
     return prediction;
   }
   if (!host || host->operations.empty()) {
-    const std::optional<HostSpec> rates = std::exchange(host, measure_for(operations_of(blueprint)));
+    const std::optional<HostSpec> rates =
+        std::exchange(host, measure_for(operations_of(blueprint), products_of_run(config)));
     if (rates) {
       host->device = rates->device;
       host->core = rates->core;

@@ -54,6 +54,7 @@ const SavePlan& StateSaver::files() {
   if (!files_) {
     files_.emplace(context_.blueprint);
     manifest_ = files_->manifest(manifest_.attempt, std::move(manifest_.lineage));
+    manifest_.products = context_.products;
   }
   return *files_;
 }

@@ -12,6 +12,7 @@
 #include "train/run_claim.h"
 #include "train/state_write.h"
 
+#include <map>
 #include <set>
 
 namespace echelon {
@@ -23,9 +24,10 @@ class StateSaver final : public SnapshotReader {
     const Blueprint& blueprint;
     RankRun& run;
     Ops& ops;
-    Mesh& host;                              // of the same ranks, for buffers in host memory
-    const RunClaim* claim = nullptr;         // of the output folder, where rank 0 has it
-    BackgroundThread* background = nullptr;  // of the process; needed to continue while a save is under way
+    Mesh& host;                                        // of the same ranks, for buffers in host memory
+    const RunClaim* claim = nullptr;                   // of the output folder, where rank 0 has it
+    BackgroundThread* background = nullptr;            // of the process; needed to continue while a save is under way
+    std::map<std::string, std::string> products = {};  // RankDevice::products()
   };
 
   /// `attempt`, the same on all ranks, is that of all manifests; `lineage` ends with it.

@@ -22,10 +22,12 @@ std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) 
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
+  ProductRequest products = product_request(config);
+  products.is_of_processes = placement.transport == Transport::mpi;
   std::vector<double> seconds;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device =
-        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
+        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads, products);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);

@@ -204,17 +204,21 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                     "this one writes to run.lock",
                     config.output.dir));
   if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
+  ProductRequest products =
+      product_request(config, resumes ? resume.candidates().front().reader->manifest().products : ProductNames());
+  products.is_of_processes = placement.transport == Transport::mpi;
   BackgroundThread background;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     Comm& all = host.comm(step_group);
     const RunRequests* requests = host.rank() == placement.first_rank_here ? options.requests : nullptr;
     const RankCores cores = claim_cores(config, host);
-    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads, products);
     Ops& ops = device->ops();
     Mesh& mesh = device->mesh();
     const std::optional<HostRates> host_rates = rates.of_rank(cores.num_threads);
     if (mesh.rank() == 0) {
       observer.described(describe(cores) + "; " + device->description());
+      for (const std::string& note : device->notes()) observer.warned(note);
       if (!host_rates)
         observer.described(
             "mfu: N/A: the peak of this machine is unknown; --metrics.machine=FILE of echelon bench sets it");
@@ -236,8 +240,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     std::optional<StateSaver> state_saver;
     std::optional<RunSaver> saver;
     if (config.checkpoint.enable) {
-      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr, &background},
-                          start.attempt, start.lineage);
+      state_saver.emplace(
+          StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr, &background, device->products()},
+          start.attempt, start.lineage);
       run.step().give_snapshots_to(*state_saver);
       saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer, &background},
                     start.resumed_from, start.damaged);
@@ -291,7 +296,8 @@ EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device =
-        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
+        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads,
+                    {.is_of_processes = placement.transport == Transport::mpi});
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
     run.model().load(*initial, device->ops());
     const MeanLoss mean = validation_loss(run.step(), validation, config, most_batches);
@@ -300,7 +306,8 @@ EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
                 .num_targets = mean.num_targets,
                 .num_targets_of_text = validation.dataset().num_tokens() - 1,
                 .unigram_entropy = unigram_entropy(validation.dataset()),
-                .note = initial->unused_tensors_note()};
+                .note = initial->unused_tensors_note(),
+                .device = device->description()};
   });
   if (!std::isfinite(result.loss))
     throw Failure(fmt::format("the loss of '{}' on '{}' is {}: its weights overflow in training.dtype",

@@ -49,6 +49,7 @@ struct EvaluationResult {
   std::int64_t num_targets_of_text = 0;  // of which `most_batches` may skip some
   double unigram_entropy = 0;            // of the whole text
   std::string note = {};                 // ModelReader::unused_tensors_note()
+  std::string device = {};               // RankDevice::description()
 };
 
 /// Mean loss in nats of the first `most_batches` global batches of `config.data.validation_path` under the weights of

@@ -20,6 +20,7 @@ Manifest small_manifest() {
   manifest.config = "[model]\n";
   manifest.scalars.step = 7;
   manifest.lineage = {{.attempt = 1}};
+  manifest.products = {{"float32", "own"}, {"float64", "openblas/Haswell"}};
   manifest.parameters = {{"model.norm.weight", Sizes{16}}, {"lm_head.weight", Sizes{8, 16}}};
   manifest.states = {{"weight", DType::float32}};
   manifest.files = {{"attempt-0001-rank-00000.safetensors", 1000, {}, {{0, 2}}}};
@@ -90,6 +91,8 @@ TEST(HostileManifest, IsRefusedInOneSentence) {
       {"\"F32\"", "\"\\u001b[2J\""},
       {"\"bytes\":1000", "\"bytes\":\"1000\""},
       {"\"lineage\"", "\"ancestors\""},
+      {"\"own\"", "7"},
+      {R"({"float32":"own","float64":"openblas/Haswell"})", "[\"own\"]"},
       {"\"attempt\":1,", ""},
   };
   for (const auto& [from, to] : changes) {

@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +125,75 @@ TEST_F(Processes, ArePredictedFromTheirCollectives) {
   const Outcome after = run_echelon_processes(2, train("after", two));
   ASSERT_EQ(after.status, 0) << after.err;
   EXPECT_GT(nlohmann::json::parse(tree::lines_of(after.out).back()).at("predicted_step_seconds").get<double>(), 0);
+}
+
+/// Two ranks, each with a setting of the environment of its own.
+Outcome run_with_settings(const std::vector<std::string>& arguments, const std::array<std::string, 2>& settings) {
+  std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe"};
+  for (const std::string& setting : settings) {
+    command.insert(command.end(), {"-n", "1", "env", setting, ECHELON_BINARY_DIR "/echelon"});
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    command.emplace_back(":");
+  }
+  command.pop_back();
+  return run_command(command);
+}
+
+TEST_F(Processes, MultiplyWithTheKernelsOfRank0) {
+  const auto two = [&](const std::string& out) {
+    // The kernels sum more than 768 values in other orders.
+    return train(out, {"--parallelism.tensor_parallel_degree=1", "--parallelism.pipeline_parallel_degree=1",
+                       "--parallelism.sequence_parallel=false", "--model.intermediate_size=1001"});
+  };
+  const std::string own = "ECHELON_FLOAT32_PRODUCTS=own", blas = "ECHELON_FLOAT32_PRODUCTS=openblas";
+  std::vector<std::vector<nlohmann::json>> all;
+  for (const auto& [out, settings] :
+       {std::pair{"own", std::array{own, own}}, {"mixed", {own, blas}}, {"blas", {blas, blas}}}) {
+    const Outcome outcome = run_with_settings(two(out), settings);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    all.push_back(metrics(out));
+  }
+  EXPECT_EQ(all[1], all[0]);
+  EXPECT_NE(all[2], all[0]) << "the kernels make no difference, so this test shows nothing";
+}
+
+TEST_F(Processes, ThatCannotMultiplyAsRank0DoesEndTheJob) {
+  const auto arguments =
+      train("out", {"--parallelism.tensor_parallel_degree=1", "--parallelism.pipeline_parallel_degree=1",
+                    "--parallelism.sequence_parallel=false"});
+  const Outcome outcome =
+      run_with_settings(arguments, {"ECHELON_FLOAT32_PRODUCTS=openblas", "ECHELON_INSTRUCTION_SET=scalar"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::ContainsRegex(
+                               "echelon: rank 1: the processor of [^ ]+ \\(generic\\) cannot do float32 matmuls by "
+                               "'openblas/[A-Za-z]+', which rank 0 chose: this processor has no avx[0-9]+; set "
+                               "ECHELON_FLOAT32_PRODUCTS=own for all ranks"));
+  // The other way round, rank 0's own kernels are what all of them have.
+  const Outcome other = run_with_settings(arguments, {"ECHELON_INSTRUCTION_SET=scalar", "ECHELON_FLOAT32_PRODUCTS="});
+  EXPECT_EQ(other.status, 0) << other.err;
+}
+
+TEST_F(Processes, OfWhichOneCannotMultiplyAsTheCheckpointResumeToRounding) {
+  const std::vector<std::string> more = {"--parallelism.tensor_parallel_degree=1",
+                                         "--parallelism.pipeline_parallel_degree=1",
+                                         "--parallelism.sequence_parallel=false", "--checkpoint.interval=2"};
+  const std::string blas = "ECHELON_FLOAT32_PRODUCTS=openblas";
+  ASSERT_EQ(run_with_settings(train("first", more), {blas, blas}).status, 0);
+  std::vector<std::string> again = more;
+  again.push_back("--checkpoint.load=" + folder_ + "/first/checkpoint/step-2");
+  const Outcome outcome =
+      run_with_settings(train("again", again), {"ECHELON_FLOAT32_PRODUCTS=own", "ECHELON_INSTRUCTION_SET=scalar"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("warning: rank 1 cannot do the float32 matmuls as in the checkpoint, so the run "
+                                     "continues, equal to rounding, with others"));
+  const auto last_loss = [&](const char* run) {
+    const std::vector<nlohmann::json> lines = metrics(run);
+    const auto step =
+        std::ranges::find_if(lines, [](const auto& line) { return line.contains("loss") && line["step"] == 4; });
+    return step == lines.end() ? 0.0 : step->at("loss").template get<double>();
+  };
+  EXPECT_GT(last_loss("again"), 0);
+  EXPECT_NEAR(last_loss("again"), last_loss("first"), 1e-4);
 }
 
 }  // namespace

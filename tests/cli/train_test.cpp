@@ -81,6 +81,7 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
     const Outcome evaluated =
         run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
     ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    EXPECT_THAT(json_lines(evaluated.out)[0]["device"].get<std::string>(), HasSubstr("; matmuls: float32 "));
     const auto loss = json_lines(evaluated.out)[0]["validation_loss"];
     EXPECT_NEAR(loss.get<double>(), std::log(300), 0.5);
     evaluations.push_back(loss.dump());

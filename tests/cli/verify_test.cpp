@@ -33,6 +33,7 @@ TEST(Verify, TellsWhatItRanAndThatItIsEqual) {
   const Outcome outcome = run_echelon(verify_with({"--layers=3", "--hidden=16"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("= 8 ranks"));
+  EXPECT_THAT(outcome.out, HasSubstr("; matmuls: float32 "));
   EXPECT_THAT(outcome.out, HasSubstr("num_hidden_layers 6 -> 3, hidden_size 64 -> 16"));
   EXPECT_THAT(outcome.out, HasSubstr("data: tokens by a formula"));
   EXPECT_THAT(outcome.out, HasSubstr("equal: "));

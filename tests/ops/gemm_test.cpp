@@ -2,7 +2,6 @@
 #include "ops/cpu/gemm.h"
 
 #include "numbers.h"
-#include "ops/cpu/gemm_choice.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -133,13 +132,6 @@ TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
           EXPECT_TRUE(divided == whole) << name << " into " << name_of(into) << " on " << num_threads << " threads";
         }
       }
-}
-
-TEST(Gemm, WhatIsChosenIsSaid) {
-  const bool is_native = &chosen_bfloat16_kernels() == bfloat16_kernels();
-  EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 matmuls native" : "bfloat16 matmuls widened"),
-            std::string::npos)
-      << describe_gemm_choice();
 }
 
 }  // namespace

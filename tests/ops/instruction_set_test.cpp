@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm_choice.h"
 #include "ops/cpu/gemm_kernels.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ TEST(InstructionSet, HasANameAndAnUnknownOneNamesTheNearest) {
 // Says something where the suite runs with a cap (CMakeLists.txt).
 TEST(InstructionSet, ACapHoldsForHighwayOwnProductsAndOpenBlas) {
   const CpuOps ops({});
-  const std::string description = blas_description();
+  const std::string description = describe_products(choose_products({}));
   const auto has = [](std::int64_t targets) { return (highway_targets() & targets) != 0; };
   const auto cap = instruction_set_cap();
   if (!cap.has_value()) {

@@ -77,6 +77,20 @@ TEST(HostSpec, SpreadsAreReadAsTheyWereWritten) {
       ThrowsMessage<Error>(HasSubstr("did you mean core_spread.bfloat16_flops?")));
 }
 
+TEST(HostSpec, ProductsAreReadAsTheyWereWritten) {
+  HostSpec machine = example_host();
+  EXPECT_THAT(to_toml(machine), testing::Not(HasSubstr("[products]")));
+  machine.products = {{"kind", "zen3"}, {"float32", "openblas/Haswell"}};
+  const std::string text = to_toml(machine);
+  EXPECT_EQ(read_host(write(text)), machine);
+  const auto with = [&](const std::string& line) {
+    return [path = write(std::string(text).replace(text.find("kind = \"zen3\""), 13, line))] { (void)read_host(path); };
+  };
+  EXPECT_THAT(with("float23 = \"own\""),
+              ThrowsMessage<Error>(HasSubstr("there is no key products.float23; did you mean products.float32?")));
+  EXPECT_THAT(with("kind = 3"), ThrowsMessage<Error>(HasSubstr("products.kind is not text")));
+}
+
 TEST(HostSpec, IsAMachine) {
   const MachineSpec machine = read_machine(write(to_toml(example_host())));
   EXPECT_EQ(machine.host, example_host());

@@ -56,6 +56,7 @@ WrittenJson to_json(const Manifest& manifest) {
   json["lineage"] = WrittenJson::array();
   for (const LineageEntry& entry : manifest.lineage)
     json["lineage"].push_back({{"attempt", entry.attempt}, {"from", entry.from}, {"changes", entry.changes}});
+  if (!manifest.products.empty()) json["products"] = manifest.products;
   json["states"] = WrittenJson::object();
   for (const auto& [state, dtype] : manifest.states) json["states"][state] = safetensors_format(dtype);
   json["parameters"] = WrittenJson::array();
@@ -178,6 +179,17 @@ Manifest::File parse_file(const ReadJson& json, std::int64_t num_parameters) {
   return file;
 }
 
+/// Names that only a newer program knows are kept: a run that resumes says that it cannot do them.
+std::map<std::string, std::string> parse_products(const ReadJson& json) {
+  require(json.is_object(), "'{}' is no object", "products");
+  std::map<std::string, std::string> products;
+  for (const auto& [dtype, kernels] : json.items()) {
+    require(kernels.is_string(), "'{}' has something that is no text", "products");
+    products[dtype] = kernels.get<std::string>();
+  }
+  return products;
+}
+
 DType parse_state_format(const std::string& state, const ReadJson& json) {
   const DType none = DType::int32;
   const DType dtype = json.is_string() ? dtype_of_format(json.get<std::string>()).value_or(none) : none;
@@ -209,6 +221,7 @@ Manifest parse_body(const ReadJson& json) {
       parsed.changes.push_back(change.get<std::string>());
     }
   }
+  if (json.contains("products")) manifest.products = parse_products(json.at("products"));
   require(json.at("states").is_object(), "'states' is no object");
   for (const auto& [state, format_name] : json.at("states").items()) {
     manifest.states.emplace_back(state, parse_state_format(state, format_name));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,6 +73,8 @@ struct Manifest {
   std::string config;  // of the run, in TOML, with every key
   RunScalars scalars;
   std::vector<LineageEntry> lineage;  // the last one is this attempt's
+  // The kernels that multiplied, by dtype ("openblas/Haswell"); empty where the device has no choice.
+  std::map<std::string, std::string> products = {};
   std::vector<Parameter> parameters;
   std::vector<std::pair<std::string, DType>> states;  // by name, in the order of the files
   std::vector<File> files;

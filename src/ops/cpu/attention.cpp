@@ -262,9 +262,9 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   });
 }
 
-void Attention(const AttentionArgs& args, int num_threads) {
+void Attention(const AttentionArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && pairs_are_fast())
+  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && in_pairs)
     return attend_all<Pairs, bfloat16>(args, num_threads);
 #endif
   visit_float(args.q.dtype,
@@ -280,7 +280,9 @@ namespace echelon {
 
 HWY_EXPORT(Attention);
 
-void CpuOps::compute(const AttentionArgs& args) { HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_); }
+void CpuOps::compute(const AttentionArgs& args) {
+  HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_, attends_in_pairs_);
+}
 
 }  // namespace echelon
 #endif

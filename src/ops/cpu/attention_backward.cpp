@@ -384,9 +384,9 @@ void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
   differentiate_all<Format, T>(args, num_threads);
 }
 
-void AttentionBackward(const AttentionBackwardArgs& args, int num_threads) {
+void AttentionBackward(const AttentionBackwardArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && pairs_are_fast()) return choose_threads<Pairs, bfloat16>(args, num_threads);
+  if (args.q.dtype == DType::bfloat16 && in_pairs) return choose_threads<Pairs, bfloat16>(args, num_threads);
 #endif
   visit_float(args.q.dtype,
               [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
@@ -401,7 +401,9 @@ namespace echelon {
 
 HWY_EXPORT(AttentionBackward);
 
-void CpuOps::compute(const AttentionBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_); }
+void CpuOps::compute(const AttentionBackwardArgs& args) {
+  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, attends_in_pairs_);
+}
 
 }  // namespace echelon
 #endif

@@ -49,7 +49,7 @@ struct Plain {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 /// Even summands in the lower half of a Number, odd ones in the upper. The instruction is not part of the instruction
-/// set that this is compiled for, so users of Pairs check the CPU first.
+/// set that this is compiled for, so users of Pairs know that the CPU has it.
 struct Pairs {
   using Number = std::uint32_t;
   using Sum = float;
@@ -70,14 +70,6 @@ struct Pairs {
     return hn::Or(upper, hn::ShiftRight<16>(hn::Add(hn::BitCast(d, even), half)));
   }
 };
-
-/// Whether the CPU multiplies pairs faster than float32: AMD's since Zen 4 do, at twice the rate; Intel's first ones
-/// with the instruction take twice as long. Decided by the model, not by a measurement: the bits of a result may depend
-/// on the machine, but not on the run.
-[[nodiscard]] inline bool pairs_are_fast() {
-  static const bool fast = __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_is("amd") != 0;
-  return fast;
-}
 #endif
 
 /// c[rows, columns] (+)= a b. a[i, p] is at a + i a_row + p a_depth; b and c are rows of whole vectors.

@@ -5,8 +5,10 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
@@ -21,26 +23,29 @@ constexpr int parallel_by_openmp = 2;
 #if defined(__x86_64__)
 constexpr const char* openmp_build = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0";
 
-/// OpenBLAS's name of the best kernels; nullptr: leave the choice to OpenBLAS. It identifies CPUs by model, and uses
-/// its oldest kernels for newer models. Where 512 bits are no faster than 256, its AVX2 kernels are faster
-/// (docs/results/performance.md).
-const char* best_core_type() {
-  switch (largest_instruction_set()) {
-    case InstructionSet::avx512: return is_amd_before_zen5() ? "Haswell" : "SkylakeX";
-    case InstructionSet::avx2: return "Haswell";
-    case InstructionSet::scalar: return instruction_set_cap().has_value() ? "Prescott" : nullptr;
-  }
-  return nullptr;
-}
 #else
 constexpr const char* openmp_build = "/usr/lib/aarch64-linux-gnu/openblas-openmp/libopenblas.so.0";
-const char* best_core_type() { return nullptr; }
 #endif
 
-void* open_library() {
-  const bool is_capped = instruction_set_cap().has_value();
-  // 0: keeps the user's choice.
-  if (const char* core_type = best_core_type()) setenv("OPENBLAS_CORETYPE", core_type, is_capped ? 1 : 0);
+/// Sets OPENBLAS_CORETYPE while the library is loaded, which reads it then. The user's value is restored, because a
+/// later choice asks for it.
+class CoreTypeSetting {
+ public:
+  explicit CoreTypeSetting(const std::string& core_type) {
+    if (const char* value = std::getenv(variable)) before_ = value;
+    if (!core_type.empty()) setenv(variable, core_type.c_str(), 1);
+  }
+  ~CoreTypeSetting() { before_ ? setenv(variable, before_->c_str(), 1) : unsetenv(variable); }
+  CoreTypeSetting(const CoreTypeSetting&) = delete;
+  CoreTypeSetting& operator=(const CoreTypeSetting&) = delete;
+
+ private:
+  static constexpr const char* variable = "OPENBLAS_CORETYPE";
+  std::optional<std::string> before_;
+};
+
+void* open_library(const std::string& core_type) {
+  const CoreTypeSetting setting(core_type);
   for (const char* path : {openmp_build, "libopenblaso.so.0", "libopenblas.so.0"})
     if (void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
   throw Error(
@@ -61,6 +66,8 @@ int narrow(std::int64_t size) {
   return static_cast<int>(size);
 }
 
+std::atomic<const Blas*> known = nullptr;
+
 template <class T, class Function>
 void call(Function* gemm, const GemmArgs<T>& g) {
   gemm(row_major, g.transpose_a ? transpose : no_transpose, g.transpose_b ? transpose : no_transpose, narrow(g.m),
@@ -69,13 +76,22 @@ void call(Function* gemm, const GemmArgs<T>& g) {
 
 }  // namespace
 
-const Blas& Blas::loaded() {
-  static const Blas blas;  // constant once loaded; a second library could not be told which kernels to use
+#if defined(__x86_64__)
+const char* const scalar_core_type = "Prescott";
+#else
+const char* const scalar_core_type = "";
+#endif
+
+const Blas& Blas::loaded(const std::string& core_type) {
+  static const Blas blas(core_type);  // constant once loaded; a second library could not be told which kernels to use
+  known = &blas;
   return blas;
 }
 
-Blas::Blas() {
-  void* library = open_library();
+const Blas* Blas::if_loaded() { return known; }
+
+Blas::Blas(const std::string& core_type) {
+  void* library = open_library(core_type);
   const auto config = symbol<char*()>(library, "openblas_get_config"),
              core = symbol<char*()>(library, "openblas_get_corename");
   if (symbol<int()>(library, "openblas_get_parallel")() != parallel_by_openmp)
@@ -85,19 +101,17 @@ Blas::Blas() {
   std::istringstream words(config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
   std::string name, version;
   words >> name >> version;
-  const char *suits = best_core_type(), *chosen = std::getenv("OPENBLAS_CORETYPE");
-  const bool differs = suits != nullptr && chosen != nullptr && std::string_view(suits) != chosen;
-  const std::string remark = differs ? fmt::format(" (by OPENBLAS_CORETYPE; {} suits this processor)", suits) : "";
-  if (std::string_view(core()) == "SkylakeX") {
+  core_type_ = core();
+  if (core_type_ == "SkylakeX") {
     float32_grains_ = {24, 16};
     float64_grains_ = {24, 0};
-  } else if (std::string_view(core()) == "Haswell") {
+  } else if (core_type_ == "Haswell") {
     float32_grains_ = float64_grains_ = {24, 0};
   }
   const auto cap = instruction_set_cap();
   const std::string capped =
       cap.has_value() ? fmt::format("; nothing above {} (ECHELON_INSTRUCTION_SET)", name_of(*cap)) : "";
-  description_ = fmt::format("{} {} {}{}, openmp{}", name, version, core(), remark, capped);
+  description_ = fmt::format("{} {} {}, openmp{}", name, version, core_type_, capped);
   set_num_threads_ = symbol<void(int)>(library, "omp_set_num_threads");
   sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
   dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");

@@ -24,11 +24,17 @@ struct Grains {
   std::int64_t rows = 0, columns = 0;
 };
 
+/// Of kernels without wide vectors; empty where OpenBLAS has one kind of them.
+extern const char* const scalar_core_type;
+
 class Blas {
  public:
-  /// The library of this process, loaded by the first call. Sets OPENBLAS_CORETYPE for it unless the user has. Throws
-  /// Error, naming the package to install, if there is none or only one that is wrong under threads.
-  [[nodiscard]] static const Blas& loaded();
+  /// The library of this process. The first call loads it with the kernels of that core type, which stay; empty: those
+  /// that it chooses itself. Throws Error, naming the package to install, if there is none or only one that is wrong
+  /// under threads.
+  [[nodiscard]] static const Blas& loaded(const std::string& core_type);
+  /// nullptr before the first call of loaded().
+  [[nodiscard]] static const Blas* if_loaded();
 
   /// On the calling thread. Safe to call from many at once.
   void gemm(const GemmArgs<float>& args) const;
@@ -42,12 +48,13 @@ class Blas {
     return sizeof(T) == sizeof(float) ? float32_grains_ : float64_grains_;
   }
 
-  /// "OpenBLAS 0.3.21 SkylakeX, openmp"; says so if OPENBLAS_CORETYPE selects other kernels than the best ones for the
-  /// CPU.
+  /// OpenBLAS's name of its kernels: "SkylakeX".
+  [[nodiscard]] const std::string& core_type() const { return core_type_; }
+  /// "OpenBLAS 0.3.21 SkylakeX, openmp"
   [[nodiscard]] const std::string& description() const { return description_; }
 
  private:
-  Blas();
+  explicit Blas(const std::string& core_type);
 
   void (*set_num_threads_)(int) = nullptr;  // for calls from the calling thread alone; of the library's own OpenMP
   void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*,
@@ -55,7 +62,7 @@ class Blas {
   void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*,
                  int) = nullptr;
   Grains float32_grains_, float64_grains_;
-  std::string description_;
+  std::string core_type_, description_;
 };
 
 }  // namespace echelon

@@ -3,17 +3,33 @@
 #include "base/error.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm_choice.h"
+#include "ops/cpu/gemm_kernels.h"
 #include "ops/description.h"
 
 #include <cstring>
 
 namespace echelon {
 
-CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) {
+namespace {
+
+const GemmKernels& kernels_of_bfloat16(ProductKernels kernels) {
+  if (kernels != ProductKernels::native) return widening_kernels(DType::bfloat16);
+  require(bfloat16_kernels() != nullptr, "this processor has no dot products of bfloat16");
+  return *bfloat16_kernels();
+}
+
+}  // namespace
+
+CpuOps::CpuOps(const CpuOptions& options)
+    : CpuOps(options.num_threads, options.products ? *options.products : choose_products({}).choice) {}
+
+CpuOps::CpuOps(int num_threads, const ProductChoice& products)
+    : num_threads_(num_threads),
+      blas_(Blas::loaded(products.core_type)),
+      float32_kernels_(products.float32 == ProductKernels::own ? &float32_kernels() : nullptr),
+      bfloat16_kernels_(kernels_of_bfloat16(products.bfloat16)),
+      attends_in_pairs_(products.bfloat16 == ProductKernels::native) {
   require(num_threads_ >= 1, "the cpu backend cannot compute with {} threads; it needs at least 1", num_threads_);
-  static_cast<void>(Blas::loaded());
-  static_cast<void>(chosen_float32_kernels());
-  static_cast<void>(chosen_bfloat16_kernels());
 }
 
 void CpuOps::perform(const Operation& operation) {
@@ -32,7 +48,5 @@ void CpuOps::download(void* host, Tensor x) {
 }
 
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) { return std::make_unique<CpuOps>(options); }
-
-std::string blas_description() { return Blas::loaded().description() + "; " + describe_gemm_choice(); }
 
 }  // namespace echelon

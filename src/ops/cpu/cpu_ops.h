@@ -6,17 +6,22 @@
 // never.
 #pragma once
 
+#include "ops/cpu/product_choice.h"
 #include "ops/ops.h"
 
 #include <array>
 #include <map>
 #include <memory>
-#include <string>
+#include <optional>
 
 namespace echelon {
 
+class Blas;
+struct GemmKernels;
+
 struct CpuOptions {
-  int num_threads = 1;  // inside one operation
+  int num_threads = 1;                         // inside one operation
+  std::optional<ProductChoice> products = {};  // none: choose_products({})
 };
 
 /// One per rank. Holds no tensor; scratch (at most some MiB per thread) belongs to the calling thread.
@@ -37,6 +42,8 @@ class CpuOps : public Ops {
   void publish() override {}
 
  private:
+  CpuOps(int num_threads, const ProductChoice& products);
+
   // One overload for each operation, defined in the file of its family in this folder.
 #define ECHELON_COMPUTE(name, Args) void compute(const Args& args);
   ECHELON_OPERATIONS(ECHELON_COMPUTE)
@@ -47,13 +54,13 @@ class CpuOps : public Ops {
   void multiply(const MatmulArgs& args);
 
   int num_threads_;
+  const Blas& blas_;
+  const GemmKernels* float32_kernels_;  // nullptr: blas_
+  const GemmKernels& bfloat16_kernels_;
+  bool attends_in_pairs_;  // bfloat16 by dot products of pairs
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;
 };
 
 [[nodiscard]] std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});
-
-/// For messages at start: the library, its version and the kernels it chose, e.g. "OpenBLAS 0.3.21 SkylakeX, openmp",
-/// and which kernels multiply which dtype.
-[[nodiscard]] std::string blas_description();
 
 }  // namespace echelon

@@ -1,91 +1,200 @@
 #include "ops/cpu/gemm_choice.h"
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "ops/cpu/blas.h"
-#include "ops/cpu/huge_buffer.h"
+#include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/instruction_set.h"
-
-#include <fmt/format.h>
+#include "ops/cpu/product_table.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
-#include <optional>
-#include <string_view>
+#include <mutex>
 
 namespace echelon {
 namespace {
 
-/// true for `yes`, false for `no`, nothing if the variable is not set.
-std::optional<bool> asked_by(const char* variable, std::string_view yes, std::string_view no) {
+constexpr const char *float32_variable = "ECHELON_FLOAT32_PRODUCTS", *bfloat16_variable = "ECHELON_BFLOAT16_PRODUCTS",
+                     *core_type_variable = "OPENBLAS_CORETYPE";
+
+std::string value_of(const char* variable) {
   const char* value = std::getenv(variable);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  require(value == yes || value == no, "{} = '{}' is unknown; it may be '{}' or '{}'", variable, value, yes, no);
-  return value == yes;
+  return value == nullptr ? "" : value;
 }
 
-/// Multiplications per second of tiles whose panels are in the first cache: the most of some tries.
-double rate_of(const GemmKernels& kernels) {
-  constexpr std::int64_t depth = 128, repeats = 64;
-  const std::int64_t a_size = kernels.row_stride * kernels.tile_rows, b_size = depth * kernels.tile_columns,
-                     c_size = std::int64_t{kernels.tile_rows} * kernels.tile_columns;
-  float* a = HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_size + b_size + c_size);
-  std::fill(a, a + a_size + b_size + c_size, 0.0F);
-  float *b = a + a_size, *c = b + b_size;
-  double best = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const double start = thread_seconds();
-    for (int repeat = 0; repeat < repeats; ++repeat)
-      kernels.multiply({.a = a,
-                        .b = b,
-                        .c = c,
-                        .depth = depth,
-                        .ldc = kernels.tile_columns,
-                        .rows = kernels.tile_rows,
-                        .adds = false,
-                        .is_by_k = false,
-                        .soon = {}});
-    best = std::min(best, thread_seconds() - start);
+/// Whether ECHELON_INSTRUCTION_SET is below what the processor has.
+bool is_capped() {
+  const auto cap = instruction_set_cap();
+  return cap.has_value() && *cap != largest_of_processor();
+}
+
+/// What kernels of OpenBLAS need.
+struct CoreType {
+  std::string_view name;
+  InstructionSet set = InstructionSet::scalar;
+  bool has_bfloat16 = false;
+};
+constexpr CoreType core_types[] = {{"Prescott", InstructionSet::scalar},
+                                   {"Haswell", InstructionSet::avx2},
+                                   {"Zen", InstructionSet::avx2},
+                                   {"SkylakeX", InstructionSet::avx512},
+                                   {"Cooperlake", InstructionSet::avx512, true}};
+
+InstructionSet set_of(std::string_view core_type) {
+  return std::ranges::find(core_types, core_type, &CoreType::name)->set;
+}
+
+std::optional<std::string> obstacle_of_core_type(const std::string& name) {
+  if (const Blas* loaded = Blas::if_loaded()) {
+    if (loaded->core_type() == name) return std::nullopt;
+    return fmt::format("this process uses OpenBLAS's kernels '{}' already", loaded->core_type());
   }
-  return static_cast<double>(depth * repeats * c_size * kernels.per_unit) / best;
+  const auto* const type = std::ranges::find(core_types, name, &CoreType::name);
+  if (type == std::end(core_types))
+    return fmt::format("it is not known whether this processor has OpenBLAS's kernels '{}'", printable(name, 100));
+  if (type->set > largest_instruction_set()) return fmt::format("this processor has no {}", name_of(type->set));
+  if (type->has_bfloat16 && bfloat16_kernels() == nullptr) return "this processor has no dot products of bfloat16";
+  return std::nullopt;
 }
 
-/// How many times float32's multiplications bfloat16's dot products do; measured once per process.
-double advantage_of(const GemmKernels& native) {
-  static const double advantage = rate_of(native) / rate_of(widening_kernels(DType::bfloat16));
-  return advantage;
+/// The kernels that a variable names, if it is set.
+std::optional<ProductKernels> asked_by(const char* variable, DType dtype) {
+  const std::string value = value_of(variable);
+  if (value.empty()) return std::nullopt;
+  std::string names;
+  for (const ProductKernels kernels : possible_kernels(dtype)) {
+    if (name_of(kernels) == value) return kernels;
+    names += fmt::format("{}'{}'", names.empty() ? "" : " or ", name_of(kernels));
+  }
+  throw Error(fmt::format("{} = '{}' is unknown; it may be {}", variable, printable(value, 100), names));
+}
+
+/// Takes what the variables name, which have precedence over all else.
+void take_environment(ChosenProducts& products) {
+  const auto float32 = asked_by(float32_variable, DType::float32),
+             bfloat16 = asked_by(bfloat16_variable, DType::bfloat16);
+  require(bfloat16 != ProductKernels::native || bfloat16_kernels() != nullptr,
+          "{} = 'native', but this processor has no dot products of bfloat16; use 'widened'", bfloat16_variable);
+  const std::string core_type = is_capped() ? "" : value_of(core_type_variable);
+  if (float32) products.choice.float32 = *float32;
+  if (bfloat16) products.choice.bfloat16 = *bfloat16;
+  if (!core_type.empty()) products.choice.core_type = core_type;
+  if (float32) products.source += fmt::format("; {}", float32_variable);
+  if (bfloat16) products.source += fmt::format("; {}", bfloat16_variable);
+  if (!core_type.empty()) products.source += fmt::format("; {}", core_type_variable);
+}
+
+/// Takes all of a file that this process can do.
+void take_names(ChosenProducts& products, const ProductNames& names, const std::string& source) {
+  ProductChoice choice = products.choice;
+  choice.core_type.clear();
+  for (const DType dtype : product_dtypes)
+    if (!obstacle_of(names, dtype)) set_products(choice, dtype, names.at(std::string(name_of(dtype))), source);
+  if (choice.core_type.empty()) choice.core_type = products.choice.core_type;
+  products.choice = choice;
+  products.source = source;
+}
+
+/// Takes the table of the machine's file if it is of this kind of CPU.
+void take_machine(ChosenProducts& products, const ProductRequest& request) {
+  if (request.of_machine.empty()) return;
+  const std::string_view own = name_of(processor_kind());
+  const auto kind = request.of_machine.find("kind");
+  const std::string where = request.machine_file + ": products.";
+  require(kind != request.of_machine.end(), "{}kind is missing; it is '{}' here", where, own);
+  (void)parse_products(request.of_machine, where);
+  std::optional<std::string> obstacle = obstacle_of(request.of_machine, request.dtype);
+  if (kind->second != own)
+    obstacle = fmt::format("they are of '{}', and this processor is '{}'", printable(kind->second, 100), own);
+  if (!obstacle) return take_names(products, request.of_machine, request.machine_file);
+  products.notes.push_back(fmt::format("the products of {} are not used: {}", request.machine_file, *obstacle));
+}
+
+/// Says if the run continues with other kernels than the checkpoint's.
+void compare_with_saved(ChosenProducts& products, const ProductRequest& request,
+                        const std::optional<std::string>& obstacle) {
+  if (request.saved.empty()) return;
+  const auto saved = request.saved.find(std::string(name_of(request.dtype)));
+  const std::string was = saved == request.saved.end() ? "" : saved->second,
+                    is = name_of(products.choice, request.dtype);
+  if (was == is) return;
+  const bool is_asked_for = products.source.find(';') != std::string::npos;
+  const char* other = is_asked_for ? "the environment asks for that" : "OpenBLAS has no others here";
+  products.notes.push_back(
+      fmt::format("the checkpoint's {} matmuls were by '{}', and the run continues with '{}', equal to rounding: {}",
+                  name_of(request.dtype), printable(was, 100), is, obstacle.value_or(other)));
+}
+
+/// Loading OpenBLAS sets a variable, so no other rank of the process reads one meanwhile.
+std::mutex& environment_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 }  // namespace
 
-const GemmKernels* chosen_float32_kernels() {
-  static const auto asks_for_own = asked_by("ECHELON_FLOAT32_PRODUCTS", "own", "openblas");
-  const bool is_own = asks_for_own.value_or(is_amd_before_zen5() || Blas::loaded().grains<float>().rows == 0);
-  return is_own ? &float32_kernels() : nullptr;
+ProductChoice default_products() {
+  ProductChoice choice = shipped_products(processor_kind());
+  if (bfloat16_kernels() == nullptr) choice.bfloat16 = ProductKernels::widened;  // where a hypervisor hides them
+  // For a processor with wider vectors than those of the cap, OpenBLAS would choose the widest.
+  if (is_capped() && choice.core_type.empty()) choice.core_type = scalar_core_type;
+  return choice;
 }
 
-const GemmKernels& chosen_bfloat16_kernels() {
-  static const auto asks_for_native = asked_by("ECHELON_BFLOAT16_PRODUCTS", "native", "widened");
-  const GemmKernels* native = bfloat16_kernels();
-  require(native != nullptr || !asks_for_native.value_or(false),
-          "ECHELON_BFLOAT16_PRODUCTS = 'native', but this processor has no dot products of bfloat16; use 'widened'");
-  if (native == nullptr) return widening_kernels(DType::bfloat16);
-  constexpr double least_advantage = 1.25;
-  return asks_for_native.has_value()
-             ? (*asks_for_native ? *native : widening_kernels(DType::bfloat16))
-             : (advantage_of(*native) >= least_advantage ? *native : widening_kernels(DType::bfloat16));
+std::vector<std::string> measurable_core_types(const ProductChoice& shipped) {
+  std::vector<std::string> types = {shipped.core_type};
+  for (const char* type : {"Haswell", "SkylakeX"})
+    if (type != shipped.core_type && set_of(type) <= largest_instruction_set()) types.emplace_back(type);
+  return types;
 }
 
-std::string describe_gemm_choice() {
-  const GemmKernels* native = bfloat16_kernels();
-  const std::string bfloat16 =
-      native == nullptr
-          ? "widened"
-          : fmt::format("{} (dot products of pairs do {:.2f} x float32's multiply-adds)",
-                        &chosen_bfloat16_kernels() == native ? "native" : "widened", advantage_of(*native));
-  return fmt::format("float32 matmuls {}; bfloat16 matmuls {}",
-                     chosen_float32_kernels() == nullptr ? "by OpenBLAS" : "own", bfloat16);
+ChosenProducts choose_products(const ProductRequest& request) {
+  const std::scoped_lock lock(environment_mutex());
+  ChosenProducts products = {default_products(), shipped_source(processor_kind()), {}};
+  if (products.choice.core_type.empty() && value_of(core_type_variable).empty()) (void)Blas::loaded("");
+  const auto obstacle = request.saved.empty() ? std::nullopt : obstacle_of(request.saved, request.dtype);
+  take_machine(products, request);
+  if (!request.saved.empty() && !obstacle) take_names(products, request.saved, "as in the checkpoint");
+  take_environment(products);
+  products.choice.core_type = Blas::loaded(products.choice.core_type).core_type();
+  compare_with_saved(products, request, obstacle);
+  return products;
+}
+
+ProductChoice chosen_elsewhere(const ProductNames& names) {
+  const std::scoped_lock lock(environment_mutex());
+  ChosenProducts products = {default_products(), {}, {}};
+  take_names(products, names, {});
+  products.choice.core_type = Blas::loaded(products.choice.core_type).core_type();
+  return products.choice;
+}
+
+std::optional<std::string> obstacle_of(const ProductNames& names, DType dtype) {
+  const auto found = names.find(std::string(name_of(dtype)));
+  ProductChoice choice;
+  try {
+    set_products(choice, dtype, found == names.end() ? "" : found->second, "");
+  } catch (const Error&) {
+    return "this program does not know such kernels";
+  }
+  const ProductKernels kernels = choice.of(dtype);
+  if (kernels == ProductKernels::native && bfloat16_kernels() == nullptr)
+    return "this processor has no dot products of bfloat16";
+  if (kernels != ProductKernels::openblas || choice.core_type.empty()) return std::nullopt;
+  return obstacle_of_core_type(choice.core_type);
+}
+
+std::string setting_for_all(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return fmt::format("{}=Haswell", core_type_variable);
+    case DType::bfloat16: return fmt::format("{}=widened", bfloat16_variable);
+    default: return fmt::format("{}=own", float32_variable);
+  }
+}
+
+std::string describe_products(const ChosenProducts& products) {
+  return fmt::format("{}; matmuls: {} ({})", Blas::loaded(products.choice.core_type).description(),
+                     to_text(products.choice), products.source);
 }
 
 }  // namespace echelon

@@ -5,10 +5,6 @@
 
 #include "hwy/targets.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <array>
 #include <cstdlib>
 
@@ -16,19 +12,6 @@ namespace echelon {
 namespace {
 
 constexpr std::array<std::string_view, 3> names = {HWY_ARCH_ARM ? "neon" : "scalar", "avx2", "avx512"};
-
-#if defined(__x86_64__)
-InstructionSet largest_of_processor() {
-  __builtin_cpu_init();
-  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (has_avx512) return InstructionSet::avx512;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionSet::avx2
-                                                                         : InstructionSet::scalar;
-}
-#else
-InstructionSet largest_of_processor() { return InstructionSet::scalar; }
-#endif
 
 /// The targets that a cap takes away; the baseline always stays.
 std::int64_t targets_above(InstructionSet cap) {
@@ -75,15 +58,16 @@ std::int64_t highway_targets() {
 }
 
 #if defined(__x86_64__)
-bool is_amd_before_zen5() {
-  constexpr unsigned family_of_zen5 = 0x1a;
-  unsigned a = 0, b = 0, c = 0, d = 0;
+InstructionSet largest_of_processor() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
-  return (a >> 8 & 0xf) + (a >> 20 & 0xff) < family_of_zen5;  // base and extended family
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (has_avx512) return InstructionSet::avx512;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionSet::avx2
+                                                                         : InstructionSet::scalar;
 }
 #else
-bool is_amd_before_zen5() { return false; }
+InstructionSet largest_of_processor() { return InstructionSet::scalar; }
 #endif
 
 InstructionSet largest_instruction_set() { return instruction_set_cap().value_or(largest_of_processor()); }

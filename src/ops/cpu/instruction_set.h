@@ -22,11 +22,11 @@ enum class InstructionSet { scalar, avx2, avx512 };
 /// The cap, or the largest that the processor has.
 [[nodiscard]] InstructionSet largest_instruction_set();
 
+/// What the processor has, whatever the cap is.
+[[nodiscard]] InstructionSet largest_of_processor();
+
 /// What Highway may choose from, as bits HWY_AVX2 and so on. Only while no other thread calls a kernel: to find out,
 /// Highway 1.0 chooses among all that the processor has, and hwy::SupportedTargets() leaves it there.
 [[nodiscard]] std::int64_t highway_targets();
-
-/// AMD's CPUs before family 1Ah have datapaths of 256 bits and compute 512-bit vectors, if they have them, in halves.
-[[nodiscard]] bool is_amd_before_zen5();
 
 }  // namespace echelon

@@ -1,10 +1,10 @@
 // Matmuls: float64 and float32 by OpenBLAS, bfloat16 and float16 by our own kernels (gemm.h), which can do float32 too
-// (gemm_choice.h).
+// (product_choice.h).
 #include "base/team.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm.h"
-#include "ops/cpu/gemm_choice.h"
+#include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/scratch.h"
 #include "ops/float8.h"
 
@@ -41,9 +41,9 @@ std::int64_t cost(const Cut& cut, std::int64_t other_size, std::int64_t k) {
 /// (Blas::grains; OpenBLAS's own division changes them for some sizes). Shares stay large enough to be computed by the
 /// same kernels as the whole.
 template <class T>
-void gemm(const GemmArgs<T>& g, int num_threads) {
+void gemm(const Blas& blas, const GemmArgs<T>& g, int num_threads) {
   constexpr std::int64_t smallest_share = 1 << 24;  // multiplications
-  const auto grains = Blas::loaded().grains<T>();
+  const auto grains = blas.grains<T>();
   const std::int64_t num_threads_now = Team::num_threads_now(num_threads);
   const auto cut_of = [&](std::int64_t size, std::int64_t grain) {
     const std::int64_t most = grain == 0 ? 1 : std::min(size / grain, g.m * g.n * g.k / smallest_share);
@@ -52,7 +52,7 @@ void gemm(const GemmArgs<T>& g, int num_threads) {
   const Cut rows = cut_of(g.m, grains.rows), columns = cut_of(g.n, grains.columns);
   const bool by_rows = cost(rows, g.n, g.k) <= cost(columns, g.m, g.k);
   const Cut& cut = by_rows ? rows : columns;
-  if (cut.num_shares == 1) return Blas::loaded().gemm(g);
+  if (cut.num_shares == 1) return blas.gemm(g);
   auto multiply_share = [&](int share) {
     const std::int64_t first = cut.border(share), last = cut.border(share + 1);
     GemmArgs<T> part = g;
@@ -65,7 +65,7 @@ void gemm(const GemmArgs<T>& g, int num_threads) {
       part.c += first;
       part.n = last - first;
     }
-    Blas::loaded().gemm(part);
+    blas.gemm(part);
   };
   Team::of_this_thread(num_threads).run(static_cast<int>(cut.num_shares), multiply_share);
 }
@@ -77,8 +77,9 @@ struct Product {
 };
 
 template <class T>
-void multiply_in_blas(const MatmulArgs& args, const Product& p) {
-  gemm(GemmArgs<T>{.a = args.a.as<T>(),
+void multiply_in_blas(const Blas& blas, const MatmulArgs& args, const Product& p) {
+  gemm(blas,
+       GemmArgs<T>{.a = args.a.as<T>(),
                    .b = args.b.as<T>(),
                    .c = args.c.as<T>(),
                    .m = p.M,
@@ -138,11 +139,11 @@ void CpuOps::multiply(const MatmulArgs& args) {
     return;
   }
   const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
-  if (args.a.dtype == DType::float64) return multiply_in_blas<double>(args, product);
+  if (args.a.dtype == DType::float64) return multiply_in_blas<double>(blas_, args, product);
   if (args.a.dtype == DType::float16) return multiply_packed(widening_kernels(DType::float16), args, product);
-  if (args.a.dtype == DType::bfloat16) return multiply_packed(chosen_bfloat16_kernels(), args, product);
-  if (const GemmKernels* kernels = chosen_float32_kernels()) return multiply_packed(*kernels, args, product);
-  multiply_in_blas<float>(args, product);
+  if (args.a.dtype == DType::bfloat16) return multiply_packed(bfloat16_kernels_, args, product);
+  if (float32_kernels_ != nullptr) return multiply_packed(*float32_kernels_, args, product);
+  multiply_in_blas<float>(blas_, args, product);
 }
 
 }  // namespace echelon

@@ -71,7 +71,7 @@ void take(const toml::node_view<const toml::node>& node, T& value, const std::st
 
 void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
   for (const auto& [table, node] : file) {
-    if (table == "operations" || table == "collectives") continue;
+    if (table == "operations" || table == "collectives" || table == "products") continue;
     require(node.is_table(), "{}: the key '{}' is outside a table", path, table.str());
     for (const auto& [key, value] : *node.as_table()) {
       const std::string name = fmt::format("{}.{}", table.str(), key.str());
@@ -162,6 +162,29 @@ void read_tables(const toml::table& file, const std::string& path, std::string_v
   }
 }
 
+std::string products_to_toml(const std::map<std::string, std::string>& products) {
+  std::string text = products.empty() ? "" : fmt::format("\n[{}]\n", "products");
+  for (const auto& [key, value] : products) text += fmt::format("{} = \"{}\"\n", key, value);
+  return text;
+}
+
+std::map<std::string, std::string> read_products(const toml::table& file, const std::string& path) {
+  static constexpr std::string_view keys[] = {"kind", "float32", "float64", "bfloat16", "float16"};
+  std::map<std::string, std::string> products;
+  constexpr std::string_view name = "products";
+  const toml::table* table = file[name].as_table();
+  require(table != nullptr || !file.contains(name), "{}: {} is not a table", path, name);
+  if (table == nullptr) return products;
+  for (const auto& [key, value] : *table) {
+    require(std::find(std::begin(keys), std::end(keys), key.str()) != std::end(keys),
+            "{}: there is no key {}.{}; did you mean {}.{}?", path, name, key.str(), name,
+            closest_name(key.str(), keys));
+    require(value.is_string(), "{}: {}.{} is not text", path, name, key.str());
+    products[std::string(key.str())] = value.as_string()->get();
+  }
+  return products;
+}
+
 }  // namespace
 
 std::optional<double> ComputeRates::peak_flops(std::string_view dtype) const {
@@ -198,7 +221,8 @@ std::string to_toml(const HostSpec& machine) {
     if (const auto* const* words = std::get_if<std::string*>(&field))
       text += fmt::format("{} = \"{}\"\n", key, **words);
   }
-  return text + tables_to_toml("operations", machine.operations) + tables_to_toml("collectives", machine.collectives);
+  return text + products_to_toml(machine.products) + tables_to_toml("operations", machine.operations) +
+         tables_to_toml("collectives", machine.collectives);
 }
 
 bool is_host_file(const std::string& path) { return parse(path).contains("machine"); }
@@ -217,6 +241,7 @@ HostSpec read_host(const std::string& path) {
     require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
     std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
   }
+  machine.products = read_products(file, path);
   read_tables(file, path, "operations", machine.operations);
   read_tables(file, path, "collectives", machine.collectives);
   return machine;

@@ -6,6 +6,7 @@
 #include "spec/machine/host_curves.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -43,7 +44,9 @@ struct HostSpec {
   /// How far the median of the rounds was below the best of them, which counts: 0.01 is 1 %. 0: not known.
   ComputeRates device_spread = {}, core_spread = {};
   double all_reduce_latency_spread = 0, all_reduce_bandwidth_spread = 0;
-  DiskSpec disk = {};                 // of the folder that was named
+  DiskSpec disk = {};  // of the folder that was named
+  /// The kernels that multiply fastest, by dtype, and in `kind` the kind of CPU; empty: not measured.
+  std::map<std::string, std::string> products = {};
   OperationCurves operations = {};    // empty: rates only
   CollectiveCurves collectives = {};  // likewise
   bool operator==(const HostSpec&) const = default;
