@@ -3,9 +3,11 @@
 #include "cli/bench_gpus.h"
 #include "cli/command.h"
 #include "measure/host_findings.h"
+#include "measure/host_turn.h"
 #include "measure/kept_machine.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_disk.h"
+#include "measure/measure_products.h"
 #include "report/output_file.h"
 
 #include <fmt/format.h>
@@ -30,7 +32,7 @@ struct BenchArguments {
   bool json = false;
 };
 
-void print(const HostSpec& machine, const HostFindings& findings) {
+void print(const HostSpec& machine, const HostFindings& findings, const std::optional<MeasuredProducts>& products) {
   fmt::print("{}{}", rates_text(machine), to_text(findings));
   std::size_t num_points = 0;
   for (const auto& [kind, curves] : machine.operations)
@@ -38,40 +40,26 @@ void print(const HostSpec& machine, const HostFindings& findings) {
   if (num_points > 0)
     fmt::print("measured sizes of {} operations: {}, in the file that --output names\n", machine.operations.size(),
                num_points);
+  if (products) fmt::print("{}\n", to_text(*products));
 }
 
-std::string disk_line(const DiskSpec& disk, const BenchArguments& arguments) {
-  const std::string kind = file_system_of(arguments.disk);
+void print_json(const HostSpec& machine, const HostFindings& findings,
+                const std::optional<MeasuredProducts>& products) {
+  nlohmann::ordered_json json = rates_json(machine);
+  json["measurement"] = to_json(findings);
+  if (machine.disk.is_known()) json["disk"] = to_json(machine.disk);
+  if (products) json["products"] = to_json(*products);
+  fmt::print("{}\n", json.dump());
+}
+
+std::string disk_line(const DiskSpec& disk, const std::string& folder, std::int64_t num_mib) {
+  const std::string kind = file_system_of(folder);
   return fmt::format(
       "disk of {}{}: {} MiB are durable at {:.2f} GB/s, for which a core works {:.3f} s, and read from it at {:.2f} "
       "GB/s; a small file is durable in {:.2f} ms\n",
-      arguments.disk, kind.empty() ? "" : fmt::format(" ({})", kind), arguments.disk_mb, disk.write_bandwidth / 1e9,
-      static_cast<double>(arguments.disk_mb << 20) / disk.write_core_bandwidth, disk.read_bandwidth / 1e9,
+      folder, kind.empty() ? "" : fmt::format(" ({})", kind), num_mib, disk.write_bandwidth / 1e9,
+      static_cast<double>(num_mib << 20) / disk.write_core_bandwidth, disk.read_bandwidth / 1e9,
       1e3 * disk.sync_seconds);
-}
-
-nlohmann::ordered_json to_json(const ComputeRates& rates) {
-  nlohmann::ordered_json json;
-  for (const RateName& name : rate_names()) json[std::string(name.key)] = rates.*name.rate;
-  return json;
-}
-
-void print_json(const HostSpec& machine, const HostFindings& findings) {
-  nlohmann::ordered_json json = {
-      {"machine",
-       {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
-      {"device", to_json(machine.device)},
-      {"core", to_json(machine.core)},
-      {"device_spread", to_json(machine.device_spread)},
-      {"core_spread", to_json(machine.core_spread)},
-      {"threads",
-       {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds},
-        {"all_reduce_bandwidth", machine.all_reduce_bandwidth},
-        {"all_reduce_latency_spread", machine.all_reduce_latency_spread},
-        {"all_reduce_bandwidth_spread", machine.all_reduce_bandwidth_spread}}},
-      {"measurement", to_json(findings)}};
-  if (machine.disk.is_known()) json["disk"] = to_json(machine.disk);
-  fmt::print("{}\n", json.dump());
 }
 
 /// On a terminal: one line on stderr that is overwritten.
@@ -129,6 +117,34 @@ DiskSpec disk_of(const BenchArguments& arguments) {
                       {.num_bytes = arguments.disk_mb << 20, .num_rounds = 3, .progress = progress("disk")});
 }
 
+/// Starts processes and loads OpenBLAS last, so it comes before all other measurements.
+std::optional<MeasuredProducts> products_of(const BenchArguments& arguments) {
+  if (arguments.rounds == 0) return std::nullopt;
+  return measure_products({.progress = [told = progress("matmuls")](double fraction) {
+    if (told) told("matmuls", fraction);
+  }});
+}
+
+/// This machine's CPUs.
+ExitStatus bench_host(const BenchArguments& arguments, const std::optional<OutputFile>& output) {
+  const HostTurn turn([] { fmt::print(stderr, "another process measures this machine; waiting for its end\n"); });
+  const DiskSpec disk = disk_of(arguments);
+  const auto products = products_of(arguments);
+  const ProductNames kept = products ? products->of_machine() : ProductNames();
+  auto [machine, findings] = measure_host({.seconds = arguments.seconds,
+                                           .num_rounds = arguments.rounds,
+                                           .progress = progress("collectives"),
+                                           .products = choose_products({.of_machine = kept}).choice});
+  machine.disk = disk;
+  machine.products = kept;
+  arguments.json ? print_json(machine, findings, products) : print(machine, findings, products);
+  if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments.disk, arguments.disk_mb));
+  for (const std::string& error : findings.errors) fmt::print(stderr, "echelon: {}\n", error);
+  if (!findings.errors.empty()) return ExitStatus::failure;  // and no file has such rates
+  if (output) output->write((findings.is_busy() ? fmt::format("{}\n", busy_mark) : "") + to_toml(machine));
+  return ExitStatus::success;
+}
+
 ExitStatus run_bench(const BenchArguments& arguments) {
   if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi)
     return add_processes(arguments, placement);
@@ -142,20 +158,11 @@ ExitStatus run_bench(const BenchArguments& arguments) {
                                                   .progress = progress("links")});
     machine.nodes.front().disk = disk;
     fmt::print("{}", arguments.json ? gpus_to_json(machine) : gpus_to_text(machine));
-    if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments));
+    if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments.disk, arguments.disk_mb));
     if (output) output->write(to_toml(machine));
     return ExitStatus::success;
   }
-  const DiskSpec disk = disk_of(arguments);
-  auto [machine, findings] =
-      measure_host({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
-  machine.disk = disk;
-  arguments.json ? print_json(machine, findings) : print(machine, findings);
-  if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments));
-  for (const std::string& error : findings.errors) fmt::print(stderr, "echelon: {}\n", error);
-  if (!findings.errors.empty()) return ExitStatus::failure;  // and no file has such rates
-  if (output) output->write((findings.is_busy() ? fmt::format("{}\n", busy_mark) : "") + to_toml(machine));
-  return ExitStatus::success;
+  return bench_host(arguments, output);
 }
 
 }  // namespace

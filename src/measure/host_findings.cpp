@@ -71,6 +71,12 @@ nlohmann::ordered_json json_of(const CoreScaling& s) {
           {"matmul_spread", s.matmul.spread}};
 }
 
+nlohmann::ordered_json json_of(const ComputeRates& rates) {
+  nlohmann::ordered_json json;
+  for (const RateName& name : rate_names()) json[std::string(name.key)] = rates.*name.rate;
+  return json;
+}
+
 }  // namespace
 
 std::span<const RateName> rate_names() { return rate_table; }
@@ -107,6 +113,21 @@ std::string rates_text(const HostSpec& machine) {
                         100 * machine.device_spread.*rate.rate, rate.key.ends_with("bandwidth") ? "GB/s" : "GFLOP/s");
   return text + fmt::format("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n",
                             1e6 * machine.all_reduce_latency_seconds, machine.all_reduce_bandwidth / 1e9);
+}
+
+nlohmann::ordered_json rates_json(const HostSpec& machine) {
+  return {
+      {"machine",
+       {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
+      {"device", json_of(machine.device)},
+      {"core", json_of(machine.core)},
+      {"device_spread", json_of(machine.device_spread)},
+      {"core_spread", json_of(machine.core_spread)},
+      {"threads",
+       {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds},
+        {"all_reduce_bandwidth", machine.all_reduce_bandwidth},
+        {"all_reduce_latency_spread", machine.all_reduce_latency_spread},
+        {"all_reduce_bandwidth_spread", machine.all_reduce_bandwidth_spread}}}};
 }
 
 bool HostFindings::is_busy() const { return share_of_others >= busy_share; }

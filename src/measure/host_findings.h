@@ -43,6 +43,7 @@ struct MeasuredHost {
 
 /// A table of the rates and their spread.
 [[nodiscard]] std::string rates_text(const HostSpec& machine);
+[[nodiscard]] nlohmann::ordered_json rates_json(const HostSpec& machine);
 
 /// Some lines.
 [[nodiscard]] std::string to_text(const HostFindings& findings);
