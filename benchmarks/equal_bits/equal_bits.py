@@ -78,9 +78,10 @@ def prepare_inputs(base_folder):
         corpus.mkdir(parents=True, exist_ok=True)
         lines = [line for page in sorted((source / "docs").glob("*.md")) for line in page.read_text().splitlines()]
         text = "".join(json.dumps({"text": line}) + "\n" for line in lines if line.strip())
-        (corpus / "lines.jsonl").write_text(text)
+        written = WORK / f"lines-{source.name[:7]}.jsonl"  # prepare reads nothing from the folder that it writes
+        written.write_text(text)
         options = ["--output", str(corpus), "--vocab-size=509", "--training-sample-bytes=100000"]
-        error = run([str(base_folder / "echelon"), "prepare", str(corpus / "lines.jsonl"), *options], {})[1]
+        error = run([str(base_folder / "echelon"), "prepare", str(written), *options], {})[1]
         if error:
             raise SystemExit(f"the corpus could not be prepared: {error}")
     (corpus / "schedule.csv").write_text(configs.SCHEDULE_CSV)
