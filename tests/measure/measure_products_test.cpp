@@ -66,7 +66,8 @@ TEST(MeasuredProducts, AreWhatThisProcessorCanDo) {
   EXPECT_EQ(products.shipped.float32, default_products().float32);
   for (const DType dtype : product_dtypes) {
     EXPECT_EQ(obstacle_of(names_of(products.fastest), dtype), std::nullopt) << name_of(dtype);
-    EXPECT_GE(products.speed(dtype), 1) << name_of(dtype);
+    // float32 decides about the core type, which may be the slower one of float64.
+    EXPECT_TRUE(dtype == DType::float64 || products.speed(dtype) >= 1) << name_of(dtype);
   }
 }
 
