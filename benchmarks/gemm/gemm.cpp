@@ -5,6 +5,7 @@
 //   usage: bench_gemm [gpt2 | small | llama] [tries]
 #include "ops/cpu/gemm.h"
 #include "base/clock.h"
+#include "base/team.h"
 #include "library.h"
 #include "machine/cpus.h"
 #include "ops/cpu/instruction_set.h"
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -93,12 +95,23 @@ Product own(const GemmKernels* kernels, const Shape& s, const Operands& x, int n
   const GemmProduct product{.a = {static_cast<std::byte*>(x.a), s.transposes_a() ? s.m : s.k, s.transposes_a()},
                             .b = {static_cast<std::byte*>(x.b), s.transposes_b() ? s.k : s.n, s.transposes_b()},
                             .c = static_cast<std::byte*>(x.c),
+                            .c_stride = s.n,
                             .c_dtype = s.accumulates() ? DType::float32 : kernels->dtype,
                             .m = s.m,
                             .n = s.n,
                             .k = s.k,
                             .accumulates = s.accumulates()};
   return [=] { multiply(*kernels, product, num_threads); };
+}
+
+/// As the operation before a matmul does in a step.
+void wake_team(int num_threads) {
+  std::atomic<int> num_awake = 0;
+  const auto await_all = [&](int) {
+    for (++num_awake; num_awake < num_threads;) {
+    }
+  };
+  Team::of_this_thread(num_threads).run(num_threads, await_all);
 }
 
 std::vector<Column> measure(const Shape& s, int tries) {
@@ -119,6 +132,7 @@ std::vector<Column> measure(const Shape& s, int tries) {
     for (Column& column : columns) {
       if (!column.product) continue;
       const auto now = [&] { return column.num_threads > 1 ? now_seconds() : thread_seconds(); };
+      wake_team(column.num_threads);
       const double start = now();
       (*column.product)();
       column.seconds = std::min(column.seconds, now() - start);

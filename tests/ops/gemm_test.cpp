@@ -39,6 +39,7 @@ GemmProduct product_of(const Case& c, const Operands& x, const Numbers& into) {
   return {.a = {x.a.tensor().data, c.transpose_a ? c.m : c.k, c.transpose_a},
           .b = {x.b.tensor().data, c.transpose_b ? c.k : c.n, c.transpose_b},
           .c = into.tensor().data,
+          .c_stride = c.n,
           .c_dtype = into.tensor().dtype,
           .m = c.m,
           .n = c.n,

@@ -4,6 +4,7 @@
 #include "ops/cpu/convert.h"
 #include "ops/cpu/gemm_agenda.h"
 #include "ops/cpu/gemm_fetch.h"
+#include "ops/cpu/gemm_grid.h"
 #include "ops/cpu/gemm_splits.h"
 #include "ops/cpu/huge_buffer.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 // Of b in a section, 8 MiB: in the last cache; threads are in two at a time.
 constexpr std::int64_t packed_units = 1 << 21;
-constexpr std::int64_t most_columns = 1024;  // of a block of c
-constexpr std::int64_t most_blocks = 4;      // of k, packed of b together, where sums are kept elsewhere than in c
+constexpr std::int64_t most_blocks = 4;  // of k, packed of b together, where sums are kept elsewhere than in c
 // Rows of c at a time, so that float32 sums of a c of 16 bits are bounded.
 constexpr std::int64_t band = 4096;
 
@@ -29,14 +29,16 @@ struct Section {
 
 class Multiplication {
  public:
-  Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads)
+  /// `most_threads` take part: num_threads of this thread's team, and those that others lend.
+  Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads, std::int64_t most_threads)
       : kernels_(kernels),
         g_(product),
         depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), kernels.most_units)},
         num_groups_(parts_of(depths_.num_blocks, blocks_at_once())),
         num_column_blocks_(parts_of(
             g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, kernels.most_units))))),
-        num_threads_(num_threads) {}
+        num_threads_(num_threads),
+        most_threads_(most_threads) {}
 
   void run() {
     for (std::int64_t i = 0; i < parts_of(g_.m, band); ++i) {
@@ -65,26 +67,23 @@ class Multiplication {
 
   /// The threads claim the shares of all sections in one go.
   void multiply_band() {
-    const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
-    const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
-    const GemmRowSplits cuts(rows_.size, kernels_, threads);
+    const GemmRowSplits cuts(rows_.size, kernels_, most_threads_);
     const std::int64_t fewest_panels =
         std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
-    GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels),
+    GemmAgenda::Counts counts{.column_shares = std::min(most_threads_, fewest_panels),
                               .row_shares = cuts.row_shares(),
-                              .late_shares = threads == 1 ? 0 : threads};
+                              .late_shares = most_threads_ == 1 ? 0 : most_threads_};
     const std::int64_t at_once =
         std::max<std::int64_t>(1, Team::most_shares / (counts.column_shares + counts.row_shares));
-    num_buffers_ = threads == 1 ? 1 : std::min<std::int64_t>(2, num_sections());
+    num_buffers_ = most_threads_ == 1 ? 1 : std::min<std::int64_t>(2, num_sections());
     allocate();
     for (std::int64_t first = 0; first < num_sections(); first += at_once) {
       counts.sections = std::min(at_once, num_sections() - first);
-      multiply_sections(first, counts, cuts, threads);
+      multiply_sections(first, counts, cuts);
     }
   }
 
-  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowSplits& cuts,
-                         std::int64_t threads) {
+  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowSplits& cuts) {
     const GemmAgenda agenda(counts);
     GemmProgress progress(counts, num_buffers_);
     const auto rows_of = [&](const GemmAgenda::Share& share) {
@@ -96,7 +95,7 @@ class Multiplication {
                  : Next{};
     };
     const std::int64_t threads_now = Team::num_threads_now(num_threads_);
-    share_out(agenda.size(), threads, [&](int position) {
+    share_out(agenda.size(), [&](int position) {
       const GemmAgenda::Share share = agenda[position];
       const GemmProgress::End end(progress, share);
       progress.await(share);
@@ -152,8 +151,8 @@ class Multiplication {
   }
 
   template <class F>
-  void share_out(std::int64_t num_shares, std::int64_t threads, F&& f) const {
-    if (threads > 1) return Team::of_this_thread(num_threads_).run(static_cast<int>(num_shares), f);
+  void share_out(std::int64_t num_shares, F&& f) const {
+    if (most_threads_ > 1) return Team::of_this_thread(num_threads_).run(static_cast<int>(num_shares), f);
     for (int share = 0; share < num_shares; ++share) f(share);
   }
 
@@ -180,9 +179,9 @@ class Multiplication {
       c.sums = sums_ + rows.first * sums_stride_ + panels.first * kernels_.tile_columns;
       c.stride = sums_stride_;
     } else {
-      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + s.columns.first +
+      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.c_stride + s.columns.first +
                panels.first * kernels_.tile_columns;
-      c.stride = g_.n;
+      c.stride = g_.c_stride;
     }
     for (std::int64_t block = s.blocks.first; block < s.blocks.first + s.blocks.size; ++block) {
       pack_a(rows, block, packed_a);
@@ -278,10 +277,10 @@ class Multiplication {
   void round(const Section& s, const Block& c) const {
     const std::int64_t width = kernels_.tile_columns, column = c.panels.first * width;
     const std::int64_t valid = std::min(s.columns.size - column, c.panels.size * width);
-    const std::int64_t first = (rows_.first + c.rows.first) * g_.n + s.columns.first + column;
+    const std::int64_t first = (rows_.first + c.rows.first) * g_.c_stride + s.columns.first + column;
     for (std::int64_t i = 0; i < c.rows.size; ++i)
-      narrow(
-          {c.sums + i * c.stride, g_.c + (first + i * g_.n) * size_of(g_.c_dtype), g_.c_dtype, valid, g_.accumulates});
+      narrow({c.sums + i * c.stride, g_.c + (first + i * g_.c_stride) * size_of(g_.c_dtype), g_.c_dtype, valid,
+              g_.accumulates});
   }
 
   const GemmKernels& kernels_;
@@ -289,15 +288,38 @@ class Multiplication {
   const GemmDepths depths_;
   const std::int64_t num_groups_, num_column_blocks_;
   const int num_threads_;
+  const std::int64_t most_threads_;
   GemmRange rows_;  // of the band
   std::int64_t num_buffers_ = 1, buffer_size_ = 0, sums_stride_ = 0;
   float *packed_b_ = nullptr, *sums_ = nullptr;
 };
 
+const std::byte* place_in(const Factor& factor, DType dtype, std::int64_t row, std::int64_t column) {
+  if (factor.is_transposed) std::swap(row, column);
+  return factor.data + (row * factor.stride + column) * size_of(dtype);
+}
+
+GemmProduct part_of(const GemmProduct& whole, DType dtype, GemmRange rows, GemmRange columns) {
+  GemmProduct g = whole;
+  g.a.data = place_in(whole.a, dtype, rows.first, 0);
+  g.b.data = place_in(whole.b, dtype, 0, columns.first);
+  g.c = whole.c + (rows.first * whole.c_stride + columns.first) * size_of(whole.c_dtype);
+  g.m = rows.size;
+  g.n = columns.size;
+  return g;
+}
+
 }  // namespace
 
 void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads) {
-  Multiplication(kernels, product, num_threads).run();
+  const bool is_small = product.m * product.n * product.k < (std::int64_t{1} << 20);
+  const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads);
+  const GemmGrid grid(product.m, product.n, kernels, threads);
+  if (grid.size() == 1) return Multiplication(kernels, product, num_threads, threads).run();
+  const auto multiply_part = [&](int index) {
+    Multiplication(kernels, part_of(product, kernels.dtype, grid.rows(index), grid.columns(index)), 1, 1).run();
+  };
+  Team::of_this_thread(num_threads).run(grid.size(), multiply_part);
 }
 
 }  // namespace echelon

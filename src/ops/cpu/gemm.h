@@ -1,6 +1,7 @@
-// Matmuls of float32, bfloat16 and float16 (Goto and van de Geijn 2008). Threads share the columns of b, pack them and
-// multiply them with the first rows of a. Then they claim further blocks of rows, pack those of a and multiply them
-// with all of b. They continue with the next columns or block of k without waiting for each other (gemm_agenda.h).
+// Matmuls of float32, bfloat16 and float16 (Goto and van de Geijn 2008). Threads compute parts of c by themselves
+// (gemm_grid.h). Where these would be too small, threads share the columns of b, pack them and multiply them with the
+// first rows of a. Then they claim further blocks of rows, pack those of a and multiply them with all of b. They
+// continue with the next columns or block of k without waiting for each other (gemm_agenda.h).
 // Every value of c is summed over the same blocks of k in the same order. So its bits do not depend on the number of
 // threads, on m and n, or on its place.
 #pragma once
@@ -18,10 +19,11 @@ struct Factor {
   bool is_transposed = false;
 };
 
-/// Row-major c[m, n] = a b, or += if it accumulates; c's rows are contiguous.
+/// Row-major c[m, n] = a b, or += if it accumulates.
 struct GemmProduct {
   Factor a, b;  // of kernels.dtype
   std::byte* c = nullptr;
+  std::int64_t c_stride = 0;       // between rows
   DType c_dtype = DType::float32;  // or one of 16 bits: rounded once, at the end
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;

@@ -8,6 +8,8 @@
 
 namespace echelon {
 
+constexpr std::int64_t most_columns = 1024;  // of a block of c
+
 inline std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
 
 /// [first, first + size) is part `index` of num_parts nearly equal ones, in multiples of `grain` but for the last.

@@ -99,6 +99,7 @@ void multiply_packed(const GemmKernels& kernels, const MatmulArgs& args, const P
            {.a = {args.a.data, p.lda, args.transpose_a},
             .b = {args.b.data, p.ldb, args.transpose_b},
             .c = args.c.data,
+            .c_stride = p.N,
             .c_dtype = args.c.dtype,
             .m = p.M,
             .n = p.N,

@@ -1,0 +1,53 @@
+// Parts of c that threads compute by themselves. Each packs all that it needs, though others pack some of it too:
+// panels that another core has packed are slower to read. Where that would be packed too often, because there are many
+// threads or c is small, the threads share packed panels instead (gemm_agenda.h).
+#pragma once
+
+#include "ops/cpu/gemm_splits.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace echelon {
+
+class GemmGrid {
+ public:
+  /// The split of c[m, n] that takes least, as far as known beforehand.
+  GemmGrid(std::int64_t m, std::int64_t n, const GemmKernels& kernels, std::int64_t threads)
+      : m_(m), n_(n), tile_rows_(kernels.tile_rows), tile_columns_(kernels.tile_columns), threads_(threads) {
+    constexpr std::int64_t fewest_tiles = 4;      // along each side of a part
+    constexpr double sharing = 0.06;              // of a matmul's time; from 0.03 to 0.1 on two threads
+    const std::int64_t most_parts = 4 * threads;  // more of them pack more
+    double least = seconds(1, 1) + sharing;
+    for (std::int64_t rows = 1; rows <= std::min(most_parts, m / (fewest_tiles * tile_rows_)); ++rows)
+      for (std::int64_t columns = parts_of(threads, rows);
+           columns <= std::min(most_parts / rows, n / (fewest_tiles * tile_columns_)); ++columns) {
+        if (seconds(rows, columns) >= least) continue;
+        least = seconds(rows, columns);
+        num_rows_ = rows;
+        num_columns_ = columns;
+      }
+  }
+
+  [[nodiscard]] int size() const { return static_cast<int>(num_rows_ * num_columns_); }
+  [[nodiscard]] GemmRange rows(int index) const { return part(m_, num_rows_, index % num_rows_, tile_rows_); }
+  [[nodiscard]] GemmRange columns(int index) const { return part(n_, num_columns_, index / num_rows_, tile_columns_); }
+
+ private:
+  /// In multiples of the time that the multiply-adds alone take, shared out evenly.
+  [[nodiscard]] double seconds(std::int64_t rows, std::int64_t columns) const {
+    const double num_parts = static_cast<double>(rows * columns), threads = static_cast<double>(threads_);
+    const double rounds =
+        num_parts == 1 ? 1 : static_cast<double>(parts_of(rows * columns, threads_)) * threads / num_parts;
+    // Packing a value takes about as long as the multiply-adds of a row of a tile.
+    const auto packed = static_cast<double>(rows * n_ + std::max(columns, parts_of(n_, most_columns)) * m_);
+    const double packing = static_cast<double>(tile_columns_) * packed / static_cast<double>(m_ * n_);
+    constexpr double late = 0.02;  // of a part: threads do not end at the same time
+    return rounds * (1 + packing) + (num_parts == 1 ? 0 : late * threads / num_parts);
+  }
+
+  std::int64_t m_, n_, tile_rows_, tile_columns_, threads_;
+  std::int64_t num_rows_ = 1, num_columns_ = 1;
+};
+
+}  // namespace echelon
