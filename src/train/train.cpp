@@ -87,6 +87,17 @@ void require_own_folders(const RunConfig& config) {
             (dir / folder).string(), config.output.dir);
 }
 
+/// Refuses output.dir if f, which prepares it, fails.
+template <class F>
+void prepare_output(const RunConfig& config, F&& f) {
+  try {
+    f();
+  } catch (const Failure& failure) {
+    throw Error(fmt::format("output.dir = '{}' cannot be written to: {} (use another output.dir)", config.output.dir,
+                            failure.what()));
+  }
+}
+
 void remove_litter_or_warn(const RunConfig& config, RunObserver& observer) {
   try {
     remove_litter(checkpoint_folder(config));
@@ -177,7 +188,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
 
   std::optional<RunClaim> claim;
-  if (placement.is_first_process()) claim.emplace(config.output.dir, highest_attempt(checkpoint_folder(config)));
+  prepare_output(config, [&] {
+    if (placement.is_first_process()) claim.emplace(config.output.dir, highest_attempt(checkpoint_folder(config)));
+  });
   const Resume resume(config, fingerprint_of(training.dataset()),
                       [&](const std::string& sentence) { observer.warned(sentence); });
   if (auto finished = finished_result(config, resume, observer)) {
@@ -188,7 +201,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const bool resumes = !resume.candidates().empty();
   const auto initial = resumes ? std::nullopt : initial_weights(config);
   require_own_folders(config);
-  if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
+  prepare_output(config, [&] {
+    if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
+  });
   TrainResult result;
   result.was_finished = resume.is_finished();
   observer.described(start_line(resume, 0));

@@ -503,8 +503,25 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
 
   std::filesystem::remove_all(checkpoints());
   put(checkpoints(), "a file where the folder should be");
-  EXPECT_THAT(refusal(layout()), HasSubstr(checkpoints().string()));
+  EXPECT_THAT(refusal(layout()),
+              AllOf(HasSubstr("cannot be written to: " + checkpoints().string()), HasSubstr("use another output.dir")));
   EXPECT_EQ(log.steps.size(), 0U);
+}
+
+TEST_F(Train, OutputFoldersThatCannotBeMadeAreBadInput) {
+  put(scratch_ / "a file", "");
+  for (const std::string& folder :
+       {(scratch_ / "a file").string(), (scratch_ / "a file/x").string(), std::string("/proc/x")}) {
+    RunConfig config = layout();
+    config.output.dir = folder;
+    try {
+      (void)train(config, {});
+      ADD_FAILURE() << folder;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::bad_input) << folder;
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("output.dir = '{}' cannot be written to: ", folder)));
+    }
+  }
 }
 
 }  // namespace
