@@ -89,8 +89,9 @@ TEST_F(Slurm, PassesSignalsOnToTheRanks) {
                                              begin + "kill -USR1 $srun" + end +          //
                                              begin + "kill -TERM $srun" + end,
                                          {});
-  EXPECT_EQ(outcome.out, "status 75 saved 1\nstatus 75 saved 1\nstatus 75 saved 1\nstatus 137 saved 0\n")
-      << outcome.err;
+  // SIGKILL follows srun's SIGTERM at once; either ends the tasks.
+  const std::string saved = "status 75 saved 1\nstatus 75 saved 1\nstatus 75 saved 1\n";
+  EXPECT_THAT(outcome.out, ::testing::MatchesRegex(saved + "status (137|143) saved 0\n")) << outcome.err;
 }
 
 // Slurm looks at time limits every 30 s and sends the signal of --signal up to a minute early, so it comes 30 s after
