@@ -2,4 +2,4 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 set(ops_links PkgConfig::hwy ${CMAKE_DL_LIBS})
-file(GLOB ops_apart CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*.cpp)
+file(GLOB ops_apart CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*.cpp ${CMAKE_SOURCE_DIR}/src/ops/cpu/attention/*.cpp)

@@ -1,5 +1,5 @@
 // e^x and 2^x of vectors, within 2 units of the last place. Above the range the result is infinity, below it denormal
-// values and 0; NaN stays NaN.
+// values (of e^x only) and 0; NaN stays NaN.
 //
 // x = n ln 2 + f with |f| <= ln(2)/2 (or n + f with |f| <= 1/2). e^f (2^f) is a minimax polynomial 1 + c1 f + ...
 // (found by Lawson's iteration). Its relative error is 2e-9 for float32, 3e-18 for float64. Its value at 0 is exactly
@@ -15,6 +15,9 @@
 // clang-format on
 
 #include "hwy/highway.h"
+
+#include <array>
+#include <iterator>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
@@ -42,8 +45,7 @@ struct ExponentialConstants<float> {
                                    0.000153535304127F};
   // Products of the upper part with n are exact.
   static constexpr float ln2_upper = 0.693359375F, ln2_lower = -2.12194440e-4F;
-  static constexpr float smallest = -104.0F, largest = 89.0F;               // e^x is 0 and infinity there
-  static constexpr float smallest_power = -151.0F, largest_power = 128.5F;  // 2^x likewise
+  static constexpr float smallest = -104.0F, largest = 89.0F;  // e^x is 0 and infinity there
   static constexpr int num_mantissa_bits = 23, exponent_bias = 127;
 };
 
@@ -75,7 +77,6 @@ struct ExponentialConstants<double> {
                                     4.434818892537114073e-10};
   static constexpr double ln2_upper = 0.693147180369123816490, ln2_lower = 1.90821492927058770002e-10;
   static constexpr double smallest = -746.0, largest = 710.0;
-  static constexpr double smallest_power = -1076.0, largest_power = 1024.5;
   static constexpr int num_mantissa_bits = 52, exponent_bias = 1023;
 };
 
@@ -136,11 +137,54 @@ HWY_INLINE Vec<A> exp(Vec<A> x) {
 }
 
 template <class A>
-HWY_INLINE Vec<A> exp2(Vec<A> x) {
+constexpr auto doubled_coefficients = [] {
+  std::array<A, std::size(ExponentialConstants<A>::exp2)> doubled{};
+  for (std::size_t i = 0; i < doubled.size(); ++i) doubled[i] = 2 * ExponentialConstants<A>::exp2[i];
+  return doubled;
+}();
+
+/// Where there are 16 registers: values that the compiler does not know, so that it reads them in a loop that stores
+/// something rather than keeps them in registers, and with them other values on the stack.
+template <class A>
+HWY_INLINE const A* read_where_needed(const A* constants) {
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
+  asm("" : "+r"(constants));
+#endif
+  return constants;
+}
+
+/// 2^x, in place. The vectors take every step together, so that each constant is needed once.
+template <class A, std::size_t count>
+HWY_INLINE void raise_two(Vec<A> (&x)[count]) {
   using Constants = ExponentialConstants<A>;
-  x = clamped<A>(x, Constants::smallest_power, Constants::largest_power);
-  const auto n = hn::Round(x);
-  return scaled_by_power<A>(polynomial<A>(Constants::exp2, hn::Sub(x, n)), n);
+  constexpr int num_mantissa_bits = Constants::num_mantissa_bits;
+  const Tag<A> d;
+  // The last bits of rounds + n are n + half_bias, and so half of 2^n after one shift, if that is a normal number. The
+  // polynomial is doubled instead. half_bias is even, so that rounds + x is rounded as x is.
+  constexpr int half_bias = Constants::exponent_bias - 1;
+  const auto rounds = hn::Set(d, static_cast<A>((std::int64_t{3} << (num_mantissa_bits - 1)) + half_bias));
+  Vec<A> rounded[count], sum[count];
+  for (std::size_t v = 0; v < count; ++v) {
+    x[v] = clamped<A>(x[v], -half_bias, half_bias + 3);
+    rounded[v] = hn::Add(x[v], rounds);
+    x[v] = hn::Sub(x[v], hn::Sub(rounded[v], rounds));
+  }
+  constexpr std::size_t degree = std::size(Constants::exp2) - 1;
+  const A* doubled = read_where_needed(doubled_coefficients<A>.data());
+  for (auto& each : sum) each = hn::Set(d, doubled[degree]);
+  for (std::size_t i = degree; i-- > 0;)
+    for (std::size_t v = 0; v < count; ++v) sum[v] = hn::MulAdd(sum[v], x[v], hn::Set(d, doubled[i]));
+  for (std::size_t v = 0; v < count; ++v) {
+    const auto exponent = hn::BitCast(hn::RebindToSigned<Tag<A>>(), rounded[v]);
+    x[v] = hn::Mul(sum[v], hn::BitCast(d, hn::ShiftLeft<num_mantissa_bits>(exponent)));
+  }
+}
+
+template <class A>
+HWY_INLINE Vec<A> exp2(Vec<A> x) {
+  Vec<A> power[1] = {x};
+  raise_two<A>(power);
+  return power[0];
 }
 
 /// e^x of an x that is not large, such as a logarithm of a probability.

@@ -1,18 +1,18 @@
 // The gradients of causal attention (formulas: ops/reference/attention.cpp), with p recomputed from lse, tile by tile.
-//
-// dk and dv of a kv head are sums over the queries of all heads that share it. They are accumulated in float32
-// (float64) buffers of the head's size, in one thread. Only if there are too few kv heads, several threads share one:
-// each share of the tiles has separate sums, which are added in the order of the shares. The number of shares depends
-// on sizes alone, so bits do not depend on the number of threads.
-#include "ops/cpu/targets.h"
+// Included once per instruction set (Highway).
+
 // clang-format off
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/attention_backward.cpp"
-#include "hwy/foreach_target.h"
+#if defined(ECHELON_OPS_CPU_ATTENTION_BACKWARD_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ECHELON_OPS_CPU_ATTENTION_BACKWARD_PASS_INL_H_
+#undef ECHELON_OPS_CPU_ATTENTION_BACKWARD_PASS_INL_H_
+#else
+#define ECHELON_OPS_CPU_ATTENTION_BACKWARD_PASS_INL_H_
+#endif
 // clang-format on
-#include "ops/cpu/attention_tiles-inl.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/parallel.h"
+
+#include "ops/cpu/attention/order-inl.h"
+#include "ops/cpu/attention/softmax-inl.h"
+#include "ops/cpu/attention/tiles-inl.h"
 #include "ops/cpu/scratch.h"
 
 #include <limits>
@@ -22,7 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-constexpr std::int64_t num_shares = 4;  // of the tiles of one kv head, where there are fewer kv heads than that
+// Fetched while the last tile of a head is multiplied: the first ones of the next are done too soon.
+constexpr std::int64_t rows_of_next_head = 256;
 
 struct KvHead {
   std::int64_t b, index;
@@ -62,17 +63,18 @@ class Backward {
       x->over_C = take(width * tile_queries);
     }
     dq_ = scratch.take(tile_queries * columns);
-    p_ = scratch.take(tile_keys * tile_queries);
-    ds_ = scratch.take(tile_keys * tile_queries);
+    softmax_.scale = static_cast<Sum>(factor());
+    softmax_.p = scratch.take(tile_keys * tile_queries);
+    softmax_.ds = scratch.take(tile_keys * tile_queries);
     const auto pairs_or = [&](Sum* plain) {
       return Format::is_paired ? take(tile_keys * tile_queries / 2) : reinterpret_cast<Number*>(plain);
     };
-    p_over_queries_ = pairs_or(p_);
-    ds_over_queries_ = pairs_or(ds_);
-    ds_over_keys_ = pairs_or(ds_);
-    lse_ = scratch.take(tile_queries);
-    delta_ = scratch.take(tile_queries);
-    first_keys_ = scratch.take(tile_queries);
+    softmax_.p_over_queries = pairs_or(softmax_.p);
+    softmax_.ds_over_queries = pairs_or(softmax_.ds);
+    softmax_.ds_over_keys = pairs_or(softmax_.ds);
+    softmax_.lse = scratch.take(tile_queries);
+    softmax_.delta = scratch.take(tile_queries);
+    softmax_.first_keys = first_keys_ = scratch.take(tile_queries);
   }
   static std::int64_t capacity(const AttentionBackwardArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
@@ -104,17 +106,17 @@ class Backward {
     }
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
-      tile.num_queries = rounded_up(count, queries_at_once());
+      tile.num_queries = rounded_up(count, softmax_.queries_at_once());
       // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);
-      tile.queries_at_once = Format::is_paired ? queries_at_once() : 1;
-      products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
-      products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, ds_);
-      differentiate_softmax(tile);
+      tile.queries_at_once = Format::is_paired ? softmax_.queries_at_once() : 1;
+      products_.multiply_over_C(tile, k_ + j * width, q_.over_C, softmax_.p);
+      products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, softmax_.ds);
+      softmax_.apply(tile);
       const bool is_begun = j < num_begun_;
-      multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns, is_begun);
-      multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns, is_begun);
-      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_,
+      multiply_over_queries(tile, softmax_.p_over_queries, dout_, dv + j * columns, is_begun);
+      multiply_over_queries(tile, softmax_.ds_over_queries, q_, dk + j * columns, is_begun);
+      products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + j / Format::per_number * columns, dq_,
                                    j > seen.first);
     }
     num_begun_ = std::max(num_begun_, rounded_up(seen.last, tile_keys));
@@ -140,8 +142,6 @@ class Backward {
   }
 
  private:
-  /// Of the softmax: a vector, or the two whose values are paired.
-  static std::int64_t queries_at_once() { return Format::per_number * num_lanes<Sum>(); }
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
   [[nodiscard]] static KvHead kv_head_of(const QueryTile& at) { return {at.b, at.kv_head}; }
@@ -198,18 +198,22 @@ class Backward {
     const HeadRows<const T> dout = queries_of<const T>(args_.dout, at), out = queries_of<const T>(args_.out, at);
     load_operand(queries_of<const T>(args_.q, at), static_cast<Sum>(factor()), q_);
     load_operand(dout, Sum{1}, dout_);
-    std::fill(lse_, lse_ + tile_queries, std::numeric_limits<Sum>::infinity());  // queries beyond the end: p = 0
-    std::fill(delta_, delta_ + tile_queries, Sum{0});
+    Sum *lse = softmax_.lse, *delta = softmax_.delta;
+    std::fill(lse, lse + tile_queries, std::numeric_limits<Sum>::infinity());  // queries beyond the end: p = 0
+    std::fill(delta, delta + tile_queries, Sum{0});
     const std::int64_t row = (at.b * H_ + at.h) * Tq_ + at.first_query;
     for (std::int64_t i = 0; i < dout.count; ++i) {
-      const T *x = dout.first + i * dout.stride, *y = out.first + i * out.stride;
-      auto sum = hn::Zero(Tag<Sum>());
-      for_lanes<Sum>(0, C_, [&](auto lanes, std::int64_t c) HWY_ATTR {
-        sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum);
-      });
-      delta_[i] = args_.delta.as<Sum>()[row + i] = sum_of_lanes<Sum>(sum);
-      lse_[i] = args_.lse.as<Sum>()[row + i] * static_cast<Sum>(std::numbers::log2e);
+      delta[i] = args_.delta.as<Sum>()[row + i] = dot(dout.first + i * dout.stride, out.first + i * out.stride);
+      lse[i] = args_.lse.as<Sum>()[row + i] * static_cast<Sum>(std::numbers::log2e);
     }
+  }
+
+  [[nodiscard]] HWY_INLINE Sum dot(const T* x, const T* y) const {
+    auto sum = hn::Zero(Tag<Sum>());
+    for_lanes<Sum>(0, C_, [&](auto lanes, std::int64_t c) HWY_ATTR {
+      sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum);
+    });
+    return sum_of_lanes<Sum>(sum);
   }
 
   HWY_INLINE void write_row(const Shares<Sum>& sums, Sum scale, T* row) const {
@@ -249,51 +253,6 @@ class Backward {
              });
   }
 
-  /// From scores and dp (in p_ and ds_) to p = 2^(score - lse) and ds = p (dp - delta).
-  HWY_INLINE void differentiate_softmax(const CausalTile& tile) const {
-    const std::int64_t step = queries_at_once();
-    for (std::int64_t i = 0; i < tile.num_queries; i += step) {
-      const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, step);
-      for (std::int64_t r = 0; r < seen_by_all; r += 2) differentiate_rows<false>(tile, r, i);
-      for (std::int64_t r = seen_by_all; r < seen; r += 2) differentiate_rows<true>(tile, r, i);
-    }
-  }
-
-  /// Two keys and the queries from i on.
-  template <bool is_masked>
-  HWY_INLINE void differentiate_rows(const CausalTile& tile, std::int64_t r, std::int64_t i) const {
-    const Tag<Sum> d;
-    const std::int64_t lanes = num_lanes<Sum>();
-    const auto scale = hn::Set(d, static_cast<Sum>(factor()));
-    Vec<Sum> p[2][Format::per_number], ds[2][Format::per_number];
-    for (int n = 0; n < 2; ++n)
-      for (int half = 0; half < Format::per_number; ++half) {
-        const std::int64_t query = i + half * lanes, at = (r + n) * tile_queries + query;
-        const auto score = hn::Load(d, p_ + at), lse = hn::Load(d, lse_ + query);
-        p[n][half] = exp2<Sum>(Format::is_paired ? hn::MulSub(score, scale, lse) : hn::Sub(score, lse));
-        ds[n][half] = hn::Mul(p[n][half], hn::Sub(hn::Load(d, ds_ + at), hn::Load(d, delta_ + query)));
-        if constexpr (is_masked) {
-          const auto sees = seeing(tile, first_keys_, r + n, query);
-          p[n][half] = hn::IfThenElseZero(sees, p[n][half]);
-          ds[n][half] = hn::IfThenElseZero(sees, ds[n][half]);
-        }
-      }
-    if constexpr (Format::is_paired) {
-      const Tag<Number> dn;
-      for (int n = 0; n < 2; ++n) {
-        const std::int64_t at = ((r + n) * tile_queries + i) / 2;
-        hn::Store(Format::pair(p[n][0], p[n][1]), dn, p_over_queries_ + at);
-        hn::Store(Format::pair(ds[n][0], ds[n][1]), dn, ds_over_queries_ + at);
-        hn::Store(Format::pair(ds[0][n], ds[1][n]), dn, ds_over_keys_ + r / 2 * tile_queries + i + n * lanes);
-      }
-    } else {
-      for (int n = 0; n < 2; ++n) {
-        hn::Store(p[n][0], d, p_over_queries_ + (r + n) * tile_queries + i);
-        hn::Store(ds[n][0], d, ds_over_queries_ + (r + n) * tile_queries + i);
-      }
-    }
-  }
-
   const AttentionBackwardArgs& args_;
   std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2),
                C_ = args_.q.size(3);
@@ -303,107 +262,13 @@ class Backward {
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
   QueryOperand q_, dout_;
-  Sum* dq_;       // [tile_queries, padded C]
-  Sum *p_, *ds_;  // [keys, queries]
-  Number *p_over_queries_, *ds_over_queries_, *ds_over_keys_;
-  Sum *lse_, *delta_, *first_keys_;
+  Sum* dq_;  // [tile_queries, padded C]
+  SoftmaxGradient<Format> softmax_;
+  Sum* first_keys_;
 };
-
-HWY_INLINE std::int64_t num_pairs(const AttentionBackwardArgs& args) {
-  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
-  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
-}
-
-template <class Format, class T>
-void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
-  using Sum = typename Format::Sum;
-  using Pass = Backward<Format, T>;
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = Pass::sums_capacity(args);
-  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
-  const TileOrder order(args.q, args.group, args.first_head);
-  divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
-    Pass backward(args, scratch);
-    Sum* sums = scratch.take(sums_size);
-    for (std::int64_t n = first; n < last; ++n) {
-      const KvHead head{n / args.k.size(2), n % args.k.size(2)};
-      backward.begin_sums();
-      const TileOrder::Pairs later =
-          n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
-      const auto then = later.first < later.last ? std::optional(order.tile_of(later.first)) : std::nullopt;
-      order.visit(order.pairs_of(head.b, head.index), then,
-                  [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
-      backward.end_sums(sums);
-      backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
-    }
-  });
-}
-
-/// One kv head after the other, each by all threads.
-template <class Format, class T>
-void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads) {
-  using Sum = typename Format::Sum;
-  using Pass = Backward<Format, T>;
-  struct OfAllShares {};
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = Pass::sums_capacity(args);
-  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
-  const TileOrder order(args.q, args.group, args.first_head);
-  Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
-  Sum* sums = memory.take(num_shares * sums_size);
-  for (std::int64_t n = 0; n < num_kv_heads; ++n) {
-    const KvHead head{n / args.k.size(2), n % args.k.size(2)};
-    const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
-    divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-      Scratch<Sum> scratch(Pass::capacity(args));
-      Pass backward(args, scratch);
-      for (std::int64_t share = first; share < last; ++share) {
-        Sum* own = sums + share * sums_size;
-        backward.begin_sums();
-        const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
-          backward.differentiate(at, next, own);
-        });
-        backward.end_sums(own);
-      }
-    });
-    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads},
-           [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-             Scratch<Sum> scratch(Pass::capacity(args));
-             Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
-           });
-  }
-}
-
-template <class Format, class T>
-void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
-  const bool few = args.q.size(0) * args.k.size(2) < num_shares;  // and worth the sums of all shares
-  if (few && args.q.size(1) >= num_shares * 2 * tile_queries)
-    return differentiate_in_shares<Format, T>(args, num_threads);
-  differentiate_all<Format, T>(args, num_threads);
-}
-
-void AttentionBackward(const AttentionBackwardArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && in_pairs) return choose_threads<Pairs, bfloat16>(args, num_threads);
-#endif
-  visit_float(args.q.dtype,
-              [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace echelon {
-
-HWY_EXPORT(AttentionBackward);
-
-void CpuOps::compute(const AttentionBackwardArgs& args) {
-  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, attends_in_pairs_);
-}
-
-}  // namespace echelon
-#endif
+#endif  // per target

@@ -13,8 +13,8 @@
 #endif
 // clang-format on
 
+#include "ops/cpu/attention/rows_ahead.h"
 #include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/rows_ahead.h"
 
 #include <algorithm>
 

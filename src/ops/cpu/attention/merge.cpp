@@ -2,7 +2,7 @@
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/merge_attention.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/attention/merge.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
 #include "ops/cpu/cpu_ops.h"

@@ -1,18 +1,15 @@
-// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov
-// and Gimelshein 2018). Tiles after the queries, or in earlier documents, are never computed. Of tiles on the diagonal
-// only the blocks below it are.
-//
-// Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has
-// to be close: it is replaced, and what was summed rescaled, when a score exceeds it by more than 8, which p in float32
-// can take.
+// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135). Tiles
+// after the queries, or in earlier documents, are never computed. Of tiles on the diagonal only the blocks below it
+// are.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/attention.cpp"
+#define HWY_TARGET_INCLUDE "ops/cpu/attention/forward.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "hwy/contrib/math/math-inl.h"
-#include "ops/cpu/attention_tiles-inl.h"
+#include "ops/cpu/attention/order-inl.h"
+#include "ops/cpu/attention/softmax-inl.h"
+#include "ops/cpu/attention/tiles-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
@@ -40,13 +37,15 @@ class Forward {
     v_rows_ = take(Format::is_paired ? tile_keys * width : 0);
     q_ = take(tile_queries * width);
     q_transposed_ = take(width * tile_queries);
-    scores_ = scratch.take(tile_keys * tile_queries);
-    p_ = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries) : reinterpret_cast<Number*>(scores_);
+    softmax_.scale = static_cast<Sum>(factor());
+    softmax_.scores = scratch.take(tile_keys * tile_queries);
+    softmax_.p = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries)
+                                   : reinterpret_cast<Number*>(softmax_.scores);
     out_ = scratch.take(tile_queries * columns);
-    max_ = scratch.take(4 * tile_queries);
-    sum_ = max_ + tile_queries;
-    rescale_ = sum_ + tile_queries;
-    first_keys_ = rescale_ + tile_queries;
+    softmax_.max = scratch.take(4 * tile_queries);
+    softmax_.sum = softmax_.max + tile_queries;
+    softmax_.rescale = softmax_.sum + tile_queries;
+    softmax_.first_keys = first_keys_ = softmax_.rescale + tile_queries;
   }
   static std::int64_t capacity(const AttentionArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
@@ -60,8 +59,7 @@ class Forward {
     const std::int64_t count = out.count, first_query = at.first_query;
     transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()),
                       q_transposed_);
-    std::fill(max_, max_ + tile_queries, -std::numeric_limits<Sum>::infinity());
-    std::fill(sum_, sum_ + tile_queries, Sum{0});
+    softmax_.begin();
     const KeyRange seen = visible_.of(at.b, first_query, count);
     if (seen.is_empty())
       std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
@@ -71,10 +69,11 @@ class Forward {
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
-      products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, scores_);
-      const bool grew = apply_softmax(tile);
+      products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, softmax_.scores);
+      const bool grew = softmax_.apply(tile);
       if (grew && j > seen.first) rescale_out();
-      products_.multiply_over_keys(tile, p_, v_ + j / Format::per_number * padded<Format>(C_), out_, j > seen.first);
+      products_.multiply_over_keys(tile, softmax_.p, v_ + j / Format::per_number * padded<Format>(C_), out_,
+                                   j > seen.first);
     }
     finish(out, args_.lse.as<Sum>() + (at.b * H_ + at.h) * Tq_ + first_query);
   }
@@ -118,92 +117,11 @@ class Forward {
     return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
   }
 
-  /// Replaces scores by p, and updates max_, sum_ and rescale_. Returns whether some maximum was replaced.
-  HWY_INLINE bool apply_softmax(const CausalTile& tile) const {
-    const Tag<Sum> d;
-    const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity()), tolerated = hn::Set(d, Sum{8});
-    auto any_grown = hn::Lt(lowest, lowest);
-    for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>()) {
-      const auto top = largest_score(tile, i), before = hn::Load(d, max_ + i);
-      const auto grown = hn::Gt(top, hn::Add(before, tolerated));
-      const auto max = hn::IfThenElse(grown, top, before);
-      // A query that has seen no key yet has no maximum: any value can be subtracted.
-      const auto subtrahend = hn::IfThenElse(hn::Eq(max, lowest), hn::Zero(d), max);
-      const auto rescale = exp2<Sum>(hn::Sub(before, subtrahend));
-      const auto sum = exponentiate(tile, i, subtrahend);
-      hn::Store(max, d, max_ + i);
-      hn::Store(rescale, d, rescale_ + i);
-      hn::Store(hn::MulAdd(hn::Load(d, sum_ + i), rescale, sum), d, sum_ + i);
-      any_grown = hn::Or(any_grown, grown);
-    }
-    return !hn::AllFalse(d, any_grown);
-  }
-
-  /// Of the queries from i on: the largest score that each sees.
-  HWY_INLINE Vec<Sum> largest_score(const CausalTile& tile, std::int64_t i) const {
-    const Tag<Sum> d;
-    const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
-    Vec<Sum> max[block_rows] = {lowest, lowest, lowest, lowest};
-    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, num_lanes<Sum>());
-    const Sum* scores = scores_ + i;
-    std::int64_t r = 0;
-    for (; r < seen_by_all; r += block_rows)
-      // In this order, a NaN is ignored.
-      for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);
-    for (; r < seen; r += block_rows)
-      for (int n = 0; n < block_rows; ++n) {
-        const auto score =
-            hn::IfThenElse(seeing(tile, first_keys_, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
-        max[n] = hn::Max(score, max[n]);
-      }
-    const auto top = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
-    return Format::is_paired ? hn::Mul(top, hn::Set(d, static_cast<Sum>(factor()))) : top;
-  }
-
-  /// p of the queries from i on, zero where they do not see, and its sum.
-  HWY_INLINE Vec<Sum> exponentiate(const CausalTile& tile, std::int64_t i, Vec<Sum> subtrahend) const {
-    const Tag<Sum> d;
-    const auto scale = hn::Set(d, static_cast<Sum>(factor()));
-    const auto exponential = [=, this](std::int64_t r) HWY_ATTR {
-      const auto score = hn::Load(d, scores_ + r * tile_queries + i);
-      return exp2<Sum>(Format::is_paired ? hn::MulSub(score, scale, subtrahend) : hn::Sub(score, subtrahend));
-    };
-    Vec<Sum> sums[block_rows] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, num_lanes<Sum>());
-    std::int64_t r = 0;
-    for (; r < seen_by_all; r += block_rows) {
-      Vec<Sum> p[block_rows];
-      for (int n = 0; n < block_rows; ++n) {
-        p[n] = exponential(r + n);
-        sums[n] = hn::Add(sums[n], p[n]);
-      }
-      store_p(p, r, i);
-    }
-    for (; r < seen; r += block_rows) {
-      Vec<Sum> p[block_rows];
-      for (int n = 0; n < block_rows; ++n) {
-        p[n] = hn::IfThenElseZero(seeing(tile, first_keys_, r + n, i), exponential(r + n));
-        sums[n] = hn::Add(sums[n], p[n]);
-      }
-      store_p(p, r, i);
-    }
-    return hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
-  }
-
-  HWY_INLINE void store_p(const Vec<Sum> (&p)[block_rows], std::int64_t r, std::int64_t i) const {
-    if constexpr (Format::is_paired) {
-      for (int n = 0; n < block_rows; n += 2)
-        hn::Store(Format::pair(p[n], p[n + 1]), Tag<Number>(), p_ + (r + n) / 2 * tile_queries + i);
-    } else {
-      for (int n = 0; n < block_rows; ++n) hn::Store(p[n], Tag<Sum>(), p_ + (r + n) * tile_queries + i);
-    }
-  }
-
   HWY_INLINE void rescale_out() const {
     const std::int64_t columns = padded<Format>(C_);
     for (std::int64_t i = 0; i < tile_queries; ++i) {
-      if (rescale_[i] == Sum{1}) continue;
-      const auto factor = hn::Set(Tag<Sum>(), rescale_[i]);
+      if (softmax_.rescale[i] == Sum{1}) continue;
+      const auto factor = hn::Set(Tag<Sum>(), softmax_.rescale[i]);
       Sum* row = out_ + i * columns;
       for_lanes<Sum>(0, columns, [=](auto lanes, std::int64_t c) HWY_ATTR {
         lanes.store(hn::Mul(lanes.load(row + c), factor), row + c);
@@ -213,16 +131,11 @@ class Forward {
 
   HWY_INLINE void finish(const HeadRows<T>& out, Sum* lse) const {
     const Tag<Sum> d;
-    for_lanes<Sum>(0, out.count, [=, this](auto lanes, std::int64_t i) HWY_ATTR {
-      const auto sum = lanes.load(sum_ + i), lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
-      const auto log_sum =
-          hn::MulAdd(lanes.load(max_ + i), hn::Set(d, static_cast<Sum>(std::numbers::ln2)), hn::Log(d, sum));
-      const auto log_or_nan = hn::IfThenElse(hn::IsNaN(sum), sum, log_sum);
-      // zero: the query sees no key.
-      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan), lse + i);
-    });
+    for (std::int64_t i = 0; i < out.count; i += num_lanes<Sum>()) softmax_.take_logarithm(i);
+    std::copy_n(softmax_.max, out.count, lse);
     for (std::int64_t i = 0; i < out.count; ++i) {
-      const auto factor = hn::Set(d, sum_[i] == Sum{0} ? Sum{0} : Sum{1} / sum_[i]);
+      const Sum sum = softmax_.sum[i];
+      const auto factor = hn::Set(d, sum == Sum{0} ? Sum{0} : Sum{1} / sum);
       const Sum* from = out_ + i * padded<Format>(C_);
       T* into = out.first + i * out.stride;
       for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
@@ -240,10 +153,9 @@ class Forward {
   Number *k_, *v_;  // all keys of one head
   Number* v_rows_;  // one tile of values on the way to pairs
   Number *q_, *q_transposed_;
-  Sum* scores_;  // [keys, queries]
-  Number* p_;    // the same
-  Sum* out_;     // [queries, padded C]
-  Sum *max_, *sum_, *rescale_, *first_keys_;
+  RunningSoftmax<Format> softmax_;
+  Sum* out_;  // [tile_queries, padded C]
+  Sum* first_keys_;
 };
 
 template <class Format, class T>

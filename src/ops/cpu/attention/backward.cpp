@@ -1,0 +1,124 @@
+// The gradients of causal attention (formulas: ops/reference/attention.cpp), tile by tile, on several threads.
+//
+// dk and dv of a kv head are sums over the queries of all heads that share it. They are accumulated in float32
+// (float64) buffers of the head's size, in one thread. Only if there are too few kv heads, several threads share one:
+// each share of the tiles has separate sums, which are added in the order of the shares. The number of shares depends
+// on sizes alone, so bits do not depend on the number of threads.
+#include "ops/cpu/targets.h"
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/attention/backward.cpp"
+#include "hwy/foreach_target.h"
+// clang-format on
+#include "ops/cpu/attention/backward_pass-inl.h"
+#include "ops/cpu/attention/order-inl.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/scratch.h"
+
+#include <optional>
+
+HWY_BEFORE_NAMESPACE();
+namespace echelon {
+namespace HWY_NAMESPACE {
+
+constexpr std::int64_t num_shares = 4;  // of the tiles of one kv head, where there are fewer kv heads than that
+
+HWY_INLINE std::int64_t num_pairs(const AttentionBackwardArgs& args) {
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
+  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+}
+
+template <class Format, class T>
+void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
+  using Sum = typename Format::Sum;
+  using Pass = Backward<Format, T>;
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
+                     sums_size = Pass::sums_capacity(args);
+  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
+  const TileOrder order(args.q, args.group, args.first_head);
+  divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
+    Pass backward(args, scratch);
+    Sum* sums = scratch.take(sums_size);
+    for (std::int64_t n = first; n < last; ++n) {
+      const KvHead head{n / args.k.size(2), n % args.k.size(2)};
+      backward.begin_sums();
+      const TileOrder::Pairs later =
+          n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
+      const auto then = later.first < later.last ? std::optional(order.tile_of(later.first)) : std::nullopt;
+      order.visit(order.pairs_of(head.b, head.index), then,
+                  [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
+      backward.end_sums(sums);
+      backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
+    }
+  });
+}
+
+/// One kv head after the other, each by all threads.
+template <class Format, class T>
+void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads) {
+  using Sum = typename Format::Sum;
+  using Pass = Backward<Format, T>;
+  struct OfAllShares {};
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
+                     sums_size = Pass::sums_capacity(args);
+  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
+  const TileOrder order(args.q, args.group, args.first_head);
+  Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
+  Sum* sums = memory.take(num_shares * sums_size);
+  for (std::int64_t n = 0; n < num_kv_heads; ++n) {
+    const KvHead head{n / args.k.size(2), n % args.k.size(2)};
+    const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
+    divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+      Scratch<Sum> scratch(Pass::capacity(args));
+      Pass backward(args, scratch);
+      for (std::int64_t share = first; share < last; ++share) {
+        Sum* own = sums + share * sums_size;
+        backward.begin_sums();
+        const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
+        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+          backward.differentiate(at, next, own);
+        });
+        backward.end_sums(own);
+      }
+    });
+    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads},
+           [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+             Scratch<Sum> scratch(Pass::capacity(args));
+             Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
+           });
+  }
+}
+
+template <class Format, class T>
+void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
+  const bool few = args.q.size(0) * args.k.size(2) < num_shares;  // and worth the sums of all shares
+  if (few && args.q.size(1) >= num_shares * 2 * tile_queries)
+    return differentiate_in_shares<Format, T>(args, num_threads);
+  differentiate_all<Format, T>(args, num_threads);
+}
+
+void AttentionBackward(const AttentionBackwardArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (args.q.dtype == DType::bfloat16 && in_pairs) return choose_threads<Pairs, bfloat16>(args, num_threads);
+#endif
+  visit_float(args.q.dtype,
+              [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace echelon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace echelon {
+
+HWY_EXPORT(AttentionBackward);
+
+void CpuOps::compute(const AttentionBackwardArgs& args) {
+  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, attends_in_pairs_);
+}
+
+}  // namespace echelon
+#endif

@@ -1,0 +1,70 @@
+// The matmuls of a tile of attention. Included once per instruction set (Highway).
+//
+// Scores are kept transposed, [keys, queries]: a vector holds one key's scores for neighbouring queries, so the softmax
+// needs no sum across lanes, and only the queries' tile has to be transposed, once for all keys.
+
+// clang-format off
+#if defined(ECHELON_OPS_CPU_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ECHELON_OPS_CPU_ATTENTION_TILES_INL_H_
+#undef ECHELON_OPS_CPU_ATTENTION_TILES_INL_H_
+#else
+#define ECHELON_OPS_CPU_ATTENTION_TILES_INL_H_
+#endif
+// clang-format on
+
+#include "ops/cpu/attention/mask-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace echelon {
+namespace HWY_NAMESPACE {
+
+/// The matmuls that both passes need.
+template <class Format>
+struct TileProducts {
+  using Number = typename Format::Number;
+  using Sum = typename Format::Sum;
+  std::int64_t C = 0;
+  RowsAhead ahead;  // what a matmul prefetches
+
+  /// c[keys, queries] = rows[keys, C] queries[C, queries]
+  void multiply_over_C(const CausalTile& tile, const Number* rows, const Number* queries, Sum* c) {
+    const std::int64_t width = packed_width<Format>(C), depth = (C + Format::per_number - 1) / Format::per_number;
+    multiply(Product<Format>{.a = rows,
+                             .a_row = width,
+                             .a_depth = 1,
+                             .b = queries,
+                             .b_row = tile_queries,
+                             .c = c,
+                             .c_row = tile_queries,
+                             .num_rows = tile.num_keys,
+                             .num_columns = tile.num_queries},
+             ahead, [=](std::int64_t key) {
+               return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth};
+             });
+  }
+
+  /// c[queries, C] (+)= a[keys, queries]^T rows[keys, C]
+  void multiply_over_keys(const CausalTile& tile, const Number* a, const Number* rows, Sum* c, bool accumulates) {
+    const std::int64_t columns = padded<Format>(C);
+    multiply(
+        Product<Format>{.a = a,
+                        .a_row = 1,
+                        .a_depth = tile_queries,
+                        .b = rows,
+                        .b_row = columns,
+                        .c = c,
+                        .c_row = columns,
+                        .num_rows = rounded_up(tile.true_queries, block_rows),
+                        .num_columns = columns,
+                        .accumulates = accumulates},
+        ahead, [=](std::int64_t query) {
+          return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number};
+        });
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace echelon
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target
