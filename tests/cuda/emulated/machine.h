@@ -95,11 +95,13 @@ struct Machine {
   int num_devices = 1;
   int num_islands = 1;
   int capability = 90;
+  int num_multiprocessors = 4;
   int most_shared_bytes = 227 * 1024;
   cudaError_t start_error = cudaSuccess;
   std::size_t num_waiting = 0;
   bool waits_for_loads = false;
   std::set<std::pair<int, const void*>> loaded;  // by device
+  std::map<int, int> num_loading;                // calls that hold the lock of a device's context
   Activity activity;
   long num_until_failure = 0;        // pieces of work; 0: none fails
   cudaError_t sticky = cudaSuccess;  // an error of the device, which stays

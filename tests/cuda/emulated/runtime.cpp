@@ -238,6 +238,12 @@ void set_waits_for_loads(bool waits) {
   machine().loaded.clear();
 }
 
+bool is_context_locked(int device) {
+  const Lock lock(machine().mutex);
+  return machine().num_loading[device] > 0;
+}
+int device_of(cudaStream_t stream) { return stream->device; }
+
 cudaError_t load(const void* kernel, cudaStream_t stream) {
   const int device = current_device;
   {
@@ -249,7 +255,14 @@ cudaError_t load(const void* kernel, cudaStream_t stream) {
     return std::all_of(machine().streams.begin(), machine().streams.end(),
                        [&](const Stream* each) { return each->device != device || each->tasks.empty(); });
   };
-  if (wait_until(is_idle)) return result(cudaSuccess);
+  const auto hold = [device](int change) {
+    const Lock lock(machine().mutex);
+    machine().num_loading[device] += change;
+  };
+  hold(1);
+  const bool is_loaded = wait_until(is_idle);
+  hold(-1);
+  if (is_loaded) return result(cudaSuccess);
   std::fprintf(stderr, "emulated device: a kernel is loaded while work waits for what does not come\n");
   return result(cudaErrorUnknown);
 }
@@ -275,6 +288,14 @@ cudaError_t allow_shared_bytes(const void* kernel, int num_bytes) {
   return result(cudaSuccess);
 }
 
+void hold_memory(const void* owner, std::size_t num_bytes) {
+  const Lock lock(machine().mutex);
+  if (num_bytes == 0)
+    machine().asked.erase(owner);
+  else
+    machine().asked[owner] = {num_bytes, current_device};
+}
+
 std::int64_t num_allocated_bytes() {
   const Lock lock(machine().mutex);
   std::int64_t sum = 0;
@@ -290,6 +311,7 @@ Activity activity() {
 }
 void set_memory_bytes(std::int64_t num_bytes) { machine().memory_bytes = static_cast<std::size_t>(num_bytes); }
 void set_capability(int capability) { machine().capability = capability; }
+void set_num_multiprocessors(int count) { machine().num_multiprocessors = count; }
 void set_shared_bytes(int num_bytes) { machine().most_shared_bytes = num_bytes; }
 void fail_at(int number) {
   const Lock lock(machine().mutex);
@@ -358,7 +380,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *value = 4; break;  // few, so that persistent kernels loop
+    case cudaDevAttrMultiProcessorCount: *value = machine().num_multiprocessors; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = machine().most_shared_bytes; break;
     case cudaDevAttrComputeCapabilityMajor: *value = machine().capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = machine().capability % 10; break;

@@ -150,6 +150,8 @@ struct cudaLaunchConfig_t {
 
 namespace emulated {
 
+/// A library takes memory of the current device, and gives it back: none for `num_bytes` = 0.
+void hold_memory(const void* owner, std::size_t num_bytes);
 /// Returns when the stream's queue has room for more, as calls that enqueue kernels, copies and events do; not
 /// cudaSuccess, if it would stay full.
 cudaError_t wait_for_room(cudaStream_t stream);
@@ -174,6 +176,10 @@ cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin);
 /// Whether from now on a kernel that is launched on a device for the first time waits for all that the device has, as
 /// CUDA, which loads it then, may (it does not).
 void set_waits_for_loads(bool waits);
+/// Whether such a load, or another holder of the lock of the device's context, is under way: threads of NCCL's, which
+/// need that lock, stand still.
+[[nodiscard]] bool is_context_locked(int device);
+[[nodiscard]] int device_of(cudaStream_t stream);
 /// Of a launch.
 cudaError_t load(const void* kernel, cudaStream_t stream);
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
@@ -194,6 +200,8 @@ std::int64_t num_allocated_bytes();
 /// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).
 void set_start_error(cudaError_t error);
 void set_capability(int capability);
+/// Few (4), so that persistent kernels loop.
+void set_num_multiprocessors(int count);
 /// The shared memory that a block may have if its kernel asks for it (227 KiB).
 void set_shared_bytes(int num_bytes);
 /// What was done so far.
