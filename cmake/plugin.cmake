@@ -14,7 +14,7 @@ function(echelon_plugin name)
       ${CMAKE_SOURCE_DIR}/src/cuda/ops/cudnn_attention.cpp PROPERTIES COMPILE_DEFINITIONS "NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING;CUDNN_FRONTEND_SKIP_JSON_LIB"
                                                                       COMPILE_OPTIONS "-isystem;${CUDNN_INCLUDE_DIR};-isystem;${CUDNN_FRONTEND_INCLUDE_DIR}")
   else()
-    list(FILTER sources EXCLUDE REGEX "/cudnn_[a-z_]*\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/cudnn_attention\\.cpp$")
   endif()
   add_library(echelon_${name} MODULE ${sources})
   target_include_directories(echelon_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
@@ -31,7 +31,7 @@ function(echelon_plugin name)
   endforeach()
   set_target_properties(echelon_${name} PROPERTIES PREFIX lib OUTPUT_NAME echelon_${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden
                         CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
-  target_link_libraries(echelon_${name} PRIVATE CUDA::cudart_static CUDA::cublasLt ${NCCL_LIBRARY} fmt::fmt ${CMAKE_DL_LIBS})
+  target_link_libraries(echelon_${name} PRIVATE CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY} fmt::fmt ${CMAKE_DL_LIBS})
 endfunction()
 
 # plugin_host(PROGRAM): a program that plug-ins can be loaded into. They use what is in it, also of folders that it does not use itself.

@@ -26,6 +26,7 @@ struct RankOptions {
   // float32 matmuls may round their operands to TensorFloat-32 where that is faster.
   bool allows_tf32 = false;
   bool needs_float8 = false;                     // float8 matmuls will be used
+  AttentionKernels attention = AttentionKernels::automatic;
   CommBackend backend = CommBackend::automatic;  // nccl, or any other for the fastest transport that works
   double timeout_seconds = 300;                  // of one wait
   ProductRequest products = {};                  // on CPUs

@@ -8,7 +8,7 @@ namespace echelon {
 
 /// The one function that the library exports, under this name. Caught inside: null and why not, where there is no
 /// usable GPU.
-inline constexpr const char* plugin_entry = "echelon_open_backend_3";
+inline constexpr const char* plugin_entry = "echelon_open_backend_4";
 using PluginEntry = Backend* (*)(std::string& reason);
 
 struct LoadedPlugin {

@@ -104,6 +104,10 @@ class RunLog final : public RunObserver {
                    fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
   }
 
+  /// Which kernels the device chose, and why.
+  void chose(const std::string& choices) {
+    if (!choices.empty() && metrics_) append(nlohmann::ordered_json{{"device_choices", choices}}.dump());
+  }
   /// No information about the run exists earlier.
   [[nodiscard]] bool has_started() const { return metrics_.has_value(); }
   /// The prediction next to the measurements so far.
@@ -176,6 +180,7 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
   try {
     return train(config, {.observer = &log, .requests = &requests, .tell = [&](const TrainResult& result) {
                             const TrainPrediction& prediction = log.compare();
+                            log.chose(result.device_choices);
                             log.write_html(ends_run(result.ended_by)
                                                ? fmt::format("Interrupted after step {} of {}.", result.last_step.step,
                                                              config.training.steps)

@@ -18,6 +18,15 @@ namespace {
 
 constexpr int least_capability = 80;
 
+CudnnUse use_of_cudnn(AttentionKernels kernels) {
+  switch (kernels) {
+    case AttentionKernels::automatic: return CudnnUse::where_possible;
+    case AttentionKernels::cudnn: return CudnnUse::always;
+    case AttentionKernels::own: return CudnnUse::never;
+  }
+  return CudnnUse::where_possible;
+}
+
 class CudaRankDevice final : public RankDevice {
  public:
   CudaRankDevice(Mesh& host, const RankOptions& options, const Placement& placement)
@@ -25,7 +34,8 @@ class CudaRankDevice final : public RankDevice {
         placement_(placement),
         ops_(device_, {.deterministic = options.deterministic,
                        .allows_tf32 = options.allows_tf32,
-                       .needs_float8 = options.needs_float8}),
+                       .needs_float8 = options.needs_float8,
+                       .cudnn = use_of_cudnn(options.attention)}),
         device_transport_(device_) {
     const bool is_alone = host.shape().num_ranks() == 1;
     if (!placement.has_each_its_own || is_alone) mesh_ = host.for_device(device_transport_);

@@ -4,7 +4,7 @@
 
 #include <exception>
 
-extern "C" __attribute__((visibility("default"))) echelon::Backend* echelon_open_backend_3(std::string& reason) {
+extern "C" __attribute__((visibility("default"))) echelon::Backend* echelon_open_backend_4(std::string& reason) {
   try {
     return echelon::cuda::make_cuda_backend(reason).release();
   } catch (const std::exception& error) {

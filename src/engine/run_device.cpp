@@ -33,6 +33,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
                           .deterministic = config.training.deterministic,
                           .allows_tf32 = config.training.float32_matmul_precision == MatmulPrecision::high,
                           .needs_float8 = config.training.linear_dtype.has_value(),
+                          .attention = config.training.attention,
                           .backend = config.comm.backend,
                           .timeout_seconds = config.comm.timeout_seconds,
                           .products = std::move(products)});

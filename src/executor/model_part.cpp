@@ -34,11 +34,11 @@ std::int64_t vocabulary_multiple(const TrainingConfig& training) {
   return is_on_gpu(training) ? on_gpu : 1;
 }
 
-// In deterministic mode cuDNN needs 2 bytes for each pair of a query and a key, and it does not support documents
-// (docs/internals/gpu.md).
+// In deterministic mode too, where cuDNN's gradients need it from version 9.25 on; a plan knows no version. cuDNN does
+// not support documents (docs/internals/gpu.md).
 bool may_use_cudnn_backward(const RunConfig& config) {
   const TrainingConfig& training = config.training;
-  return is_on_gpu(training) && !training.deterministic && training.dtype == DType::bfloat16 &&
+  return is_on_gpu(training) && training.attention != AttentionKernels::own && training.dtype == DType::bfloat16 &&
          !config.data.reset_attention_mask;
 }
 

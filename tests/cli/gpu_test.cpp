@@ -112,9 +112,13 @@ TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
   const double expected = loss_of();
   train.back() = "--training.device=cuda";
   EXPECT_NEAR(loss_of(), expected, 1e-2 * expected);
-  std::ostringstream page;
-  page << std::ifstream(folder_ + "/report.html").rdbuf();
-  EXPECT_THAT(page.str(), HasSubstr(" of 80.0 GiB<"));
+  const auto text_of = [&](const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(folder_ + file).rdbuf();
+    return text.str();
+  };
+  EXPECT_THAT(text_of("/report.html"), HasSubstr(" of 80.0 GiB<"));
+  EXPECT_THAT(text_of("/out/metrics.jsonl"), HasSubstr(R"({"device_choices":"attention of )"));
 }
 
 // The times are the emulation's and meaningless, but simulate and plan accept the file.

@@ -81,6 +81,19 @@ const Contradiction batch_faults[] = {
        c.training.dtype = DType::float16;
        c.grad_scaler.backoff_factor = 1;
      }},
+    {"training.attention = 'own' is for GPUs, but training.device = cpu (use auto)",
+     [](RunConfig& c) {
+       c.training.attention = AttentionKernels::own;
+       c.training.device = DeviceChoice::cpu;
+     }},
+    {"training.attention = 'cudnn' is supported for training.dtype = 'bfloat16', not for 'float32' (use auto)",
+     [](RunConfig& c) { c.training.attention = AttentionKernels::cudnn; }},
+    {"training.attention = 'cudnn' is not supported with data.reset_attention_mask = true (use auto)",
+     [](RunConfig& c) {
+       c.training.attention = AttentionKernels::cudnn;
+       c.training.dtype = DType::bfloat16;
+       c.data.reset_attention_mask = true;
+     }},
     {"training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)",
      [](RunConfig& c) {
        c.training.cuda_graphs = true;

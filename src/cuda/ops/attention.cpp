@@ -5,15 +5,11 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/cudnn_attention.h"
 
+#include <type_traits>
+
 namespace echelon::cuda {
 
 namespace {
-
-/// `num_sequences` at once, of those that there are.
-std::string words_for(const CudnnAttention& cudnn, std::int64_t num_sequences, std::int64_t batch) {
-  return num_sequences == batch ? cudnn.name()
-                                : fmt::format("{}, {} of {} sequences at once", cudnn.name(), num_sequences, batch);
-}
 
 template <class Args>
 AttentionShape shape_of(const Args& args, bool is_backward) {
@@ -25,30 +21,45 @@ constexpr std::string_view in_tensor_cores = "our kernels for tensor cores", in_
 
 }  // namespace
 
+template <class Args>
+bool CudaOps::attention_by_cudnn(const Args& args, cudaStream_t lane, AttentionKernelsUsed& used) {
+  used = {};
+  if (!cudnn_) return false;
+  CudnnAnswer answer;
+  if constexpr (std::is_same_v<Args, AttentionBackwardArgs>)
+    answer = cudnn_->attention_backward(args, lane);
+  else
+    answer = cudnn_->attention(args, lane);
+  used.num_at_once = answer.num_sequences;
+  used.cudnn_refusal = answer.refusal;
+  require(answer.num_sequences > 0 || options_.cudnn != CudnnUse::always,
+          "training.attention = cudnn, but cuDNN does not compute {} x {} queries and {} keys: {} (use auto)",
+          args.q.size(0), args.q.size(1), args.k.size(1), answer.refusal == nullptr ? "" : *answer.refusal);
+  return answer.num_sequences > 0;
+}
+
 // cuDNN may take the sequences one by one.
 void CudaOps::compute(const AttentionArgs& args) {
   const cudaStream_t lane = stream(args.q.size(0));
-  std::string& formed_by = formed_by_[shape_of(args, false)];
-  if (const std::int64_t at_once = cudnn_ ? cudnn_->attention(args, lane) : 0; at_once > 0) {
-    formed_by = words_for(*cudnn_, at_once, args.q.size(0));
-  } else if (mma_attention(args, device_.most_shared_bytes(), lane)) {
-    formed_by = in_tensor_cores;
+  AttentionKernelsUsed& used = used_[shape_of(args, false)];
+  if (attention_by_cudnn(args, lane, used)) return;
+  if (mma_attention(args, device_.most_shared_bytes(), lane)) {
+    used.ours = in_tensor_cores;
   } else {
     general_attention(args, lane);
-    formed_by = in_general;
+    used.ours = in_general;
   }
 }
 
 void CudaOps::compute(const AttentionBackwardArgs& args) {
   const cudaStream_t lane = stream(args.q.size(0));
-  std::string& formed_by = formed_by_[shape_of(args, true)];
-  if (const std::int64_t at_once = cudnn_ ? cudnn_->attention_backward(args, lane) : 0; at_once > 0) {
-    formed_by = words_for(*cudnn_, at_once, args.q.size(0));
-  } else if (mma_attention_backward(args, device_.most_shared_bytes(), lane)) {
-    formed_by = in_tensor_cores;
+  AttentionKernelsUsed& used = used_[shape_of(args, true)];
+  if (attention_by_cudnn(args, lane, used)) return;
+  if (mma_attention_backward(args, device_.most_shared_bytes(), lane)) {
+    used.ours = in_tensor_cores;
   } else {
     general_attention_backward(args, lane);
-    formed_by = in_general;
+    used.ours = in_general;
   }
 }
 
@@ -57,19 +68,22 @@ std::string CudaOps::attention_kernels() const {
       fmt::format("our kernels, in tensor cores for bfloat16 heads up to {}, their gradients up to {}",
                   widest_mma_head(device_.most_shared_bytes()), widest_mma_head_backward(device_.most_shared_bytes()));
   if (!cudnn_) return fmt::format("attention by {} ({})", ours, no_cudnn_);
-  const std::string gradients =
-      options_.deterministic
-          ? " (gradients: if 2 bytes for each pair of a query and a key of its heads fit into 32 MiB)"
-          : "";
-  return fmt::format("attention by {} where it has a plan{}, else by {}", cudnn_->name(), gradients, ours);
+  return fmt::format("attention by {} where it has a plan, else by {}", cudnn_->name(), ours);
 }
 
 std::string CudaOps::attention_choices() const {
+  const auto words_for = [&](const AttentionShape& shape, const AttentionKernelsUsed& used) {
+    if (used.cudnn_refusal != nullptr) return fmt::format("{}, because cuDNN: {}", used.ours, *used.cudnn_refusal);
+    if (used.num_at_once == 0) return std::string(used.ours);
+    return used.num_at_once == shape.B
+               ? cudnn_->name()
+               : fmt::format("{}, {} of {} sequences at once", cudnn_->name(), used.num_at_once, shape.B);
+  };
   std::string lines;
-  for (const auto& [shape, kernels] : formed_by_)
+  for (const auto& [shape, used] : used_)
     lines += fmt::format("{}attention{} of {} x {} queries and {} keys, {} heads of {} and {} kv heads in {}: {}",
                          lines.empty() ? "" : "\n", shape.is_backward ? "'s gradients" : "", shape.B, shape.Tq,
-                         shape.Tk, shape.H, shape.C, shape.K, name_of(shape.dtype), kernels);
+                         shape.Tk, shape.H, shape.C, shape.K, name_of(shape.dtype), words_for(shape, used));
   return lines;
 }
 

@@ -15,7 +15,16 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
                          .is_timed = !options.deterministic})),
       pending_(std::make_unique<PendingProduct>(*products_)),
-      cudnn_(find_cudnn_attention(workspace_, options.deterministic, no_cudnn_)) {
+      cudnn_(options.cudnn == CudnnUse::never
+                 ? nullptr
+                 : find_cudnn_attention({.workspace = workspace_,
+                                         .num_multiprocessors = device.num_multiprocessors(),
+                                         .deterministic = options.deterministic,
+                                         .refuses_slow_plans = options.cudnn != CudnnUse::always},
+                                        no_cudnn_)) {
+  if (options.cudnn == CudnnUse::never) no_cudnn_ = "training.attention = own";
+  require(cudnn_ != nullptr || options.cudnn != CudnnUse::always, "training.attention = cudnn, but {} (use auto)",
+          no_cudnn_);
   require(!options.needs_float8 || device.capability() >= least_float8_capability,
           "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{} (use an "
           "empty linear_dtype)",

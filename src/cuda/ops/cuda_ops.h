@@ -23,10 +23,14 @@ class CudnnAttention;
 class Products;
 class PendingProduct;
 
+/// training.attention: auto, cudnn, own.
+enum class CudnnUse : std::uint8_t { where_possible, always, never };
+
 struct OpsOptions {
   bool deterministic = true;  // otherwise the fastest algorithm of a matmul is found by timing a few
   bool allows_tf32 = false;   // products of float32 may round their operands to TensorFloat-32
   bool needs_float8 = false;  // float8 matmuls will be used
+  CudnnUse cudnn = CudnnUse::where_possible;
 };
 
 /// Of an operation: legend in ops/ops.h.
@@ -35,6 +39,13 @@ struct AttentionShape {
   std::int64_t B, Tq, Tk, H, K, C;
   DType dtype;
   auto operator<=>(const AttentionShape&) const = default;
+};
+
+/// How attention of a shape was computed last.
+struct AttentionKernelsUsed {
+  std::int64_t num_at_once = 0;                // sequences in one launch of cuDNN's; 0: by `ours`
+  std::string_view ours = {};                  // our kernels
+  const std::string* cudnn_refusal = nullptr;  // why not cuDNN; null: it was not asked
 };
 
 /// One per rank, used by the rank's own thread.
@@ -56,7 +67,7 @@ class CudaOps final : public Ops {
   /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels,
   /// ...".
   [[nodiscard]] std::string attention_kernels() const;
-  /// Which kernels computed it last, a line for each shape so far; empty: none.
+  /// Which kernels computed it last, and why not cuDNN: a line for each shape so far; empty: none.
   [[nodiscard]] std::string attention_choices() const;
 
  private:
@@ -69,6 +80,9 @@ class CudaOps final : public Ops {
   /// (pending_product.h).
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
   [[nodiscard]] ComputeLane lane() { return {stream(), device_.num_multiprocessors(), workspace_}; }
+  /// False if cuDNN was not asked, or refuses. Throws Error if it refuses what `training.attention = cudnn` asks for.
+  template <class Args>
+  [[nodiscard]] bool attention_by_cudnn(const Args& args, cudaStream_t lane, AttentionKernelsUsed& used);
   /// True if dbias += column sums of dy was fused into the delayed matmul.
   [[nodiscard]] bool add_fused_column_sums(Tensor dy_ND, Tensor dbias_D);
 
@@ -80,7 +94,7 @@ class CudaOps final : public Ops {
   std::unique_ptr<PendingProduct> pending_;
   std::string no_cudnn_;  // why, where cudnn_ is null
   std::unique_ptr<CudnnAttention> cudnn_;
-  std::map<AttentionShape, std::string> formed_by_;
+  std::map<AttentionShape, AttentionKernelsUsed> used_;
 };
 
 }  // namespace echelon::cuda

@@ -5,10 +5,13 @@
 #include "base/error.h"
 #include "cuda/ops/attention_sizes.h"
 
-#include <cudnn_frontend.h>
-#include <dlfcn.h>
+#include "cuda/ops/cudnn_library.h"
 
+#include <cudnn_frontend.h>
+
+#include <cstdlib>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
@@ -49,13 +52,15 @@ class Plan {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     key.is_backward ? describe_backward(deterministic) : describe_forward();
-    is_good_ = build(handle);
+    refusal_ = build(handle);
   }
-  /// Runs on this device, in the room.
-  [[nodiscard]] bool is_good() const { return is_good_; }
+  /// Why it does not run on this device, in the room; nothing if it does.
+  [[nodiscard]] const std::optional<std::string>& refusal() const { return refusal_; }
   [[nodiscard]] std::int64_t workspace_bytes() const { return graph_.get_workspace_size(); }
-  [[nodiscard]] bool run(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& operands, void* workspace) {
-    return graph_.execute(handle, operands, workspace).is_good();
+  /// Nothing, or what cuDNN says.
+  [[nodiscard]] std::optional<std::string> run(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& operands,
+                                               void* workspace) {
+    return words_of(graph_.execute(handle, operands, workspace));
   }
 
  private:
@@ -88,13 +93,24 @@ class Plan {
     return options;
   }
 
+  /// Nothing, or what is wrong.
+  [[nodiscard]] static std::optional<std::string> words_of(fe::error_t error) {
+    if (error.is_good()) return std::nullopt;
+    std::string words = error.get_message();
+    return words.empty() ? "an error without a message" : words;
+  }
+
   /// The first plan of the heuristics that gets by with the room.
-  [[nodiscard]] bool build(cudnnHandle_t handle) {
-    if (graph_.validate().is_bad() || graph_.build_operation_graph(handle).is_bad() ||
-        graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad())
-      return false;
+  [[nodiscard]] std::optional<std::string> build(cudnnHandle_t handle) {
+    if (auto words = words_of(graph_.validate())) return words;
+    if (auto words = words_of(graph_.build_operation_graph(handle))) return words;
+    if (auto words = words_of(graph_.create_execution_plans({fe::HeurMode_t::A}))) return words;
     graph_.deselect_workspace_greater_than(key_.room_bytes);
-    return graph_.check_support().is_good() && graph_.build_plans().is_good() && workspace_bytes() <= key_.room_bytes;
+    if (auto words = words_of(graph_.check_support()))
+      return fmt::format("{} (of plans with at most {} bytes of workspace)", *words, key_.room_bytes);
+    if (auto words = words_of(graph_.build_plans())) return words;
+    if (workspace_bytes() <= key_.room_bytes) return std::nullopt;
+    return fmt::format("its plan needs {} bytes of workspace, and {} exist", workspace_bytes(), key_.room_bytes);
   }
 
   void describe_forward() {
@@ -121,13 +137,12 @@ class Plan {
 
   PlanKey key_;
   fe::graph::Graph graph_;
-  bool is_good_ = false;
+  std::optional<std::string> refusal_;
 };
 
 class LoadedCudnn final : public CudnnAttention {
  public:
-  LoadedCudnn(cudnnHandle_t handle, const Workspace& workspace, bool deterministic)
-      : handle_(handle), workspace_(workspace), deterministic_(deterministic) {}
+  LoadedCudnn(cudnnHandle_t handle, const CudnnOptions& options) : handle_(handle), options_(options) {}
   ~LoadedCudnn() override {
     plans_.clear();
     fe::detail::destroy_handle(handle_);
@@ -135,22 +150,19 @@ class LoadedCudnn final : public CudnnAttention {
   LoadedCudnn(const LoadedCudnn&) = delete;
   LoadedCudnn& operator=(const LoadedCudnn&) = delete;
 
-  [[nodiscard]] std::int64_t attention(const AttentionArgs& args, cudaStream_t stream) override {
+  [[nodiscard]] CudnnAnswer attention(const AttentionArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq ||
-        !is_of_whole_rows(sizes))
-      return 0;
-    if (!reads_whole_groups(sizes)) return 0;
+    if (const std::string* refusal = refusal_of(sizes, args.q.dtype)) return {.refusal = refusal};
+    if (sizes.Tk < sizes.Tq) return {.refusal = &no_offset};
     return run({key_of(sizes, args.scale, false), own_room(), stream},
                {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
   }
-  [[nodiscard]] std::int64_t attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
+  [[nodiscard]] CudnnAnswer attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk ||
-        !is_of_whole_rows(sizes))
-      return 0;
-    if (!reads_whole_groups(sizes)) return 0;
-    if (sizes.H / sizes.group != sizes.K) return 0;  // dk and dv of heads that no query head reads are zeros
+    if (const std::string* refusal = refusal_of(sizes, args.q.dtype)) return {.refusal = refusal};
+    if (sizes.Tq != sizes.Tk) return {.refusal = &no_offset};
+    // dk and dv of heads that no query head reads are zeros
+    if (sizes.H / sizes.group != sizes.K) return {.refusal = &uneven_heads};
     return run({key_of(sizes, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
                {{q, args.q},
                 {k, args.k},
@@ -174,20 +186,29 @@ class LoadedCudnn final : public CudnnAttention {
     Tensor tensor;
   };
 
-  /// Of one document each, up to the last key: other masks are our kernels'.
-  [[nodiscard]] static bool is_of_whole_rows(const AttentionSizes& sizes) {
-    return sizes.starts == nullptr && sizes.diagonal == sizes.Tk - sizes.Tq;
-  }
-  /// cuDNN divides the heads evenly among kv heads, from the first on.
-  [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) {
-    return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0;
+  inline static const std::string other_dtype = "it is used for bfloat16 only", no_values = "there are no queries",
+                                  no_documents = "documents are masked by our kernels only",
+                                  no_offset = "its queries are not the last keys",
+                                  uneven_heads = "its kv heads are not read by equally many query heads";
+
+  /// For both passes; null: none.
+  [[nodiscard]] static const std::string* refusal_of(const AttentionSizes& sizes, DType dtype) {
+    if (dtype != DType::bfloat16) return &other_dtype;
+    if (sizes.B * sizes.Tq * sizes.H * sizes.C == 0) return &no_values;
+    if (sizes.starts != nullptr) return &no_documents;
+    if (sizes.diagonal != sizes.Tk - sizes.Tq) return &no_offset;
+    // cuDNN divides the heads evenly among kv heads, from the first on.
+    if (sizes.first_head % sizes.group != 0 || sizes.H % sizes.group != 0) return &uneven_heads;
+    return nullptr;
   }
   [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {
     return {is_backward,       0,       sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group,
             sizes.K * sizes.C, sizes.C, scale};
   }
 
-  [[nodiscard]] Room own_room() const { return {workspace_.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes}; }
+  [[nodiscard]] Room own_room() const {
+    return {options_.workspace.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes};
+  }
   /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape,
   /// whatever its address.
   [[nodiscard]] static Room room_in(const Tensor& scratch) {
@@ -204,13 +225,19 @@ class LoadedCudnn final : public CudnnAttention {
     cudaStream_t stream;
   };
 
-  /// The sequences of one launch; 0 if cuDNN refuses.
-  [[nodiscard]] std::int64_t run(Call call, const std::vector<NamedTensor>& operands, const AttentionSizes& sizes) {
-    PlanKey& key = call.key;
+  /// What is known of a shape in a room.
+  struct Choice {
+    std::int64_t num_sequences = 0;  // at once; 0: refused
+    std::string refusal = {};
+  };
+
+  [[nodiscard]] CudnnAnswer run(Call call, const std::vector<NamedTensor>& operands, const AttentionSizes& sizes) {
+    PlanKey key = call.key;
     key.room_bytes = call.room.num_bytes;
-    const PlanKey all = key;
-    Plan* const plan = plan_for(key);
-    if (plan == nullptr || fe::detail::set_stream(handle_, call.stream) != CUDNN_STATUS_SUCCESS) return 0;
+    Choice& choice = choice_for(key);
+    key.num_sequences = choice.num_sequences;
+    if (key.num_sequences == 0) return {.refusal = &choice.refusal};
+    require_set(fe::detail::set_stream(handle_, call.stream));
     for (std::int64_t b = 0; b < sizes.B; b += key.num_sequences) {
       std::unordered_map<std::int64_t, void*> addresses;
       for (const auto& [name, tensor] : operands) {
@@ -218,73 +245,96 @@ class LoadedCudnn final : public CudnnAttention {
         const std::int64_t first = has_kv_heads ? sizes.first_head / sizes.group * sizes.C : 0;
         addresses[name] = tensor.data + (tensor.num_elements() / sizes.B * b + first) * size_of(tensor.dtype);
       }
-      if (plan->run(handle_, addresses, call.room.begin)) continue;
-      if (b > 0) throw Failure("cuDNN computed the attention of some sequences and not of others");
-      chosen_[all] = 0;
-      return 0;
+      const auto words = plans_.at(key)->run(handle_, addresses, call.room.begin);
+      if (!words) continue;
+      if (b > 0)
+        throw Failure(fmt::format("cuDNN computed the attention of some sequences and not of others: {}", *words));
+      choice = {.refusal = *words};
+      return {.refusal = &choice.refusal};
     }
-    return key.num_sequences;
+    return {.num_sequences = key.num_sequences};
+  }
+  static void require_set(cudnnStatus_t status) {
+    if (status != CUDNN_STATUS_SUCCESS)
+      throw Failure(fmt::format("cuDNN does not take the stream ({})", fe::detail::get_error_string(status)));
   }
 
-  /// For as many sequences at once as the room allows, which becomes key.num_sequences; null if cuDNN refuses.
-  [[nodiscard]] Plan* plan_for(PlanKey& key) {
-    const PlanKey all = key;
-    if (const auto known = chosen_.find(all); known != chosen_.end()) {
-      key.num_sequences = known->second;
-      return key.num_sequences == 0 ? nullptr : plans_.at(key).get();
-    }
-    std::unique_ptr<Plan> plan = make_plan(key);
-    if (!plan && all.num_sequences > 1) plan = plan_of_fewer(key);
-    chosen_[all] = plan ? key.num_sequences : 0;
-    return plan ? (plans_[key] = std::move(plan)).get() : nullptr;
+  /// For as many sequences at once as the room allows.
+  [[nodiscard]] Choice& choice_for(const PlanKey& all) {
+    if (const auto known = chosen_.find(all); known != chosen_.end()) return known->second;
+    Choice& choice = chosen_[all];
+    if (make_plan(all, choice.refusal))
+      choice.num_sequences = all.num_sequences;
+    else if (all.num_sequences > 1)
+      choose_fewer(all, choice);
+    return choice;
   }
 
   /// One sequence's plan tells how many fit, since what a plan needs grows with them. Few plans are tried: each costs a
   /// while.
-  std::unique_ptr<Plan> plan_of_fewer(PlanKey& key) {
-    const std::int64_t all = key.num_sequences;
+  void choose_fewer(const PlanKey& all, Choice& choice) {
+    PlanKey key = all;
     key.num_sequences = 1;
-    std::unique_ptr<Plan> of_one = make_plan(key);
-    if (!of_one) return nullptr;
-    std::int64_t most = all / 2;
-    while (all % most != 0 || most * of_one->workspace_bytes() > key.room_bytes) --most;
-    if (most == 1) return of_one;
+    std::string words;
+    if (!make_plan(key, words)) return;
+    std::int64_t most = all.num_sequences / 2;
+    while (all.num_sequences % most != 0 || most * plans_.at(key)->workspace_bytes() > all.room_bytes) --most;
+    if (options_.refuses_slow_plans && is_slow(all, most)) {
+      choice.refusal = fmt::format("{}; {} of {} sequences at once would leave the GPU idle", choice.refusal, most,
+                                   all.num_sequences);
+      return;
+    }
     key.num_sequences = most;
-    if (auto of_most = make_plan(key)) return of_most;
-    key.num_sequences = 1;
-    return of_one;
+    choice.num_sequences = most == 1 || make_plan(key, words) ? most : 1;
+  }
+  /// Too few blocks for two on each multiprocessor, in each of the launches.
+  [[nodiscard]] bool is_slow(const PlanKey& key, std::int64_t num_sequences) const {
+    constexpr std::int64_t tile = 128;
+    return num_sequences * key.H * ((key.Tq + tile - 1) / tile) < 2 * options_.num_multiprocessors;
   }
 
-  std::unique_ptr<Plan> make_plan(const PlanKey& key) {
+  /// False if there is none, which `refusal` then explains.
+  [[nodiscard]] bool make_plan(const PlanKey& key, std::string& refusal) {
     try {
-      auto plan = std::make_unique<Plan>(handle_, key, deterministic_);
-      return plan->is_good() ? std::move(plan) : nullptr;
-    } catch (const std::exception&) {  // the frontend throws where a function of the library is missing
-      return nullptr;
+      auto plan = std::make_unique<Plan>(handle_, key, options_.deterministic);
+      if (plan->refusal()) return refusal = *plan->refusal(), false;
+      plans_[key] = std::move(plan);
+      return true;
+    } catch (const std::exception& exception) {  // the frontend throws where a function of a library is missing
+      refusal = exception.what();
+      return false;
     }
   }
 
   cudnnHandle_t handle_;
-  const Workspace& workspace_;
-  bool deterministic_;
+  CudnnOptions options_;
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
-  std::map<PlanKey, std::int64_t> chosen_;  // sequences at once; 0: refused
+  std::map<PlanKey, Choice> chosen_;
 };
+
+// The frontend would prefer CUDA 12's runtime where both are found. Deterministic gradients keep 2 bytes for each query
+// and key of every head where that fits into the workspace. Beyond this limit the frontend lets the engine of Hopper
+// order its sums instead, from cuDNN 9.25 on, in linear memory.
+bool tell_frontend(void* library) {
+  setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", 0);
+  setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", fmt::format("{}", Workspace::num_bytes).c_str(), 0);
+  fe::cudnn_dlhandle = library;
+  return true;
+}
 
 }  // namespace
 
-std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& workspace, bool deterministic,
-                                                     std::string& reason) {
-  // Ranks are threads and may come at once; the library stays loaded.
-  static void* const library = fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const CudnnOptions& options, std::string& reason) {
+  void* const library = cudnn_library();
   if (library == nullptr) {
-    reason = "libcudnn.so.9 is not found";
+    reason = "libcudnn.so.9 is not found (LD_LIBRARY_PATH)";
     return nullptr;
   }
+  [[maybe_unused]] static const bool is_told = tell_frontend(library);  // once: ranks are threads
   try {
     cudnnHandle_t handle = nullptr;
     const cudnnStatus_t status = fe::detail::create_handle(&handle);
-    if (status == CUDNN_STATUS_SUCCESS) return std::make_unique<LoadedCudnn>(handle, workspace, deterministic);
+    if (status == CUDNN_STATUS_SUCCESS) return std::make_unique<LoadedCudnn>(handle, options);
     reason = fmt::format("cuDNN does not start ({})", fe::detail::get_error_string(status));
   } catch (const std::exception& exception) {
     reason = fmt::format("cuDNN does not start ({})", exception.what());

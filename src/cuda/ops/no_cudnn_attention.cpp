@@ -5,8 +5,7 @@
 
 namespace echelon::cuda {
 
-std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& /*workspace*/, bool /*deterministic*/,
-                                                     std::string& reason) {
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const CudnnOptions& /*options*/, std::string& reason) {
   reason = "built without cuDNN";
   return nullptr;
 }

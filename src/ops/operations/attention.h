@@ -56,7 +56,7 @@ struct AttentionBackwardArgs {
   AttentionMask mask = {};
   Tensor scratch = {};
 };
-/// The scratch of cuDNN's gradients of attention where sums may be computed in any order (cudnn-frontend 1.32,
+/// The scratch of cuDNN's gradients of attention where dq is summed in memory, ordered or not (cudnn-frontend 1.32,
 /// scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H, Tq] in float32. Where
 /// query heads share keys, also dk and dv of each query head [B, H, Tk, C] in their own dtype. All rows are rounded up
 /// to tiles of 128. A plan needs up to 1 MiB more.

@@ -123,6 +123,7 @@ const ConfigKey keys[] = {
     {"training.recompute_num_layers", at<training, &T::recompute_num_layers>, "block: layers per stage; uniform: layers per group, 1 so far", size},
     {"training.device", choice<training, &T::device>, "cpu | cuda: NVIDIA GPUs | auto: cuda where there is one"},
     {"training.cuda_graphs", at<training, &T::cuda_graphs>, "GPUs: the work of a step is recorded as a CUDA graph and replayed in the steps after it"},
+    {"training.attention", choice<training, &T::attention>, "GPUs: cudnn, or an error | own: our kernels | auto: cudnn where it has a plan"},
     {"training.num_threads", at<training, &T::num_threads>, "threads of each rank; 0: OMP_NUM_THREADS, or its share of the cores", {0, 4096}},
 
     {"parallelism.data_parallel_replicate_degree", at<parallelism, &P::data_parallel_replicate_degree>, "replicas of the sharded model", degree},

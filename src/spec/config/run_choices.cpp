@@ -15,6 +15,8 @@ constexpr RankBinding all_bindings[] = {RankBinding::automatic, RankBinding::non
 constexpr AsyncMode all_async_modes[] = {AsyncMode::disabled, AsyncMode::async, AsyncMode::async_with_pinned_mem};
 constexpr MatmulPrecision all_precisions[] = {MatmulPrecision::highest, MatmulPrecision::high};
 constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
+constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automatic, AttentionKernels::cudnn,
+                                                      AttentionKernels::own};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
 
 }  // namespace
@@ -89,6 +91,15 @@ std::string_view name_of(LinearDType dtype) {
   return "?";
 }
 
+std::string_view name_of(AttentionKernels kernels) {
+  switch (kernels) {
+    case AttentionKernels::automatic: return "auto";
+    case AttentionKernels::cudnn: return "cudnn";
+    case AttentionKernels::own: return "own";
+  }
+  return "?";
+}
+
 std::string_view name_of(OptimizerKind optimizer) {
   switch (optimizer) {
     case OptimizerKind::adamw: return "adamw";
@@ -125,6 +136,10 @@ MatmulPrecision parse_exactly(std::string_view key, std::string_view name) {
 template <>
 LinearDType parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<LinearDType>(key, name, all_linear_dtypes);
+}
+template <>
+AttentionKernels parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<AttentionKernels>(key, name, all_attention_kernels);
 }
 template <>
 OptimizerKind parse_exactly(std::string_view key, std::string_view name) {

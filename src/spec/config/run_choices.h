@@ -34,6 +34,8 @@ enum class AsyncMode : std::uint8_t { disabled, async, async_with_pinned_mem };
 /// Precision of float32 matmuls; high: operands rounded to TensorFloat-32.
 enum class MatmulPrecision : std::uint8_t { highest, high };
 enum class LinearDType : std::uint8_t { float8 };
+/// On GPUs. automatic: cuDNN where it has a plan, else our kernels.
+enum class AttentionKernels : std::uint8_t { automatic, cudnn, own };
 /// What a run that resumes does not take from its checkpoint.
 struct LoadExclusions {
   bool optimizer = false, lr_scheduler = false, dataloader = false;
@@ -50,9 +52,10 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(AsyncMode mode);
 [[nodiscard]] std::string_view name_of(MatmulPrecision precision);
 [[nodiscard]] std::string_view name_of(LinearDType dtype);
+[[nodiscard]] std::string_view name_of(AttentionKernels kernels);  // "auto", "cudnn", "own"
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
-/// The choice of exactly this name. Defined for the seven enums above. Throws UnknownChoice (spec/choice.h) naming
+/// The choice of exactly this name. Defined for the eight enums above. Throws UnknownChoice (spec/choice.h) naming
 /// `key` and the closest valid one.
 template <class Choice>
 [[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);

@@ -52,7 +52,8 @@ struct TrainingConfig {
   std::int64_t recompute_num_layers = 1;  // uniform: per group; block: per stage
   std::int64_t num_threads = 0;           // per rank; 0: its share of the cores
   DeviceChoice device = DeviceChoice::automatic;
-  bool cuda_graphs = false;  // a step is recorded once and replayed
+  bool cuda_graphs = false;                                  // a step is recorded once and replayed
+  AttentionKernels attention = AttentionKernels::automatic;  // on GPUs
   bool operator==(const TrainingConfig&) const = default;
 };
 

@@ -173,12 +173,25 @@ void check_pipeline(const RunConfig& config) {
                      config.parallelism.pipeline_parallel_layout);
 }
 
+void check_attention(const RunConfig& config) {
+  const TrainingConfig& t = config.training;
+  require(t.attention == AttentionKernels::automatic || t.device != DeviceChoice::cpu,
+          "training.attention = '{}' is for GPUs, but training.device = cpu (use auto)", name_of(t.attention));
+  if (t.attention != AttentionKernels::cudnn) return;
+  require(t.dtype == DType::bfloat16,
+          "training.attention = 'cudnn' is supported for training.dtype = 'bfloat16', not for '{}' (use auto)",
+          name_of(t.dtype));
+  require(!config.data.reset_attention_mask,
+          "training.attention = 'cudnn' is not supported with data.reset_attention_mask = true (use auto)");
+}
+
 void check_ranks(const RunConfig& config) {
   const bool runs_on_cpus = config.training.device == DeviceChoice::cpu;
   require(config.comm.backend != CommBackend::nccl || !runs_on_cpus,
           "comm.backend = nccl needs GPUs, but training.device = cpu (use auto)");
   require(!config.training.cuda_graphs || !runs_on_cpus,
           "training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)");
+  check_attention(config);
   // its degrees, and that the product of the degrees is a valid number of ranks
   const MeshShape mesh = config.mesh_shape();
   const AxisOrder all;
