@@ -31,7 +31,7 @@ function(echelon_plugin name)
   endforeach()
   set_target_properties(echelon_${name} PROPERTIES PREFIX lib OUTPUT_NAME echelon_${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden
                         CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
-  target_link_libraries(echelon_${name} PRIVATE CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY} fmt::fmt ${CMAKE_DL_LIBS})
+  target_link_libraries(echelon_${name} PRIVATE CUDA::cudart CUDA::cublasLt fmt::fmt ${CMAKE_DL_LIBS})
 endfunction()
 
 # plugin_host(PROGRAM): a program that plug-ins can be loaded into. They use what is in it, also of folders that it does not use itself.

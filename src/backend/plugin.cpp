@@ -27,7 +27,10 @@ LoadedPlugin load_cuda_plugin() {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return {nullptr, fmt::format("'{}' cannot be loaded: {}", path.string(), dlerror())};
+    if (library == nullptr)
+      return {nullptr,
+              fmt::format("'{}' cannot be loaded: {} (LD_LIBRARY_PATH must have the folders of CUDA's libraries)",
+                          path.string(), dlerror())};
     const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, plugin_entry));
     if (entry == nullptr) return {nullptr, fmt::format("'{}' is of another version of Echelon", path.string())};
     LoadedPlugin loaded;

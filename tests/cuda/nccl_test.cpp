@@ -1,6 +1,7 @@
 // How ranks with an emulated device each, by an emulated NCCL, start, end and fail.
 #include "comm/numbers.h"
 #include "comm/thread/thread_world.h"
+#include "cuda/comm/nccl_library.h"
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/emulated/runtime.h"
 #include "cuda/gpu_ranks.h"
@@ -109,6 +110,35 @@ TEST(Nccl, AHostFarAheadOfItsDeviceSeesWhatBecameOfOtherRanks) {
               ThrowsMessage<Error>(
                   HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank 0 waits for all_reduce(sum) of 10")));
   emulated::set_num_devices(1);
+}
+
+// NCCL frees communicators in threads of its own, unless they are finalized first: such a thread would work on while
+// the rank frees its memory and the process ends.
+TEST(Nccl, NothingIsLeftOfItWhenRanksEnd) {
+  ASSERT_EQ(outcome_of(run_on_own_gpus, 4, [](Mesh&, Comm& comm) { all_reduce(comm, 10); }), "");
+  EXPECT_EQ(emulated::num_communicators(), 0);
+}
+TEST(Nccl, NothingIsLeftOfItWhenARankFails) {
+  ASSERT_NE(outcome_of(run_on_own_gpus, 4,
+                       [](Mesh& mesh, Comm& comm) {
+                         all_reduce(comm, 10);
+                         if (mesh.rank() == 1) throw Error("left in the middle");
+                         all_reduce(comm, 10);
+                       }),
+            "");
+  EXPECT_EQ(emulated::num_communicators(), 0);
+}
+
+TEST(NcclLibrary, IsNeededForCommunicatorsOnly) {
+  EXPECT_THAT([] { (void)cuda::functions_of({.find = {}, .reason = "libnccl.so.2: no such file"}); },
+              ThrowsMessage<Error>("several ranks with a GPU each need NCCL, but libnccl.so.2: no such file (add its "
+                                   "folder to LD_LIBRARY_PATH, or use one GPU)"));
+  const auto old = [](const char* name) -> void* {
+    static int any;
+    return std::string(name) == "ncclCommFinalize" ? nullptr : &any;
+  };
+  EXPECT_THAT([&] { (void)cuda::functions_of({.find = old, .reason = {}}); },
+              ThrowsMessage<Error>("libnccl.so.2 has no ncclCommFinalize (use NCCL 2.18 or newer)"));
 }
 
 TEST(Nccl, FewerQueuesThanStreamsAreRefused) {

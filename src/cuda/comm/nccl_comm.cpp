@@ -78,7 +78,7 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
   const ncclResult_t result = enqueue(link.get(), link.stream().get());
   if (result != ncclSuccess && result != ncclInProgress)
     throw Failure(
-        fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
+        fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), nccl().error_string(result)));
   mesh_.settle(link, [&] { return mesh_.describe(flight); });
   link.stream().record(flight.done);
   const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
@@ -92,11 +92,11 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
 }
 
 Pending NcclComm::all_reduce(Tensor x, ReduceOp op) {
-  return start(mesh_.link(group_),
-               {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclAllReduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream);
-               });
+  return start(
+      mesh_.link(group_), {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
+      [&](ncclComm_t comm, cudaStream_t stream) {
+        return nccl().all_reduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream);
+      });
 }
 
 Pending NcclComm::all_gather(Tensor full, Tensor shard) {
@@ -104,7 +104,7 @@ Pending NcclComm::all_gather(Tensor full, Tensor shard) {
   return start(mesh_.link(group_),
                {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclAllGather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream);
+                 return nccl().all_gather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream);
                });
 }
 
@@ -113,8 +113,8 @@ Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
   return start(mesh_.link(group_),
                {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclReduceScatter(full.data, shard.data, count_of(shard), type_of(full.dtype), operation_of(op),
-                                          comm, stream);
+                 return nccl().reduce_scatter(full.data, shard.data, count_of(shard), type_of(full.dtype),
+                                              operation_of(op), comm, stream);
                });
 }
 
@@ -123,7 +123,7 @@ Pending NcclComm::broadcast(Tensor x, int root) {
   return start(mesh_.link(group_),
                {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclBroadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream);
+                 return nccl().broadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream);
                });
 }
 
@@ -133,15 +133,15 @@ Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
   return start(mesh_.link(group_),
                {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 ncclResult_t result = ncclGroupStart();
+                 ncclResult_t result = nccl().group_start();
                  for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
-                   result = ncclSend(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8,
-                                     peer, comm, stream);
+                   result = nccl().send(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8,
+                                        peer, comm, stream);
                    if (result == ncclSuccess)
-                     result = ncclRecv(received.data + peer * part_bytes, static_cast<std::size_t>(part_bytes),
-                                       ncclUint8, peer, comm, stream);
+                     result = nccl().receive(received.data + peer * part_bytes, static_cast<std::size_t>(part_bytes),
+                                             ncclUint8, peer, comm, stream);
                  }
-                 const ncclResult_t end = ncclGroupEnd();
+                 const ncclResult_t end = nccl().group_end();
                  return result == ncclSuccess ? end : result;
                });
 }
@@ -151,7 +151,7 @@ Pending NcclComm::send(Tensor x, int peer) {
   return start(mesh_.transfer_link(group_, rank_, peer),
                {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclSend(x.data, count_of(x), type_of(x.dtype), 1, comm, stream);
+                 return nccl().send(x.data, count_of(x), type_of(x.dtype), 1, comm, stream);
                });
 }
 
@@ -160,7 +160,7 @@ Pending NcclComm::receive(Tensor x, int peer) {
   return start(mesh_.transfer_link(group_, peer, rank_),
                {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclRecv(x.data, count_of(x), type_of(x.dtype), 0, comm, stream);
+                 return nccl().receive(x.data, count_of(x), type_of(x.dtype), 0, comm, stream);
                });
 }
 

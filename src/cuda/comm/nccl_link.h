@@ -9,7 +9,7 @@
 #include "comm/mesh.h"
 #include "cuda/device/stream.h"
 
-#include <nccl.h>
+#include "cuda/comm/nccl_library.h"
 
 #include <string>
 
@@ -29,7 +29,7 @@ class NcclLink {
   /// Starts to connect; all ranks call it at once. `id`: drawn by the first of them. No operation may start before
   /// state() is ncclSuccess.
   NcclLink(const ncclUniqueId& id, Place place);
-  /// Waits for enqueued operations first, unless they were aborted or have failed.
+  /// Aborts, unless finalize() has ended.
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -40,6 +40,9 @@ class NcclLink {
   /// ncclSuccess, or an error of any rank that NCCL heard of.
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
+  /// Starts to end the communicator; no operation can start afterwards. All ranks call it. state() is ncclInProgress
+  /// until the resources can be freed without waiting for a peer.
+  ncclResult_t finalize();
   /// Aborts operations in progress, on the device too. No operation can start afterwards.
   void abort() noexcept;
 
@@ -47,6 +50,7 @@ class NcclLink {
   Place place_;
   Stream stream_{Stream::Priority::high};
   ncclComm_t comm_ = nullptr;
+  bool is_finalized_ = false;
 };
 
 }  // namespace echelon::cuda

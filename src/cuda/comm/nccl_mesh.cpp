@@ -20,7 +20,7 @@ Tensor tensor_of(Words& words) { return {words.data(), DType::int32, {static_cas
 
 Words draw_id() {
   ncclUniqueId id = {};
-  check(ncclGetUniqueId(&id), "an id for ranks to connect");
+  check(nccl().get_unique_id(&id), "an id for ranks to connect");
   Words words;
   std::memcpy(words.data(), &id, sizeof id);
   return words;
@@ -42,6 +42,18 @@ void rest(int num_looks) {
   if (num_looks > patience) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+// NCCL frees aborted communicators in a thread of its own, and says nothing at its end: it is given a while after the
+// last of their kernels.
+void await_reclaim(const std::vector<NcclLink*>& links) {
+  constexpr double most_seconds = 2;
+  constexpr auto after_kernels = std::chrono::milliseconds(100);
+  const auto is_busy = [](NcclLink* link) { return cudaStreamQuery(link->stream().get()) == cudaErrorNotReady; };
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::any_of(links.begin(), links.end(), is_busy) && seconds_since(begin) < most_seconds)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(after_kernels);
+}
+
 }  // namespace
 
 NcclMesh::NcclMesh(Mesh& host, Device& device, double timeout_seconds)
@@ -51,13 +63,40 @@ NcclMesh::NcclMesh(Mesh& host, Device& device, double timeout_seconds)
 
 NcclMesh::~NcclMesh() {
   device_.watch(nullptr);
-  if (std::uncaught_exceptions() > 0) give_up();
+  if (std::uncaught_exceptions() > 0) {
+    give_up();
+    return;
+  }
   try {
     const auto is_under_way = [](const std::unique_ptr<Flight>& flight) { return !flight->done.is_reached(); };
-    while (std::uncaught_exceptions() == 0 && std::any_of(flights_.begin(), flights_.end(), is_under_way)) poll();
+    while (std::any_of(flights_.begin(), flights_.end(), is_under_way)) poll();
+    finalize();
   } catch (const std::exception&) {
     give_up();
   }
+}
+
+std::vector<NcclLink*> NcclMesh::all_links() const {
+  std::vector<NcclLink*> all;
+  for (const auto& [ranks, link] : links_) all.push_back(link.get());
+  for (const auto& [ranks, link] : transfer_links_) all.push_back(link.get());
+  return all;
+}
+
+// A communicator that is destroyed before it is finalized goes on to do so in a thread of NCCL's, while its stream and
+// the memory go. The ranks come here at different times, so the wait is one for the slowest of them.
+void NcclMesh::finalize() {
+  const std::vector<NcclLink*> links = all_links();
+  if (links.empty()) return;
+  for (NcclLink* const link : links)
+    while (!link->stream().is_idle()) poll();
+  nccl().group_start();
+  for (NcclLink* const link : links) link->finalize();
+  nccl().group_end();
+  const auto is_under_way = [](const NcclLink* link) { return link->state() == ncclInProgress; };
+  const Clock::time_point begin = Clock::now();
+  for (int num_looks = 0; std::any_of(links.begin(), links.end(), is_under_way); rest(++num_looks))
+    if (poll(), seconds_since(begin) > timeout_seconds_) return give_up();
 }
 
 NcclMesh::Members NcclMesh::members_of(const Group& group) const {
@@ -111,8 +150,8 @@ void NcclMesh::connect_neighbours(const Group& group) {
 // A first transfer connects the two once more, for which both hosts wait: ranks that all started with a receive would
 // deadlock.
 void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
-  const ncclResult_t result = is_source ? ncclSend(byte, 1, ncclUint8, 1, link.get(), link.stream().get())
-                                        : ncclRecv(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
+  const ncclResult_t result = is_source ? nccl().send(byte, 1, ncclUint8, 1, link.get(), link.stream().get())
+                                        : nccl().receive(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
   if (result != ncclInProgress) check(result, "a first transfer");
   settle(link, [] { return "a first transfer"; });
   const Clock::time_point begin = Clock::now();
@@ -248,7 +287,7 @@ void NcclMesh::require_no_failure() {
 void NcclMesh::require_well(const NcclLink& link) {
   const ncclResult_t state = link.state();
   if (state != ncclSuccess && state != ncclInProgress)
-    fail(fmt::format("NCCL {}: {} (NCCL_DEBUG=INFO tells more)", link.ranks(), ncclGetErrorString(state)));
+    fail(fmt::format("NCCL {}: {} (NCCL_DEBUG=INFO tells more)", link.ranks(), nccl().error_string(state)));
 }
 
 std::string NcclMesh::describe(const Flight& flight) const {
@@ -275,16 +314,15 @@ void NcclMesh::abort(const std::string& reason) {
 // thread that is still enqueuing, which may be queued after the kernels of all others, so that one is last. NCCL also
 // waits until graphs are destroyed.
 void NcclMesh::give_up() noexcept {
-  ncclGroupStart();
-  for (const bool is_last_chance : {false, true}) {
-    const auto abort = [&](NcclLink& link) {
-      if (is_last_chance || link.state() != ncclInProgress) link.abort();
-    };
-    for (const auto& [ranks, link] : links_) abort(*link);
-    for (const auto& [ranks, link] : transfer_links_) abort(*link);
-  }
+  const std::vector<NcclLink*> links = all_links();
+  const auto is_alive = [](const NcclLink* link) { return link->get() != nullptr; };
+  if (std::none_of(links.begin(), links.end(), is_alive)) return;
+  nccl().group_start();
+  for (const bool is_last_chance : {false, true})
+    for (NcclLink* const link : links)
+      if (is_last_chance || link->state() != ncclInProgress) link->abort();
   if (drop_graphs_) drop_graphs_();
-  ncclGroupEnd();
+  if (nccl().group_end() == ncclInProgress) await_reclaim(links);
 }
 
 }  // namespace echelon::cuda

@@ -10,7 +10,8 @@
 //
 // Failures: while the host waits for the device or for connections, or polls, it checks whether NCCL or another rank
 // has failed, or an operation is not done after comm.timeout_seconds. The host is never far ahead of the device. On a
-// failure all NCCL kernels are aborted at once, so that the device is free for unwinding.
+// failure all NCCL kernels are aborted at once, so that the device is free for unwinding. NCCL frees communicators in
+// threads of its own; the end of a run waits for these, with a limit.
 //
 // Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which
 // waits for them in the capture. The host cannot query captured work; the check for failures sees a replay as one
@@ -86,6 +87,9 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   [[nodiscard]] std::unique_ptr<NcclLink> connected(const ncclUniqueId& id, NcclLink::Place place);
   /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
   void settle(const NcclLink& link, const std::function<std::string()>& what);
+  /// Ends all communicators together, as their peers do.
+  void finalize();
+  [[nodiscard]] std::vector<NcclLink*> all_links() const;
   [[nodiscard]] Flight& take_off(const Group& group, const Signature& signature);
   void retire_completed();
   void require_no_failure();

@@ -3,13 +3,17 @@
 #include "comm/sum.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -29,6 +33,7 @@ struct Collective {
   Description description;
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;
+  std::vector<int> devices;  // of the ranks that have come
   std::size_t num_at_head = 0;
   bool is_done = false;
 };
@@ -49,6 +54,7 @@ struct World {
   int num_connected = 0;  // by a first collective, for which the hosts wait for each other
   // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
   bool is_broken = false;
+  int num_finalized = 0;
   std::deque<Collective> collectives;
   std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
 };
@@ -83,6 +89,8 @@ Meeting& meeting() {
   return the_meeting;
 }
 std::atomic<ncclResult_t> wanted_error = ncclSuccess;
+std::atomic<int> num_alive = 0;
+std::atomic<int> num_launches = 0;
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
@@ -130,6 +138,8 @@ void perform(Collective& x) {
 
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<ncclComm_t, Batch>> grouped;
+/// The collectives of a group, of which those of a communicator are one launch.
+thread_local std::vector<std::pair<ncclComm_t, std::function<ncclResult_t()>>> grouped_collectives;
 thread_local std::vector<ncclComm_t> ending;  // for which the end of the group waits
 
 [[noreturn]] void hang(const char* reason) {
@@ -153,17 +163,19 @@ struct ncclComm {
     std::function<bool()> are_connected;
     std::function<cudaError_t()> enqueue;
   };
-  std::vector<Launch> launches;
+  std::deque<Launch> launches;
   ncclResult_t failure = ncclSuccess;
+  bool is_finalized = false;
 
   ncclResult_t state() {
     if (wanted_error != ncclSuccess) return wanted_error;
     if (failure != ncclSuccess) return failure;
     if (world->num_joined < world->size) return ncclInProgress;
+    if (is_finalized && (world->num_finalized < world->size || on_streams.use_count() > 1)) return ncclInProgress;
     while (!launches.empty()) {
-      if (emulated::draw(2) == 0 || !launches.back().are_connected()) return ncclInProgress;
-      if (launches.back().enqueue() != cudaSuccess) failure = ncclUnhandledCudaError;
-      launches.pop_back();
+      if (emulated::draw(2) == 0 || !launches.front().are_connected()) return ncclInProgress;
+      if (launches.front().enqueue() != cudaSuccess) failure = ncclUnhandledCudaError;
+      launches.pop_front();
     }
     return failure;
   }
@@ -187,28 +199,36 @@ struct ncclComm {
   // What is captured begins anew at each launch of its graph; the ranks are connected by then.
   ncclResult_t start(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
     const auto lock = emulated::lock();
-    if (!launches.empty()) return ncclInvalidArgument;  // the one before is in progress
+    if (group_depth > 0) {
+      grouped_collectives.push_back({this, [=, this] { return start_now(description, in, out, stream); }});
+      return ncclSuccess;
+    }
+    ++num_launches;
+    return launches.empty() ? start_now(description, in, out, stream) : ncclInvalidArgument;  // one is in progress
+  }
+
+  ncclResult_t start_now(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
     if (emulated::is_captured(stream))
       return num_collectives == 0 ? ncclInvalidUsage
                                   : launch({.are_connected = [] { return true; },
                                             .enqueue =
                                                 [=, this] {
                                                   return emulated::enqueue_when(stream, [=, this, held = in_graphs] {
-                                                    return begin(description, in, out);
+                                                    return begin(description, in, out, stream);
                                                   });
                                                 }});
     if (num_collectives == 0) ++world->num_connected;
     try {
       return launch(
           {.are_connected = [keep = world] { return keep->num_connected == keep->size; },
-           .enqueue = [stream, due = begin(description, in,
-                                           out)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
+           .enqueue = [stream, due = begin(description, in, out,
+                                           stream)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
     } catch (const std::invalid_argument&) {
       return ncclInvalidArgument;
     }
   }
 
-  emulated::DueWork begin(const Collective::Description& description, const void* in, void* out) {
+  emulated::DueWork begin(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
     const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
     if (num_collectives == world->collectives.size()) {
       world->collectives.emplace_back();
@@ -221,11 +241,12 @@ struct ncclComm {
     if (x.description != description) throw std::invalid_argument("ranks start different collectives");
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
+    x.devices.push_back(emulated::device_of(stream));
     const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {
       if (x.is_done || *aborted) return true;
       if (keep->is_broken) return false;
       if (!std::exchange(*has_come, true)) ++x.num_at_head;
-      return x.num_at_head == n;
+      return x.num_at_head == n && std::none_of(x.devices.begin(), x.devices.end(), emulated::is_context_locked);
     };
     const auto work = [&x, aborted = is_aborted, keep = world, held = on_streams] {
       if (!*aborted && !std::exchange(x.is_done, true)) perform(x);
@@ -316,12 +337,42 @@ struct ncclComm {
 
 namespace {
 
-void end_those_told_to() {
-  for (ncclComm* const comm : std::exchange(ending, {})) {
-    comm->await_end();
-    const auto lock = emulated::lock();
-    delete comm;
+void free_communicator(ncclComm* comm) {
+  comm->await_end();
+  const auto lock = emulated::lock();
+  emulated::hold_memory(comm, 0);
+  delete comm;
+  --num_alive;
+}
+
+/// Threads of NCCL's that free communicators.
+struct Reclaims {
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  Reclaims() { (void)emulated::num_waiting(); }  // the machine, which they use, is made first and so outlives them
+  ~Reclaims() {
+    for (std::thread& thread : threads) thread.join();
   }
+  Reclaims(const Reclaims&) = delete;
+  Reclaims& operator=(const Reclaims&) = delete;
+  void add(ncclComm* comm) {
+    const std::scoped_lock lock(mutex);
+    threads.emplace_back([comm] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      free_communicator(comm);
+    });
+  }
+};
+
+/// What the call returns that ends this thread's communicators.
+ncclResult_t end_those_told_to() {
+  static Reclaims reclaims;
+  ncclResult_t result = ncclSuccess;
+  for (ncclComm* const comm : std::exchange(ending, {})) {
+    reclaims.add(comm);
+    result = ncclInProgress;
+  }
+  return result;
 }
 
 }  // namespace
@@ -358,13 +409,27 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
   auto& world = meeting().worlds[number];
   if (!world) world = std::make_shared<World>();
   world->size = num_ranks;
+  ++num_alive;
   *comm = new ncclComm{.world = world, .rank = rank, .num_transfers = {}, .launches = {}};
+  emulated::hold_memory(*comm, emulated::bytes_of_a_communicator);
   if (++(*comm)->world->num_joined == num_ranks) meeting().worlds.erase(number);
   return ncclInProgress;
 }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const auto lock = emulated::lock();
+  if (comm->is_finalized || !comm->launches.empty()) return ncclInvalidArgument;
+  comm->is_finalized = true;
+  ++comm->world->num_finalized;
+  return ncclInProgress;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  comm->await_end();
-  return ncclCommAbort(comm);
+  ncclResult_t state = ncclSuccess;
+  if (ncclCommGetAsyncError(comm, &state); comm->is_finalized && state == ncclSuccess) {
+    free_communicator(comm);
+    return ncclSuccess;
+  }
+  ending.push_back(comm);
+  return group_depth == 0 ? end_those_told_to() : ncclSuccess;
 }
 // Its operations are told to end here, also within a group.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
@@ -374,8 +439,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->launches.clear();
   }
   ending.push_back(comm);
-  if (group_depth == 0) end_those_told_to();
-  return ncclSuccess;
+  return group_depth == 0 ? end_those_told_to() : ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   const auto lock = emulated::lock();
@@ -430,9 +494,17 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
-  end_those_told_to();
-  if (grouped.empty()) return ncclSuccess;
+  const ncclResult_t ended = end_those_told_to();
+  if (grouped.empty() && grouped_collectives.empty()) return ended;
   const auto lock = emulated::lock();
+  std::set<ncclComm_t> started;
+  for (const auto& [comm, start] : std::exchange(grouped_collectives, {})) {
+    if (started.insert(comm).second) {
+      ++num_launches;
+      if (!comm->launches.empty()) return ncclInvalidArgument;
+    }
+    if (const ncclResult_t result = start(); result != ncclInProgress) return result;
+  }
   for (const auto& [comm, batch] : std::exchange(grouped, {})) (void)comm->start(batch);
   return ncclInProgress;
 }
@@ -440,5 +512,7 @@ ncclResult_t ncclGroupEnd() {
 namespace emulated {
 
 void set_nccl_error(ncclResult_t error) { wanted_error = error; }
+int num_communicators() { return num_alive; }
+int num_nccl_launches() { return num_launches; }
 
 }  // namespace emulated

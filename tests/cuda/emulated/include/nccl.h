@@ -43,8 +43,11 @@ const char* ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
-/// Both wait, outside of a group or at its end, until this rank's streams have done what they have of the communicator
-/// and no graph holds any of it. Where that would take for ever the process dies.
+/// In progress until all ranks have called it, and this rank's streams have done what they have of the communicator.
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+/// Both free the communicator when this rank's streams have done what they have of it and no graph holds any of it:
+/// where it is finalized at once, else in a thread of NCCL's, a while later. Where that would take for ever the process
+/// dies.
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
@@ -68,5 +71,11 @@ namespace emulated {
 
 /// What every communicator says from now on when it is asked for errors.
 void set_nccl_error(ncclResult_t error);
+/// Of a device, for each communicator of a rank on it.
+constexpr std::int64_t bytes_of_a_communicator = std::int64_t{16} << 20;
+/// Communicators that are not freed.
+[[nodiscard]] int num_communicators();
+/// Launches of collectives so far: those of a communicator in a group are one.
+[[nodiscard]] int num_nccl_launches();
 
 }  // namespace emulated
