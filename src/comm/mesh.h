@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "spec/mesh_shape.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -32,6 +33,9 @@ class Mesh {
   /// other in the order of their first operations. All ranks call it with the same list; a rank ignores groups that it
   /// is not in.
   virtual void connect(const std::vector<Group>& /*groups*/) {}
+
+  /// Operations that `start` starts may be launched together when it returns; none is waited for within it.
+  virtual void together(const std::function<void()>& start) { start(); }
 
   /// Makes progress on all communicators of this rank, without blocking.
   virtual void poll() = 0;

@@ -129,8 +129,10 @@ void ShardedUnit::zero_gradients(Ops& ops) {
 std::vector<Pending> ShardedUnit::gather_parameters(Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
+  mesh.together([&] {
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
+  });
   return pending;
 }
 
@@ -140,14 +142,17 @@ std::vector<Pending> ShardedUnit::reduce_gradients(Ops& ops, Mesh& mesh, std::ve
   const std::vector<Tensor>& whole = converted.empty() ? grads_ : converted;
   std::vector<Pending> pending;
   reduced_.clear();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    reduced_.push_back(owned_part(whole[b], b));
-    const Bucket& bucket = buckets_[b];
-    const bool is_over_shards = options_.reduces_parts || mesh.shape().group_size(bucket.groups.shard, mesh.rank()) > 1;
-    Comm& comm = mesh.comm(is_over_shards ? bucket.groups.shard : bucket.groups.replicate);
-    pending.push_back(bucket.shard.size > 1 ? comm.reduce_scatter(reduced_[b], whole[b], ReduceOp::sum)
-                                            : comm.all_reduce(whole[b], ReduceOp::sum));
-  }
+  mesh.together([&] {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      reduced_.push_back(owned_part(whole[b], b));
+      const Bucket& bucket = buckets_[b];
+      const bool is_over_shards =
+          options_.reduces_parts || mesh.shape().group_size(bucket.groups.shard, mesh.rank()) > 1;
+      Comm& comm = mesh.comm(is_over_shards ? bucket.groups.shard : bucket.groups.replicate);
+      pending.push_back(bucket.shard.size > 1 ? comm.reduce_scatter(reduced_[b], whole[b], ReduceOp::sum)
+                                              : comm.all_reduce(whole[b], ReduceOp::sum));
+    }
+  });
   return pending;
 }
 

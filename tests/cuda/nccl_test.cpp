@@ -112,6 +112,37 @@ TEST(Nccl, AHostFarAheadOfItsDeviceSeesWhatBecameOfOtherRanks) {
   emulated::set_num_devices(1);
 }
 
+TEST(Nccl, OperationsThatAreStartedTogetherAreOneLaunch) {
+  emulated::set_num_devices(2);
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, 2}}), {.timeout_seconds = 60}, [](Mesh& host) {
+    cuda::Device device(host.rank());
+    cuda::NcclMesh mesh(host, device, 60);
+    const Arena memory(3 * alignment_bytes, device.memory());
+    Comm& comm = mesh.comm({{Axis::dp_replicate}});
+    std::vector<Tensor> buckets;
+    for (int b = 0; b < 3; ++b) buckets.push_back(memory.tensor(b * alignment_bytes, DType::float32, {4}));
+    std::vector<float> ones(4, 1), sums(4);
+    for (const Tensor& x : buckets)
+      cudaMemcpyAsync(x.data, ones.data(), 16, cudaMemcpyHostToDevice, device.compute().get());
+    const int before = emulated::num_nccl_launches();
+    host.comm({world_axes}).barrier().wait();
+    std::vector<Pending> pending;
+    mesh.together([&] {
+      for (const Tensor& x : buckets) pending.push_back(comm.all_reduce(x, ReduceOp::sum));
+    });
+    for (Pending& each : pending) each.wait();
+    device.finish();
+    host.comm({world_axes}).barrier().wait();
+    EXPECT_EQ(emulated::num_nccl_launches() - before, 2) << "one of each rank";
+    for (const Tensor& x : buckets) {
+      cudaMemcpyAsync(sums.data(), x.data, 16, cudaMemcpyDeviceToHost, device.compute().get());
+      device.finish();
+      EXPECT_EQ(sums, std::vector<float>(4, 2));
+    }
+  });
+  emulated::set_num_devices(1);
+}
+
 // NCCL frees communicators in threads of its own, unless they are finalized first: such a thread would work on while
 // the rank frees its memory and the process ends.
 TEST(Nccl, NothingIsLeftOfItWhenRanksEnd) {

@@ -66,21 +66,11 @@ class NcclOperation final : public Pending::Operation {
   NcclMesh::Flight& flight_;
 };
 
-template <class F>
-Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue) {
+Pending NcclComm::start(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue) {
   if (signature.num_elements == 0) return {};
-  mesh_.poll();
-  mesh_.device_.compute_with_room().record(mesh_.ready_);
-  link.stream().wait(mesh_.ready_);
-  if (mesh_.is_recording_ && !mesh_.recorded_.empty()) link.stream().wait(mesh_.recorded_.back()->done);
   NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
   auto operation = std::make_unique<NcclOperation>(mesh_, flight);
-  const ncclResult_t result = enqueue(link.get(), link.stream().get());
-  if (result != ncclSuccess && result != ncclInProgress)
-    throw Failure(
-        fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), nccl().error_string(result)));
-  mesh_.settle(link, [&] { return mesh_.describe(flight); });
-  link.stream().record(flight.done);
+  mesh_.launch({.link = link, .flight = flight, .enqueue = std::move(enqueue)});
   const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
   sent_ += sent_bytes({.kind = signature.kind,
                        .rank = rank_,
@@ -94,7 +84,7 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
 Pending NcclComm::all_reduce(Tensor x, ReduceOp op) {
   return start(
       mesh_.link(group_), {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
-      [&](ncclComm_t comm, cudaStream_t stream) {
+      [=](ncclComm_t comm, cudaStream_t stream) {
         return nccl().all_reduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream);
       });
 }
@@ -103,7 +93,7 @@ Pending NcclComm::all_gather(Tensor full, Tensor shard) {
   check_all_gather(*this, full, shard);
   return start(mesh_.link(group_),
                {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  return nccl().all_gather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream);
                });
 }
@@ -112,7 +102,7 @@ Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
   check_reduce_scatter(*this, shard, full);
   return start(mesh_.link(group_),
                {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  return nccl().reduce_scatter(full.data, shard.data, count_of(shard), type_of(full.dtype),
                                               operation_of(op), comm, stream);
                });
@@ -122,7 +112,7 @@ Pending NcclComm::broadcast(Tensor x, int root) {
   check_root(*this, root);
   return start(mesh_.link(group_),
                {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  return nccl().broadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream);
                });
 }
@@ -130,11 +120,12 @@ Pending NcclComm::broadcast(Tensor x, int root) {
 Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
   check_all_to_all(*this, received, sent);
   const std::int64_t part_bytes = sent.num_bytes() / size_;
+  const int num_ranks = size_;
   return start(mesh_.link(group_),
                {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  ncclResult_t result = nccl().group_start();
-                 for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
+                 for (int peer = 0; peer < num_ranks && result == ncclSuccess; ++peer) {
                    result = nccl().send(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8,
                                         peer, comm, stream);
                    if (result == ncclSuccess)
@@ -150,7 +141,7 @@ Pending NcclComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
   return start(mesh_.transfer_link(group_, rank_, peer),
                {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  return nccl().send(x.data, count_of(x), type_of(x.dtype), 1, comm, stream);
                });
 }
@@ -159,7 +150,7 @@ Pending NcclComm::receive(Tensor x, int peer) {
   check_peer(*this, peer);
   return start(mesh_.transfer_link(group_, peer, rank_),
                {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [&](ncclComm_t comm, cudaStream_t stream) {
+               [=](ncclComm_t comm, cudaStream_t stream) {
                  return nccl().receive(x.data, count_of(x), type_of(x.dtype), 0, comm, stream);
                });
 }

@@ -24,8 +24,7 @@ class NcclComm final : public Comm {
 
  private:
   /// Enqueues what `enqueue` gives NCCL, after what the compute stream has.
-  template <class F>
-  Pending start(NcclLink& link, const Signature& signature, F&& enqueue);
+  Pending start(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue);
 
   NcclMesh& mesh_;
   Group group_;

@@ -2,13 +2,13 @@
 
 #include "comm/solo/solo_comm.h"
 #include "cuda/comm/nccl_comm.h"
+#include "cuda/comm/nccl_patience.h"
 #include "cuda/device/queues.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 namespace echelon::cuda {
@@ -32,71 +32,11 @@ ncclUniqueId id_of(const Words& words) {
   return id;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// The thread of NCCL's that is waited for may need this very core.
-void rest(int num_looks) {
-  constexpr int patience = 200;
-  if (num_looks > patience) std::this_thread::sleep_for(std::chrono::microseconds(20));
-}
-
-// NCCL frees aborted communicators in a thread of its own, and says nothing at its end: it is given a while after the
-// last of their kernels.
-void await_reclaim(const std::vector<NcclLink*>& links) {
-  constexpr double most_seconds = 2;
-  constexpr auto after_kernels = std::chrono::milliseconds(100);
-  const auto is_busy = [](NcclLink* link) { return cudaStreamQuery(link->stream().get()) == cudaErrorNotReady; };
-  const auto begin = std::chrono::steady_clock::now();
-  while (std::any_of(links.begin(), links.end(), is_busy) && seconds_since(begin) < most_seconds)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(after_kernels);
-}
-
 }  // namespace
 
 NcclMesh::NcclMesh(Mesh& host, Device& device, double timeout_seconds)
     : Mesh(host.shape(), host.rank()), host_(host), device_(device), timeout_seconds_(timeout_seconds) {
   device_.watch(this);
-}
-
-NcclMesh::~NcclMesh() {
-  device_.watch(nullptr);
-  if (std::uncaught_exceptions() > 0) {
-    give_up();
-    return;
-  }
-  try {
-    const auto is_under_way = [](const std::unique_ptr<Flight>& flight) { return !flight->done.is_reached(); };
-    while (std::any_of(flights_.begin(), flights_.end(), is_under_way)) poll();
-    finalize();
-  } catch (const std::exception&) {
-    give_up();
-  }
-}
-
-std::vector<NcclLink*> NcclMesh::all_links() const {
-  std::vector<NcclLink*> all;
-  for (const auto& [ranks, link] : links_) all.push_back(link.get());
-  for (const auto& [ranks, link] : transfer_links_) all.push_back(link.get());
-  return all;
-}
-
-// A communicator that is destroyed before it is finalized goes on to do so in a thread of NCCL's, while its stream and
-// the memory go. The ranks come here at different times, so the wait is one for the slowest of them.
-void NcclMesh::finalize() {
-  const std::vector<NcclLink*> links = all_links();
-  if (links.empty()) return;
-  for (NcclLink* const link : links)
-    while (!link->stream().is_idle()) poll();
-  nccl().group_start();
-  for (NcclLink* const link : links) link->finalize();
-  nccl().group_end();
-  const auto is_under_way = [](const NcclLink* link) { return link->state() == ncclInProgress; };
-  const Clock::time_point begin = Clock::now();
-  for (int num_looks = 0; std::any_of(links.begin(), links.end(), is_under_way); rest(++num_looks))
-    if (poll(), seconds_since(begin) > timeout_seconds_) return give_up();
 }
 
 NcclMesh::Members NcclMesh::members_of(const Group& group) const {
@@ -193,31 +133,6 @@ std::unique_ptr<NcclLink> NcclMesh::connected(const ncclUniqueId& id, NcclLink::
   return link;
 }
 
-void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& what) {
-  if (link.state() != ncclInProgress) return require_well(link);
-  const Clock::time_point begin = Clock::now();
-  for (int num_looks = 0; link.state() == ncclInProgress; rest(++num_looks)) {
-    poll();
-    if (seconds_since(begin) > timeout_seconds_)
-      fail(fmt::format("ranks do not connect after {} s (comm.timeout_seconds); rank {} waits {} with {}",
-                       timeout_seconds_, rank(), link.ranks(), what()));
-  }
-  require_well(link);
-}
-
-NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {
-  if (reusable_.empty()) reusable_.push_back(std::make_unique<Flight>());
-  std::deque<std::unique_ptr<Flight>>& flights = is_recording_ ? recorded_ : flights_;
-  flights.push_back(std::move(reusable_.back()));
-  reusable_.pop_back();
-  Flight& flight = *flights.back();
-  flight.signature = signature;
-  flight.group = group;
-  flight.is_waited_for = false;
-  flight.is_replay = false;
-  return flight;
-}
-
 void NcclMesh::begin_recording() {
   is_recording_ = true;
   sent_before_ = sent_;
@@ -307,22 +222,6 @@ void NcclMesh::hold_graphs(std::function<void()> drop) { drop_graphs_ = std::mov
 void NcclMesh::abort(const std::string& reason) {
   host_.abort(reason);
   give_up();
-}
-
-// A communicator's kernel may be queued after one of another communicator, so all are aborted before any is waited for:
-// within a group ncclCommAbort aborts at the call, and NCCL waits at the end of the group. The call waits for an NCCL
-// thread that is still enqueuing, which may be queued after the kernels of all others, so that one is last. NCCL also
-// waits until graphs are destroyed.
-void NcclMesh::give_up() noexcept {
-  const std::vector<NcclLink*> links = all_links();
-  const auto is_alive = [](const NcclLink* link) { return link->get() != nullptr; };
-  if (std::none_of(links.begin(), links.end(), is_alive)) return;
-  nccl().group_start();
-  for (const bool is_last_chance : {false, true})
-    for (NcclLink* const link : links)
-      if (is_last_chance || link->state() != ncclInProgress) link->abort();
-  if (drop_graphs_) drop_graphs_();
-  if (nccl().group_end() == ncclInProgress) await_reclaim(links);
 }
 
 }  // namespace echelon::cuda

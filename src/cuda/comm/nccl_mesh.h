@@ -43,6 +43,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   /// For transfers around a group's ring, in which ranks may then send and receive in any order; connect() does so for
   /// pipelines. Other pairs connect on their first transfer, for which both then wait.
   void connect_neighbours(const Group& group);
+  /// One launch for all operations of a communicator; one by one while recording.
+  void together(const std::function<void()>& start) override;
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   void abort(const std::string& reason) override;
@@ -71,6 +73,13 @@ class NcclMesh final : public Mesh, public DeviceWatch {
     bool is_waited_for = false;
     bool is_replay = false;  // of all that was recorded
   };
+  using Enqueue = std::function<ncclResult_t(ncclComm_t comm, cudaStream_t stream)>;
+  /// An operation that NCCL is to get.
+  struct Launch {
+    NcclLink& link;
+    Flight& flight;
+    Enqueue enqueue;
+  };
   /// Members of a group, and how they are connected.
   struct Members {
     std::vector<int> ranks;
@@ -90,6 +99,9 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   /// Ends all communicators together, as their peers do.
   void finalize();
   [[nodiscard]] std::vector<NcclLink*> all_links() const;
+  /// After what the compute stream has, now or at the end of together().
+  void launch(Launch launch);
+  void launch_all(const std::vector<Launch>& launches);
   [[nodiscard]] Flight& take_off(const Group& group, const Signature& signature);
   void retire_completed();
   void require_no_failure();
@@ -108,7 +120,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::map<Group, std::int64_t> sent_;
   std::deque<std::unique_ptr<Flight>> flights_;  // oldest first
   std::function<void()> drop_graphs_;
-  bool is_recording_ = false;
+  bool is_recording_ = false, is_together_ = false;
+  std::vector<Launch> held_back_;  // of together()
   std::deque<std::unique_ptr<Flight>> recorded_;
   std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording started, and by one replay
   std::vector<std::unique_ptr<Flight>> reusable_;               // to be used again
