@@ -57,8 +57,9 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
   [[nodiscard]] MemorySpace& pinned_memory() override { return device_.pinned_memory(); }
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
-  // Only pipeline ranks start transfers that wait for work that is not enqueued yet.
-  [[nodiscard]] bool needs_warm_up() const override { return has_nccl_ && mesh_->shape().degree(Axis::pp) > 1; }
+  // A kernel that is loaded may hold the lock of the context and wait for the device. Pipeline ranks start transfers
+  // that wait for work that is not enqueued yet, and threads of NCCL's may need the lock for any operation to end.
+  [[nodiscard]] bool needs_warm_up() const override { return has_nccl_; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;

@@ -22,10 +22,11 @@ class RankModel {
   /// buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure, but only
   /// after the gathers of all units, in which the other ranks need this one.
   void save(ModelWriter& writer, Ops& ops, Mesh& mesh);
+  /// Master weights become the values that there are.
+  void refresh_masters(Ops& ops);
 
  private:
   void gather(ShardedUnit& unit, Ops& ops, Mesh& mesh);
-  void refresh_masters(Ops& ops);
 
   ModelPart part_;
   RankMemory& memory_;

@@ -4,6 +4,7 @@
 #include "engine/device/device_memory.h"
 #include "engine/device/machine_memory.h"
 #include "engine/warm_up.h"
+#include "nn/head_split.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
 #include "spec/machine/host_spec.h"
@@ -15,6 +16,8 @@ namespace {
 std::vector<Group> groups_of(const RunConfig& config) {
   std::vector<Group> groups = {step_group, data_group, shard_group, replicate_group, tp_group, pipeline_group};
   if (config.model.tie_word_embeddings) groups.push_back(tied_group);
+  const int replicas = kv_replicas(config.model, config.mesh_shape().degree(Axis::tp));
+  if (replicas > 1) groups.push_back(kv_replica_group(replicas));
   return groups;
 }
 

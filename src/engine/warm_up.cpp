@@ -11,7 +11,7 @@ void warm_up(const Blueprint& blueprint, RankDevice& device) {
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
   TraceMesh alone(blueprint.mesh(), device.mesh().rank());
   RankRun run(blueprint, alone, device.ops(), device.memory());
-  run.model().initialize(config.training.seed, device.ops());
+  run.model().refresh_masters(device.ops());  // weights are zeros
   (void)run.step().run(ProgramKind::training, training_input(config, batches, 1, LossScaler(config)));
   (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .adamw = {}});
   device.ops().finish();

@@ -1,14 +1,19 @@
 // Layouts on ranks with GPUs, from the config to the updated weights, against one rank on a processor, in float64:
 // losses, gradient norms, first gradients and weights, and the locks on memory and traffic. On the emulated device,
 // which is slow: a few layouts, of every kind.
+#include "comm/thread/thread_world.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/device/workspace.h"
 #include "cuda/emulated/runtime.h"
+#include "data/masked_batches.h"
+#include "engine/layout_run.h"
+#include "engine/run_device.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
 
 #include <gtest/gtest.h>
+#include <nccl.h>
 
 namespace echelon::testing {
 namespace {
@@ -81,6 +86,38 @@ TEST_F(OnGpus, LoadNothingWhileTransfersAreUnderWay) {
     expect_equals_one_processor({.pp = 2, .schedule = schedule, .microbatches = 3, .layers = 4});
     emulated::set_waits_for_loads(false);
   }
+}
+
+// A kernel that is loaded holds the lock of its context until the device is idle, and NCCL's threads need it.
+TEST_F(OnGpus, LoadNothingWhileNcclIsUnderWay) {
+  emulated::set_num_devices(2);
+  emulated::set_waits_for_loads(true);
+  expect_equals_one_processor({.shard = 2, .zero = 3, .layers = 2});
+  emulated::set_waits_for_loads(false);
+}
+
+// Ranks that share a kv head too have a communicator before the first step.
+TEST_F(OnGpus, ConnectNothingInAStep) {
+  const RunConfig config = small_config({.tp = 4, .sequence_parallel = true, .layers = 1});
+  ASSERT_LT(config.model.num_key_value_heads, 4);
+  emulated::set_num_devices(4);
+  std::string reason;
+  const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+  int at_start = 0, at_end = 0;
+  run_thread_ranks(config.mesh_shape(), {.timeout_seconds = 60}, [&](Mesh& host) {
+    const Blueprint blueprint(config);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
+    host.comm({world_axes}).barrier().wait();
+    if (host.rank() == 0) at_start = emulated::num_communicators();
+    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
+    run.model().initialize(1, device->ops());
+    const FormulaTokens tokens(config.data.seed, config.model.vocab_size);
+    (void)run.step().run(ProgramKind::training, training_input(config, tokens, 1, LossScaler(config)));
+    host.comm({world_axes}).barrier().wait();
+    if (host.rank() == 0) at_end = emulated::num_communicators();
+    host.comm({world_axes}).barrier().wait();
+  });
+  EXPECT_EQ(at_start, at_end);
 }
 
 // What the driver is asked for is the plan's bytes, and the operations' workspace beside them.
