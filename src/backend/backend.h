@@ -57,6 +57,8 @@ class RankDevice {
   /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual DeviceFacts facts() const = 0;
+  /// That a rank's arena may have, together with those of ranks that share the device; 0: not known.
+  [[nodiscard]] virtual std::int64_t free_memory_bytes() const { return 0; }
   /// The kernels that it chose for the operations so far, one line each, for messages after a run.
   [[nodiscard]] virtual std::string choices() const { return {}; }
   /// By which kernels it multiplies, the same on all ranks; empty where the device has no choice. A run that resumes

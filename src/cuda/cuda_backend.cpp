@@ -9,6 +9,7 @@
 #include "cuda/graph_recorder.h"
 #include "cuda/ops/cuda_ops.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -75,6 +76,11 @@ class CudaRankDevice final : public RankDevice {
             .memory_bytes = memory_bytes_of_gpu(device_.index()),
             .num_multiprocessors = device_.num_multiprocessors(),
             .multiplies_float8 = device_.capability() >= least_float8_capability};
+  }
+  // What libraries allocate when they are first used is left to them.
+  [[nodiscard]] std::int64_t free_memory_bytes() const override {
+    constexpr std::int64_t of_libraries = std::int64_t{256} << 20;
+    return std::max<std::int64_t>(device_.free_memory_bytes() - of_libraries, 1);
   }
   [[nodiscard]] std::string choices() const override { return ops_.attention_choices(); }
 

@@ -40,8 +40,8 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
                           .backend = config.comm.backend,
                           .timeout_seconds = config.comm.timeout_seconds,
                           .products = std::move(products)});
-  if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
+  if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, *device, host);
   if (device->needs_warm_up()) warm_up(blueprint, *device);
   return device;
 }

@@ -1,11 +1,13 @@
-// A run whose arenas are larger than the GPUs that hold them is refused by every rank before anything is allocated: GPU
-// by GPU.
+// A run whose arenas are larger than what is free on the GPUs that hold them is refused by every rank before they are
+// allocated: GPU by GPU.
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
 #include "engine/run_device.h"
 #include "parity/layout.h"
+
+#include <nccl.h>
 
 #include <gmock/gmock.h>
 
@@ -20,7 +22,7 @@ class GpuLoads : public ::testing::Test {
  protected:
   GpuLoads() {
     RunConfig config = config_of({.replicate = 3, .layers = 1});
-    config.training.seq_len = config.model.max_position_embeddings = 4096;
+    config.training.seq_len = config.model.max_position_embeddings = 16;
     config.training.micro_batch_size = 8;
     config.training.global_batch_size = 24;
     blueprint_ = std::make_unique<Blueprint>(config);
@@ -51,30 +53,32 @@ class GpuLoads : public ::testing::Test {
     return words;
   }
 
-  static constexpr std::int64_t beside = std::int64_t{33} << 20;  // what a rank takes before its arena: the workspace
+  // What a rank takes before its arena, and what is left to libraries that have not started.
+  static constexpr std::int64_t mib = std::int64_t{1} << 20, workspace = 32 * mib, of_libraries = 256 * mib;
   std::unique_ptr<Blueprint> blueprint_;
   std::int64_t arena_bytes_ = 0, smaller_arena_bytes_ = 0;
 };
 
 TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
-  ASSERT_GT(arena_bytes_, beside);
-  EXPECT_TRUE(outcomes(3, arena_bytes_).empty());
-  const std::vector<std::string> refused = outcomes(3, arena_bytes_ - 1);
+  constexpr std::int64_t beside = workspace + emulated::bytes_of_a_communicator + of_libraries;
+  EXPECT_TRUE(outcomes(3, arena_bytes_ + beside).empty());
+  const std::vector<std::string> refused = outcomes(3, arena_bytes_ + beside - 1);
   ASSERT_EQ(refused.size(), 3U);
-  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, which has"));
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, of which"));
   EXPECT_THAT(refused.front(), HasSubstr("training.micro_batch_size = 8"));
   EXPECT_THAT(refused.front(), HasSubstr("(use training.micro_batch_size = 4)"));
   EXPECT_EQ(refused.front(), refused.back());
-  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ - 1).front(), HasSubstr("(use training.micro_batch_size = 2)"));
+  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ + beside - 1).front(), HasSubstr("(use training.micro_batch_size = 2)"));
 }
 
 // Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of
 // theirs.
 TEST_F(GpuLoads, HoldsAllRanksThatShareAGpu) {
-  EXPECT_TRUE(outcomes(2, 3 * arena_bytes_).empty());
-  const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ - 1);
+  constexpr std::int64_t beside = 3 * workspace + of_libraries;
+  EXPECT_TRUE(outcomes(2, 3 * arena_bytes_ + beside).empty());
+  const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ + beside - 1);
   ASSERT_EQ(refused.size(), 3U);
-  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, which has"));
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, of which"));
 }
 
 }  // namespace

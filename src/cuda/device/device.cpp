@@ -96,6 +96,12 @@ Device::Device(int index)
       most_shared_bytes_(attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
       capability_(capability_of_gpu(index)) {}
 
+std::int64_t Device::free_memory_bytes() const {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "the device's memory");
+  return static_cast<std::int64_t>(free_bytes);
+}
+
 std::string name_of_gpu(int index) {
   const cudaDeviceProp properties = properties_of(index);
   return static_cast<const char*>(properties.name);

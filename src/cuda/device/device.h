@@ -64,6 +64,8 @@ class Device {
   /// 80, 90, 100: the major and minor version of what it can do.
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
+  /// Of no process and no library.
+  [[nodiscard]] std::int64_t free_memory_bytes() const;
   [[nodiscard]] Stream& compute() { return compute_; }
   /// The same for more pieces of work, each of a few kernels and events. With a watch it first waits while some hundred
   /// pieces are pending: the driver's queue is bounded, and a host that blocks in the driver cannot watch.

@@ -1,5 +1,5 @@
-// Whether a run fits into the memory of its devices: asked when every rank has its device, before anything is allocated
-// there.
+// Whether a run fits into the memory of its devices: asked when the ranks are connected, since libraries have taken
+// theirs by then, before the plan's is allocated.
 #pragma once
 
 #include "backend/backend.h"
@@ -8,7 +8,7 @@
 namespace echelon {
 
 /// Throws Error, on all ranks the same, if the arenas of the ranks that share a device together are larger than its
-/// memory (0: unknown, anything goes). `facts`: of this rank's device. Collective over the host's mesh.
-void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts, Mesh& host);
+/// free memory (0: unknown, anything goes). Collective over the host's mesh.
+void require_device_memory(const Blueprint& blueprint, const RankDevice& device, Mesh& host);
 
 }  // namespace echelon
