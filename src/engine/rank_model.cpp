@@ -59,11 +59,12 @@ RankModel::RankModel(const Blueprint& blueprint, int rank, RankMemory& memory, O
   for (StagePart& each : part_.stages) each.stage->bind_rope_tables(ops, cos, sin);
 }
 
-void RankModel::initialize(std::int64_t seed, Ops& ops) {
+void RankModel::initialize(std::int64_t seed, Ops& ops, int num_threads) {
   HostAccess host(ops);
   visit_values(*this, [&](const ParamPiece& piece) {
-    host.write(piece.numbers,
-               [&](void* out) { echelon::initialize(piece.param, piece.slice, seed, piece.numbers.dtype, out); });
+    host.write(piece.numbers, [&](void* out) {
+      echelon::initialize(piece.param, piece.slice, seed, piece.numbers.dtype, out, num_threads);
+    });
   });
   refresh_masters(ops);
 }

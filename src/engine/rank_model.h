@@ -16,7 +16,7 @@ class RankModel {
   [[nodiscard]] ModelPart& part() { return part_; }
   [[nodiscard]] const ModelPart& part() const { return part_; }
   /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
-  void initialize(std::int64_t seed, Ops& ops);
+  void initialize(std::int64_t seed, Ops& ops, int num_threads = 1);
   void load(const ModelReader& reader, Ops& ops);
   /// Writes the slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit, in the
   /// buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure, but only

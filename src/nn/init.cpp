@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/team.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,9 +57,7 @@ void fill(const Param& param, const TensorSlice& slice, std::int64_t seed, T* ou
   });
 }
 
-}  // namespace
-
-void initialize(const Param& param, const TensorSlice& slice, std::int64_t seed, DType dtype, void* host_out) {
+void fill(const Param& param, const TensorSlice& slice, std::int64_t seed, DType dtype, void* host_out) {
   switch (dtype) {
     case DType::float32: return fill(param, slice, seed, static_cast<float*>(host_out));
     case DType::float64: return fill(param, slice, seed, static_cast<double*>(host_out));
@@ -68,6 +67,20 @@ void initialize(const Param& param, const TensorSlice& slice, std::int64_t seed,
     case DType::int16: break;
   }
   throw Failure("weights are not integers");
+}
+
+}  // namespace
+
+void initialize(const Param& param, const TensorSlice& slice, std::int64_t seed, DType dtype, void* host_out,
+                int num_threads) {
+  const std::int64_t count = slice.num_elements();
+  const std::int64_t block = std::max(std::int64_t{1} << 20, count / Team::most_shares + 1);
+  auto fill_block = [&](int share) {
+    const std::int64_t first = share * block;
+    fill(param, slice.elements({first, std::min(block, count - first)}), seed, dtype,
+         static_cast<std::byte*>(host_out) + first * size_of(dtype));
+  };
+  Team::of_this_thread(num_threads).run(static_cast<int>((count + block - 1) / block), fill_block);
 }
 
 }  // namespace echelon

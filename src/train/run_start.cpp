@@ -70,7 +70,7 @@ RunStart start_run(const RunStartContext& context, const RankView& rank, Mesh& h
     if (context.initial != nullptr)
       rank.run.model().load(*context.initial, rank.ops);
     else
-      rank.run.model().initialize(context.config.training.seed, rank.ops);
+      rank.run.model().initialize(context.config.training.seed, rank.ops, context.num_threads);
     start.scalars.seq_len = context.config.training.seq_len;
     start.scalars.data = context.resume.data();
     start.lineage = {{.attempt = start.attempt, .from = context.config.checkpoint.initial_load_path}};

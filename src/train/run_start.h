@@ -23,6 +23,7 @@ struct RunStartContext {
   const ModelReader* initial = nullptr;  // weights of a run that starts from nothing
   std::int64_t attempt = 1;              // that of rank 0's process holds
   RunObserver& observer;
+  int num_threads = 1;  // that draw initial weights
 };
 
 /// Collective: loads the newest checkpoint that can be read, or the initial weights. `host` is the mesh of the same

@@ -249,7 +249,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                                       .resume = resume,
                                       .initial = initial ? &*initial : nullptr,
                                       .attempt = claim ? claim->attempt() : 0,
-                                      .observer = observer},
+                                      .observer = observer,
+                                      .num_threads = cores.num_threads},
                                      {run, mesh, ops}, host);
     if (config.checkpoint.enable && mesh.rank() == 0) remove_litter_or_warn(config, observer);
     std::optional<StateSaver> state_saver;

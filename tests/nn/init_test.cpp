@@ -70,6 +70,33 @@ TEST(Initialize, FillsConstantsAndLeavesPaddingZero) {
   EXPECT_EQ(initialized(param), (std::vector<double>{1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+/// By Box and Muller (1958), from the Philox block of the pair that has the index.
+double normal_at(std::uint64_t stream, std::uint64_t seed, std::uint64_t index) {
+  const auto half = [](std::uint64_t word, int i) { return static_cast<std::uint32_t>(word >> (32 * i)); };
+  const Words words = philox4x32_10({half(index / 2, 0), half(index / 2, 1), half(stream, 0), half(stream, 1)},
+                                    {half(seed, 0), half(seed, 1)});
+  const auto uniform = [&](std::size_t i) {
+    return std::ldexp(static_cast<double>((std::uint64_t{words[i]} << 32 | words[i + 1]) >> 11), -53);
+  };
+  const double radius = std::sqrt(-2 * std::log(1 - uniform(0))), angle = 2 * std::acos(-1.0) * uniform(2);
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+// Threads draw blocks of 2^20 values: across their borders, and from an odd index on, values are those of one thread.
+TEST(Initialize, ThreadsDrawTheSameNumbers) {
+  Param param = slice(-1, 0, 0);
+  constexpr std::int64_t first = 12'345, count = (1 << 21) + 1000;
+  param.slice = TensorSlice({3000, 1000}).elements({first, count});
+  std::vector<float> alone(count), together(count);
+  initialize(param, param.slice, 3, DType::float32, alone.data());
+  initialize(param, param.slice, 3, DType::float32, together.data(), 3);
+  EXPECT_EQ(alone, together);
+  for (const std::int64_t border : {std::int64_t{1} << 20, std::int64_t{1} << 21})
+    for (std::int64_t i = border - 3; i < border + 3; ++i)
+      EXPECT_EQ(together[static_cast<std::size_t>(i)],
+                static_cast<float>(2 * normal_at(stream_of(param), 3, static_cast<std::uint64_t>(first + i))));
+}
+
 TEST(Initialize, RoundsToEveryDtype) {
   const Param param = slice(-1, 0, 0);
   const std::vector<double> numbers = initialized(param);
