@@ -18,8 +18,11 @@ bool is_on_gpu(const TrainingConfig& training) { return training.device == Devic
 
 HeadChunk head_chunk(const TrainingConfig& training) {
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-  if (training.head_chunk_tokens > 0) return {.max_tokens = training.head_chunk_tokens, .max_bytes = any};
-  return is_on_gpu(training) ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu} : HeadChunk{};
+  const std::int64_t multiple = is_on_gpu(training) ? 256 : 1;  // whole tiles of matmuls, of one kind
+  if (training.head_chunk_tokens > 0)
+    return {.max_tokens = training.head_chunk_tokens, .max_bytes = any, .multiple = multiple};
+  return is_on_gpu(training) ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu, .multiple = multiple}
+                             : HeadChunk{};
 }
 
 /// On CPUs float32 sums stay in the caches and cost nothing.

@@ -16,6 +16,8 @@ namespace echelon {
 /// a layer. These values are for CPUs.
 struct HeadChunk {
   std::int64_t max_tokens = 2048, max_bytes = std::int64_t{1} << 28;
+  // Chunks have a multiple of this, the last one what is left; 1: they differ by one token at most.
+  std::int64_t multiple = 1;
 };
 
 /// What the kind of device decides, unless the config says it.

@@ -96,6 +96,27 @@ TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
   EXPECT_EQ(num_chunks(config), 14);
 }
 
+// Of 5,000 tokens at most 2,093 fit on a GPU: three chunks, as even as multiples of 256 can be. Of a chunk size that is
+// asked for, whole multiples are taken.
+TEST(HeadChunks, AreWholeTilesOnGpus) {
+  RunConfig config = config_of({.microbatches = 1});
+  config.model.max_position_embeddings = config.training.seq_len = 5000;
+  config.training.micro_batch_size = config.training.global_batch_size = 1;
+  config.training.dtype = DType::bfloat16;
+  config.model.vocab_size = 128'256;
+  config.training.device = DeviceChoice::cuda;
+  const auto rows = [&] {
+    std::vector<std::int64_t> counts;
+    for (const OpRecord& op : row_exps(config)) counts.push_back(op.m);
+    return counts;
+  };
+  EXPECT_EQ(rows(), (std::vector<std::int64_t>{1792, 1792, 1416}));
+  config.training.head_chunk_tokens = 3000;
+  EXPECT_EQ(rows(), (std::vector<std::int64_t>{2560, 2440}));
+  config.training.head_chunk_tokens = 200;
+  EXPECT_EQ(rows(), std::vector<std::int64_t>(25, 200));
+}
+
 // On GPUs rows of a multiple of 128 logits, in the format of the activations.
 TEST(Logits, HaveTheFormThatTheDeviceLikes) {
   RunConfig config = config_of({.microbatches = 1});

@@ -162,12 +162,20 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 }
 
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
+  const HeadChunk& limits = options_.device.head_chunk;
   const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t most =
-      std::clamp<std::int64_t>(options_.device.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1,
-                               std::min(num_tokens, options_.device.head_chunk.max_tokens));
+  const std::int64_t allowed = std::clamp<std::int64_t>(limits.max_bytes / (num_columns() * bytes_per_logit()), 1,
+                                                        std::min(num_tokens, limits.max_tokens));
+  const std::int64_t multiple = allowed < limits.multiple ? 1 : limits.multiple;
+  const std::int64_t most = allowed == num_tokens ? num_tokens : allowed / multiple * multiple;
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
+  if (multiple > 1) {
+    const std::int64_t count = ((num_tokens + num_chunks - 1) / num_chunks + multiple - 1) / multiple * multiple;
+    for (std::int64_t first = 0; first < num_tokens; first += count)
+      chunks.push_back({first, std::min(count, num_tokens - first)});
+    return chunks;
+  }
   for (std::int64_t i = 0; i < num_chunks; ++i) {
     const Slice slice = even_slice(num_tokens, num_chunks, i);
     chunks.push_back({slice.first, slice.count});
