@@ -116,6 +116,7 @@ void Step::observed(const Action& action, ActionPart part, F&& f) {
 
 void Step::perform(const Action& action) {
   if (action.kind == ActionKind::load_batch) load_batch();
+  if (action.kind == ActionKind::report) read_ahead();
   const bool gives_snapshot = kind_ == ProgramKind::training_with_snapshot && snapshot_reader_ != nullptr;
   if (gives_snapshot && action.kind == ActionKind::update) snapshot_reader_->release(model_.part().unit(action));
   pending_[static_cast<std::size_t>(action.id)] = executor_.perform(action);
@@ -130,23 +131,45 @@ bool Step::is_last_of_snapshot(const Action& action) const {
   return rank_.program(kind_)[static_cast<std::size_t>(action.id) + 1].kind != ActionKind::take_snapshot;
 }
 
-// Values that change in every step are uploaded with the tokens.
-void Step::load_batch() {
+void Step::read(HostBatch& batch, std::int64_t first_sequence) const {
   const std::int64_t T = config_.training.seq_len;
   const bool masks_documents = model_.part().options.masks_documents;
-  const std::vector<std::int64_t> sequences = BatchLayout(config_).sequences_of(mesh_.rank(), input_.first_sequence);
-  host_tokens_.resize(sequences.size() * static_cast<std::size_t>(T));
-  host_targets_.resize(host_tokens_.size());
-  if (masks_documents) host_starts_.resize(host_tokens_.size());
+  const std::vector<std::int64_t> sequences = BatchLayout(config_).sequences_of(mesh_.rank(), first_sequence);
+  batch.source = nullptr;
+  batch.tokens.resize(sequences.size() * static_cast<std::size_t>(T));
+  batch.targets.resize(batch.tokens.size());
+  if (masks_documents) batch.starts.resize(batch.tokens.size());
   std::int64_t offset = 0;
   for (const std::int64_t sequence : sequences) {
-    input_.batches->read(sequence, T, host_tokens_.data() + offset, host_targets_.data() + offset);
-    if (masks_documents) input_.batches->read_document_starts(sequence, T, host_starts_.data() + offset);
+    input_.batches->read(sequence, T, batch.tokens.data() + offset, batch.targets.data() + offset);
+    if (masks_documents) input_.batches->read_document_starts(sequence, T, batch.starts.data() + offset);
     offset += T;
   }
-  const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
-  values_.batch = {host_tokens_.data(), host_targets_.data(), host_starts_.data()};
-  values_.given = {.num_targets = static_cast<double>(std::ssize(host_targets_) - ignored),
+  batch.source = input_.batches;
+  batch.first_sequence = first_sequence;
+}
+
+// What cannot be read is an error of the step that needs it. Where the host computes, nothing is gained.
+void Step::read_ahead() {
+  const bool is_host = ops_.host_address(executor_.scalars(count_scalar, num_count_scalars)) != nullptr;
+  if (!input_.has_next || is_host || !is_training(kind_)) return;
+  try {
+    read(next_batch_, input_.first_sequence + config_.training.global_batch_size);
+  } catch (const std::exception&) {
+    next_batch_.source = nullptr;
+  }
+}
+
+// Values that change in every step are uploaded with the tokens.
+void Step::load_batch() {
+  if (next_batch_.source == input_.batches && next_batch_.first_sequence == input_.first_sequence)
+    std::swap(batch_, next_batch_);
+  else
+    read(batch_, input_.first_sequence);
+  next_batch_.source = nullptr;
+  const auto ignored = std::count(batch_.targets.begin(), batch_.targets.end(), ignored_target);
+  values_.batch = {batch_.tokens.data(), batch_.targets.data(), batch_.starts.data()};
+  values_.given = {.num_targets = static_cast<double>(std::ssize(batch_.targets) - ignored),
                    .requests = summand_of(input_.request),
                    .num_saved = input_.has_saved ? 1.0 : 0.0,
                    .loss_scale = input_.loss_scale.value_or(1),

@@ -25,6 +25,7 @@ struct StepInput {
   std::optional<double> loss_scale = {};
   RunRequest request = RunRequest::none;  // what was asked of this rank
   bool has_saved = false;                 // this rank's part of a checkpoint
+  bool has_next = false;                  // the next training step has the sequences after these
 };
 
 /// The same on every rank.
@@ -105,6 +106,8 @@ class Step {
 
   [[nodiscard]] bool is_last_of_snapshot(const Action& action) const;
   void load_batch();
+  /// The sequences of the next step, while a device computes this one.
+  void read_ahead();
   void observe_gradients();
   [[nodiscard]] StepResult result() const;
 
@@ -126,7 +129,14 @@ class Step {
   StepInput input_;
   StepValues values_;
   std::vector<std::vector<Pending>> pending_;  // by action
-  std::vector<std::int32_t> host_tokens_, host_targets_, host_starts_;
+  /// This rank's part of a global batch.
+  struct HostBatch {
+    const BatchSource* source = nullptr;  // null: nothing was read
+    std::int64_t first_sequence = 0;
+    std::vector<std::int32_t> tokens, targets, starts;
+  };
+  void read(HostBatch& batch, std::int64_t first_sequence) const;
+  HostBatch batch_, next_batch_;
 };
 
 }  // namespace echelon

@@ -143,6 +143,7 @@ StepInput Trainer::input_of(std::int64_t step) {
   StepInput input = training_input(config_, context_.training, step, scaler_);
   input.first_sequence = scalars_.sequences;
   input.adamw.lr = learning_rate(config_, step, scalars_.first_lr_step);
+  input.has_next = step < config_.training.steps;
   input.request = asked();
   input.has_saved = context_.saver != nullptr && context_.saver->has_saved();
   return input;
