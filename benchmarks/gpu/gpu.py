@@ -24,7 +24,7 @@ def ask(*fields):
 
 
 class WatchedMemory:
-    """The most bytes that the driver says are used there, every tenth of a second; 0 where that is not known."""
+    """The most bytes that the driver says are used there, every two seconds; 0 where that is not known."""
 
     def __enter__(self):
         self.peak_bytes, self.ended = 0, threading.Event()
@@ -37,7 +37,9 @@ class WatchedMemory:
         self.thread.join()
 
     def watch(self):
-        while not self.ended.wait(0.1):
+        is_over = False
+        while not is_over:
+            is_over = self.ended.wait(2)  # a query takes locks of the driver, which steps would wait for
             used = ask("memory.used")
             if used is None or not used[0].isdigit():
                 return

@@ -32,6 +32,15 @@ TEST(GpuPlacement, RanksOfAHostTakeItsGpusInTheirOrder) {
   EXPECT_EQ(choices({{7, 1, 2}, {7, 1, 2}, {7, 1, 2}}), (std::vector<int>{0, 0, 0}));  // too few
 }
 
+TEST(GpuPlacement, SlicesOfAGpuAreGpus) {
+  const std::string address = "0000:01:00.0";
+  EXPECT_EQ(identity_of_gpu(address, nullptr, 0), address);
+  EXPECT_EQ(identity_of_gpu(address, "3,4", 1), address);  // numbers, which another process may count otherwise
+  EXPECT_EQ(identity_of_gpu(address, "GPU-1a", 0), address);
+  EXPECT_NE(identity_of_gpu(address, "MIG-1a,MIG-2b", 0), identity_of_gpu(address, "MIG-1a, MIG-2b", 1));
+  EXPECT_EQ(identity_of_gpu(address, "MIG-2b", 0), identity_of_gpu(address, "MIG-1a, MIG-2b", 1));
+}
+
 TEST(GpuPlacement, GpusThatNvlinkJoinsFollowEachOther) {
   using Links = std::vector<std::pair<int, int>>;
   const auto order = [](int num_gpus, const Links& links) {

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 namespace echelon::cuda {
@@ -39,6 +41,15 @@ std::string address_of_gpu(int index) {
 
 }  // namespace
 
+std::string identity_of_gpu(const std::string& address, const char* visible, int index) {
+  std::istringstream entries(visible == nullptr ? "" : visible);
+  std::string entry;
+  for (int i = 0; i <= index; ++i)
+    if (!std::getline(entries, entry, ',')) return address;
+  entry.erase(0, entry.find_first_not_of(' '));
+  return entry.starts_with("MIG-") ? address + " " + entry : address;
+}
+
 int choose_gpu(const std::vector<RankSite>& sites, int rank) {
   const RankSite& own = sites[static_cast<std::size_t>(rank)];
   int num_on_host = 0, num_in_process = 0, place_on_host = 0, place_in_process = 0;
@@ -62,7 +73,9 @@ Placement place_on_gpu(Mesh& host) {
   Placement placement;
   placement.index =
       order_by_islands(site.num_gpus, are_linked_by_nvlink)[static_cast<std::size_t>(choose_gpu(sites, host.rank()))];
-  placement.gpu = hash_of(identity + " " + address_of_gpu(placement.index));
+  placement.gpu =
+      hash_of(identity + " " +
+              identity_of_gpu(address_of_gpu(placement.index), std::getenv("CUDA_VISIBLE_DEVICES"), placement.index));
   const std::vector<std::int64_t> gpus = gathered(host, placement.gpu);
   placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), placement.gpu));
   placement.has_each_its_own = std::all_of(

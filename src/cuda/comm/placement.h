@@ -5,6 +5,7 @@
 #include "comm/mesh.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace echelon::cuda {
@@ -18,6 +19,10 @@ struct RankSite {
 
 /// The GPU of a rank: its place among those that its process sees, in the order of nvlink.h.
 [[nodiscard]] int choose_gpu(const std::vector<RankSite>& sites, int rank);
+
+/// What tells a GPU of a host from others: its address and, for a slice of it (MIG), the entry of
+/// CUDA_VISIBLE_DEVICES, since slices share an address. `visible`: the variable, null if it is not set.
+[[nodiscard]] std::string identity_of_gpu(const std::string& address, const char* visible, int index);
 
 struct Placement {
   int index = 0;                 // of this rank's GPU
