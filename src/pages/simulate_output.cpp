@@ -60,6 +60,8 @@ std::string headline(const SimulatedRun& run) {
   });
   text += fmt::format("memory  {} of {} on stage {}", bytes_text(static_cast<double>(largest->arena_bytes)),
                       bytes_text(static_cast<double>(largest->device_bytes)), largest - r.memory.begin());
+  if (largest->reserved_bytes > 0)
+    text += fmt::format(" ({} are reserved)", bytes_text(static_cast<double>(largest->reserved_bytes)));
   if (r.fits()) return text + ": fits\n";
   return text + fmt::format(": does not fit; stage {} is {} too large\n", excess - r.memory.begin(),
                             bytes_text(static_cast<double>(excess->arena_bytes - excess->device_bytes)));
@@ -192,7 +194,8 @@ Json stages_json(const Simulation& result) {
                       {"memory_bytes", by_name(memory.category_bytes)},
                       {"memory_at_peak_bytes", by_name(memory.bytes_at_peak)},
                       {"arena_bytes", memory.arena_bytes},
-                      {"device_bytes", memory.device_bytes}});
+                      {"device_bytes", memory.device_bytes},
+                      {"reserved_bytes", memory.reserved_bytes}});
   }
   return stages;
 }

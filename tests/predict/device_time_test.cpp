@@ -3,17 +3,22 @@
 
 #include "base/error.h"
 #include "predict/machine/matmul_rate.h"
+#include "spec/machine/shipped_machines.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace echelon {
 namespace {
+
+using ::testing::HasSubstr;
 
 DeviceSpec device_of(const char* machine) { return read_machine(machine).nodes.front().device; }
 
@@ -75,8 +80,7 @@ TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
     (void)product_tflops(device, 64, 64, 64, DType::float32);
     FAIL() << "a product in float32 has no rate here";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "training.dtype = 'float32': the device has no rates for it or for float32 (use bfloat16)");
+    EXPECT_STREQ(error.what(), "training.dtype = 'float32': the device has no rates for it (use bfloat16)");
   }
 }
 
@@ -186,11 +190,89 @@ TEST(AttentionSeconds, AreThoseOfBlocks) {
   EXPECT_LT(tflops(512, 128), 0.9 * tflops(2048, 128));
 }
 
-TEST(RatesOf, AFormatThatIsMissingAreThoseOfFloat32) {
+std::string sentence_of(const DeviceSpec& device, DType dtype) {
+  try {
+    (void)rates_of(device, dtype);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(RatesOf, AFormatThatIsMissingAreRefusedWithTheClosest) {
   DeviceSpec device = {.name = "plain", .formats = {{"float32", {.peak_flops = 7}}}};
-  EXPECT_EQ(rates_of(device, DType::bfloat16).peak_flops, 7);
+  EXPECT_EQ(rates_of(device, DType::float32).peak_flops, 7);
+  EXPECT_EQ(sentence_of(device, DType::bfloat16),
+            "training.dtype = 'bfloat16': the device 'plain' has no rates for it (use float32)");
+  device.formats["float16"].peak_flops = 9;
+  EXPECT_THAT(sentence_of(device, DType::bfloat16), HasSubstr("(use float16)"));
+  EXPECT_THAT(sentence_of(device, DType::float64), HasSubstr("(use float32)"));
   device.formats.clear();
-  EXPECT_THROW((void)rates_of(device, DType::bfloat16), Error);
+  EXPECT_THAT(sentence_of(device, DType::bfloat16), HasSubstr("(add formats.bfloat16 to its machine file)"));
+}
+
+std::optional<DType> dtype_called(std::string_view format) {
+  for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16})
+    if (name_of(dtype) == format) return dtype;
+  return std::nullopt;
+}
+
+class EveryFormat : public ::testing::TestWithParam<ShippedMachine> {};
+
+// Every format has rates of its own or is named as one that the device lacks, and is timed by those rates or refused.
+TEST_P(EveryFormat, OfAShippedMachineIsTimedAtItsOwnRateOrRefused) {
+  const MachineSpec machine = read_machine(std::string(GetParam().name));
+  for (const NodeSpec& node : machine.nodes) {
+    const DeviceSpec& device = node.device;
+    for (const std::string_view format : format_names) {
+      SCOPED_TRACE(format);
+      EXPECT_NE(device.formats.contains(format), device.lacks(format));
+      const auto dtype = dtype_called(format);
+      if (!dtype) continue;
+      if (device.lacks(format)) {
+        EXPECT_THAT(sentence_of(device, *dtype), HasSubstr(fmt::format("'{}': the device '{}'", format, device.name)));
+        EXPECT_THROW((void)product_tflops(device, 8192, 8192, 8192, *dtype), Error);
+        continue;
+      }
+      const double peak = device.formats.find(format)->second.peak_flops / 1e12;
+      EXPECT_LT(product_tflops(device, 8192, 8192, 8192, *dtype), peak);
+      EXPECT_GT(product_tflops(device, 8192, 8192, 8192, *dtype), 0.5 * peak);
+    }
+    const OpRecord in_float8 = {.kind = OpKind::matmul,
+                                .dtype = DType::float16,
+                                .m = 8192,
+                                .n = 8192,
+                                .k = 8192,
+                                .flops = 1,
+                                .bytes = 1,
+                                .is_float8 = true};
+    if (device.lacks("float8")) {
+      EXPECT_THROW((void)operation_seconds(in_float8, device), Error);
+    } else {
+      EXPECT_GT(operation_seconds(in_float8, device), 0);
+    }
+    // Float32 may round to TensorFloat-32 where there is one; elsewhere it stays what it is.
+    const DeviceSpec rounding = with_tensorfloat32(machine).nodes.front().device;
+    EXPECT_EQ(rounding.formats.at("float32").peak_flops,
+              device.formats.at(device.lacks("tensorfloat32") ? "float32" : "tensorfloat32").peak_flops);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, EveryFormat,
+                         ::testing::ValuesIn(shipped_machines().begin(), shipped_machines().end()),
+                         [](const auto& each) {
+                           std::string name(each.param.name);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(DeviceTime, TensorFloat32WithoutRatesIsRefused) {
+  MachineSpec machine = read_machine("h100");
+  DeviceSpec& device = machine.nodes.front().device;
+  device.formats.erase("tensorfloat32");
+  EXPECT_THROW((void)with_tensorfloat32(machine), Error);
+  device.unsupported_formats = {"tensorfloat32"};
+  EXPECT_EQ(with_tensorfloat32(machine).nodes.front().device, device);
 }
 
 TEST(DeviceTime, ProductsInFloat8HaveItsRate) {

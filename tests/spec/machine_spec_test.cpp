@@ -91,6 +91,14 @@ TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
               HasSubstr("network.oversubscription = 0.5 is below 1 (use 1)"));
   EXPECT_THAT(error_of(small + "[[node.link.measured]]\ncollective = \"all_reduce\"\nbytes = [8, 8]\nus = [1, 2]\n"),
               HasSubstr("bytes do not ascend"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nreserved_gib = 17")),
+              HasSubstr("node[0].device.reserved_gib = 17 leaves nothing of memory_gib = 16 (use 1)"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nunsupported_formats = [\"float7\"]")),
+              HasSubstr("unsupported_formats.float7: unknown format; did you mean float8?"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nunsupported_formats = \"float8\"")),
+              HasSubstr("unsupported_formats is not a list of formats"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nunsupported_formats = [\"float32\"]")),
+              HasSubstr("unsupported_formats names 'float32', which formats.float32 has rates for; keep one of them"));
   EXPECT_THAT(error_of("name = \"none\""), HasSubstr("two.toml: [[node]] is missing"));
   EXPECT_THAT(error_of("name = "), HasSubstr("two.toml:1: "));
 }
@@ -119,6 +127,9 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   node.count = 3;
   node.price_per_device_hour = 0.1 + 0.2;
   node.device.memory_bytes = 12345678901;
+  node.device.reserved_bytes = 1234567;
+  node.device.communicator_bytes = 7654321;
+  node.device.unsupported_formats = {"float8", "tensorfloat32"};
   node.device.operation_seconds = 1.0 / 3e6;
   FormatRates& rates = node.device.formats["bfloat16"];
   rates = {.peak_flops = 1e12 / 7,
@@ -199,6 +210,8 @@ TEST_P(Shipped, IsPhysical) {
     EXPECT_EQ(device.vector_flops, device.formats.at("float32").peak_flops);
     EXPECT_LT(device.formats.at("float16").peak_flops / device.memory_bandwidth, 450) << "flops a byte";
     EXPECT_LT(node.link.latency_seconds, machine.network.latency_seconds);
+    EXPECT_GT(device.reserved_bytes, std::int64_t{1} << 29);  // a CUDA context alone is about half a GiB
+    EXPECT_GT(device.communicator_bytes, 0);
     EXPECT_GT(device.num_multiprocessors, 0);
     EXPECT_FALSE(device.tiles.empty());
   }

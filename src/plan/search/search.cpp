@@ -9,6 +9,7 @@
 #include "plan/search/cost.h"
 #include "plan/search/heap.h"
 #include "plan/search/suggestions.h"
+#include "predict/machine/device_memory.h"
 
 #include <algorithm>
 #include <limits>
@@ -44,7 +45,7 @@ class Search {
         space_(request),
         bounds_(space_, request),
         steps_(space_, request, bounds_.costs()),
-        device_bytes_(most_device_bytes(request.machine)) {}
+        device_bytes_(most_arena_bytes(0)) {}
 
   PlanResult run(int wanted) {
     const double start = now_seconds();
@@ -160,9 +161,10 @@ class Search {
 
   static Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
 
-  static std::int64_t most_device_bytes(const MachineSpec& machine) {
+  [[nodiscard]] std::int64_t most_arena_bytes(int num_communicators) const {
     std::int64_t most = 0;
-    for (const NodeSpec& node : machine.nodes) most = std::max(most, node.device.memory_bytes);
+    for (const NodeSpec& node : request_.machine.nodes)
+      most = std::max(most, arena_limit_bytes(node.device, num_communicators));
     return most;
   }
 
@@ -170,6 +172,10 @@ class Search {
     return memory_first() ? Key{static_cast<double>(bytes), seconds} : Key{seconds, static_cast<double>(bytes)};
   }
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
+  [[nodiscard]] bool may_fit(const PlanChoice& choice, std::int64_t bytes) const {
+    const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
+    return !must_fit_ || bytes <= most_arena_bytes(num_communicators(mesh, request_.base.model.tie_word_embeddings));
+  }
 
   void push(Node node) { heap_.push(std::move(node)); }
   void push(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) {
@@ -244,7 +250,7 @@ class Search {
       for (const PlanData& data : space_.data_layouts(choice.shape)) {
         choice.data = data;
         const std::int64_t bytes = bounds_.bytes().of_layout(choice);
-        if (may_fit(bytes)) push({key(bounds_.seconds_of_any_order(choice), bytes), Grade::any_order, choice});
+        if (may_fit(choice, bytes)) push({key(bounds_.seconds_of_any_order(choice), bytes), Grade::any_order, choice});
       }
     }
     if (num_taken < node.chain.size())
@@ -269,7 +275,7 @@ class Search {
     const std::optional<LayoutStep> step = steps_.play(node.choice);
     if (!step) return time(node);
     ++num_stepped_;
-    if (may_fit(step->live_bytes))
+    if (may_fit(node.choice, step->live_bytes))
       push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds,
            step->live_bytes);
   }

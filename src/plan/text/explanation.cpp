@@ -96,9 +96,13 @@ std::vector<std::string> memory_parts(const Plan& plan) {
   for (const auto& [category, bytes] : memory.category_bytes)
     if (static_cast<double>(bytes) >= 0.001 * static_cast<double>(memory.arena_bytes))
       lines.push_back(fmt::format("{:>9.2f} GiB  {}", static_cast<double>(bytes) / gib, name_of(category)));
-  lines.push_back(fmt::format("{:>9.2f} GiB  together, at the peak, of {:.2f}",
-                              static_cast<double>(memory.arena_bytes) / gib,
-                              static_cast<double>(memory.device_bytes) / gib));
+  const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / gib; };
+  std::string together = fmt::format("{:>9.2f} GiB  together, at the peak, of {:.2f}", in_gib(memory.arena_bytes),
+                                     in_gib(memory.device_bytes));
+  if (memory.reserved_bytes > 0)
+    together += fmt::format(" ({:.2f} less {:.2f} for the driver, libraries and NCCL)",
+                            in_gib(memory.device_bytes + memory.reserved_bytes), in_gib(memory.reserved_bytes));
+  lines.push_back(std::move(together));
   return lines;
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace echelon {
 namespace {
@@ -28,20 +28,37 @@ double attention_rate(const OpRecord& operation, const DeviceSpec& device, const
   return rate * queries / (queries + attention_block) * head / (head + half_head);
 }
 
-void multiply_in_tensorfloat32(DeviceSpec& device) {
-  const auto narrow = device.formats.find("tensorfloat32"), wide = device.formats.find("float32");
-  if (narrow == device.formats.end() || wide == device.formats.end()) return;
-  const double attention_flops = attention_flops_at_best(wide->second);
-  wide->second = narrow->second;
-  wide->second.attention_efficiency = attention_flops / wide->second.peak_flops;
+/// Of training.dtype, the closest first: of the same width, then wider.
+std::string_view closest_format(const DeviceSpec& device, DType dtype) {
+  constexpr std::string_view after_half[] = {"bfloat16", "float16", "float32", "float64"},
+                             after_whole[] = {"float32", "float64", "bfloat16", "float16"};
+  for (const std::string_view format : is_half_dtype(dtype) ? after_half : after_whole)
+    if (device.formats.contains(format)) return format;
+  return "";
+}
+
+std::string quoted_name(const DeviceSpec& device) {
+  return device.name.empty() ? "" : fmt::format(" '{}'", device.name);
 }
 
 const FormatRates& float8_rates(const DeviceSpec& device) {
   const auto found = device.formats.find("float8");
   require(found != device.formats.end(),
           "training.linear_dtype = 'float8': the device{} has no rates for it (use an empty linear_dtype)",
-          device.name.empty() ? "" : fmt::format(" '{}'", device.name));
+          quoted_name(device));
   return found->second;
+}
+
+void multiply_in_tensorfloat32(DeviceSpec& device) {
+  const auto narrow = device.formats.find("tensorfloat32"), wide = device.formats.find("float32");
+  if (device.lacks("tensorfloat32") || wide == device.formats.end()) return;
+  require(narrow != device.formats.end(),
+          "training.float32_matmul_precision = 'high': the device{} has no rates for tensorfloat32 (use 'highest', or "
+          "name it in unsupported_formats if its matmuls stay in float32)",
+          quoted_name(device));
+  const double attention_flops = attention_flops_at_best(wide->second);
+  wide->second = narrow->second;
+  wide->second.attention_efficiency = attention_flops / wide->second.peak_flops;
 }
 
 double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
@@ -62,13 +79,11 @@ double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
 const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   const auto own = device.formats.find(name_of(dtype));
   if (own != device.formats.end()) return own->second;
-  const auto wide = device.formats.find("float32");
-  if (wide != device.formats.end()) return wide->second;
-  std::vector<std::string> known;
-  for (const auto& [format, rates] : device.formats) known.push_back(format);
-  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates for it or for float32 (use {})",
-                          name_of(dtype), device.name.empty() ? "" : fmt::format(" '{}'", device.name),
-                          fmt::join(known, ", ")));
+  const std::string_view closest = closest_format(device, dtype);
+  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates for it ({})", name_of(dtype),
+                          quoted_name(device),
+                          closest.empty() ? fmt::format("add formats.{} to its machine file", name_of(dtype))
+                                          : fmt::format("use {}", closest)));
 }
 
 MachineSpec with_tensorfloat32(MachineSpec machine) {

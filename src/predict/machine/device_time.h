@@ -10,11 +10,12 @@ namespace echelon {
 
 [[nodiscard]] double operation_seconds(const OpRecord& operation, const DeviceSpec& device);
 
-/// The rates of a format: those of float32 where the device has none of its own. Throws Error if it has neither.
+/// The rates of a format. Throws Error with a format to use if the device has none: no format is timed as another one.
 [[nodiscard]] const FormatRates& rates_of(const DeviceSpec& device, DType dtype);
 
 /// The machine of a run with training.float32_matmul_precision = 'high': products of float32 have the rates of
-/// TensorFloat-32 on devices that have any. Attention in float32 keeps its own.
+/// TensorFloat-32, except on devices whose file names it unsupported. Attention in float32 keeps its own. Throws Error
+/// for a device that has no rates of it and does not say why.
 [[nodiscard]] MachineSpec with_tensorfloat32(MachineSpec machine);
 
 }  // namespace echelon

@@ -1,5 +1,7 @@
 #include "predict/machine/host_time.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace echelon {
@@ -143,6 +145,9 @@ CoreSeconds HostTime::measured(const OpRecord& operation) const {
   // float16 is widened before a matmul; all else takes as long as with the other 16-bit format, which comes first.
   if (curve == curves->second.end() && operation.dtype == DType::float16 && multiplies_matrices(operation.kind))
     curve = curves->second.find("float32");
+  require(curve != curves->second.end() || !multiplies_matrices(operation.kind),
+          "training.dtype = '{}': the file of this machine has no measured {} in it (use {})", name_of(operation.dtype),
+          name_of(operation.kind), curves->second.empty() ? "float32" : curves->second.rbegin()->first);
   if (curve == curves->second.end()) curve = curves->second.begin();
   const double amount = static_cast<double>(multiplies_matrices(operation.kind) ? operation.flops : operation.bytes);
   const OperationPoint size = {.m = operation.m, .n = operation.n, .k = operation.k, .amount = amount};

@@ -138,6 +138,10 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
       if (profile.keeps_outputs)
         each.category_bytes[MemoryCategory::boundaries] += output_bytes(config, part.has_head());
     }
+    // What the profile counts itself is not reserved once more.
+    const std::int64_t counted = std::min(each.reserved_bytes, profile.framework_bytes);
+    each.device_bytes += counted;
+    each.reserved_bytes -= counted;
     std::int64_t sum = 0;
     for (const auto& [category, bytes] : each.category_bytes) sum += bytes;
     const std::int64_t transient =

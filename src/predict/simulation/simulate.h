@@ -40,8 +40,9 @@ struct PredictedMemory {
   std::map<MemoryCategory, std::int64_t> category_bytes = {};  // each at the moment when it needs most
   // At the moment when they need most together, as far as they need anything then.
   std::map<MemoryCategory, std::int64_t> bytes_at_peak = {};
-  std::int64_t arena_bytes = 0;   // of all at that moment, and what is lost between them
-  std::int64_t device_bytes = 0;  // what the smallest device of the stage has
+  std::int64_t arena_bytes = 0;  // of all at that moment, and what is lost between them
+  // What the arena may have on the smallest device of the stage, and what the driver, libraries and NCCL take there.
+  std::int64_t device_bytes = 0, reserved_bytes = 0;
 };
 
 [[nodiscard]] PredictedMemory predicted_memory(const RankBlueprint& rank,

@@ -57,7 +57,9 @@ void visit(Fields& fields, FormatRates& rates) {
 template <class Fields>
 void visit(Fields& fields, DeviceSpec& device) {
   fields.text("name", device.name);
-  fields.bytes("memory_gib", device.memory_bytes);
+  fields.bytes("memory_gib", device.memory_bytes, FieldRange::positive);
+  fields.bytes("reserved_gib", device.reserved_bytes);
+  fields.bytes("communicator_gib", device.communicator_bytes);
   fields.number("memory_gb_per_s", device.memory_bandwidth, unit::giga, FieldRange::positive);
   fields.number("memory_efficiency", device.memory_efficiency, unit::one, FieldRange::fraction);
   fields.number("vector_tflops", device.vector_flops, unit::tera);
@@ -66,6 +68,7 @@ void visit(Fields& fields, DeviceSpec& device) {
   fields.number("num_multiprocessors", device.num_multiprocessors);
   fields.inline_list("tiles", device.tiles);
   fields.formats("formats", device.formats);
+  fields.format_names("unsupported_formats", device.unsupported_formats);
 }
 
 template <class Fields>

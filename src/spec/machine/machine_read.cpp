@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "spec/choice.h"
+#include "spec/machine/machine_checks.h"
 #include "spec/machine/machine_fields.h"
 
 #include <toml++/toml.h>
@@ -34,11 +35,12 @@ class TableReader {
     }
     require_given(key, static_cast<double>(value), range);
   }
-  void bytes(std::string_view key, std::int64_t& value) {
-    if (const toml::node* node = find(key))
-      value = std::llround(
-          std::max(in_range(key, at_most(1e6, key, number_of(key, *node)), FieldRange::positive) * gib, 1.0));
-    require_given(key, static_cast<double>(value), FieldRange::positive);
+  void bytes(std::string_view key, std::int64_t& value, FieldRange range = FieldRange::any) {
+    if (const toml::node* node = find(key)) {
+      const double read = in_range(key, at_most(1e6, key, number_of(key, *node)), range);
+      value = read > 0 ? std::llround(std::max(read * gib, 1.0)) : 0;
+    }
+    require_given(key, static_cast<double>(value), range);
   }
   void text(std::string_view key, std::string& value) {
     if (const toml::node* node = find(key)) {
@@ -90,6 +92,16 @@ class TableReader {
   void inline_list(std::string_view key, std::vector<Value>& values) {
     list(key, values);
   }
+  void format_names(std::string_view key, std::vector<std::string>& names) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    require(node->is_array(), "{}{} is not a list of formats (example: [\"float8\"])", where_, key);
+    for (const toml::node& each : *node->as_array()) {
+      require(each.is_string(), "{}{} is not a list of formats (example: [\"float8\"])", where_, key);
+      names.push_back(each.as_string()->get());
+      require_format(fmt::format("{}{}", where_, key), names.back());
+    }
+  }
   template <class Formats>
   void formats(std::string_view key, Formats& formats) {
     const toml::node* node = find(key);
@@ -97,9 +109,7 @@ class TableReader {
             where_, key, where_, key);
     for (const auto& [name, rates] : *node->as_table()) {
       const std::string where = fmt::format("{}{}.{}.", where_, key, name.str());
-      require(std::find(std::begin(format_names), std::end(format_names), name.str()) != std::end(format_names),
-              "{}{}.{}: unknown format; did you mean {}?", where_, key, name.str(),
-              closest_name(name.str(), format_names));
+      require_format(fmt::format("{}{}", where_, key), name.str());
       require(rates.is_table(), "{} is not a table", where);
       read(*rates.as_table(), where, formats[std::string(name.str())]);
     }
@@ -113,6 +123,11 @@ class TableReader {
   }
 
  private:
+  static void require_format(std::string_view key, std::string_view name) {
+    require(std::find(std::begin(echelon::format_names), std::end(echelon::format_names), name) !=
+                std::end(echelon::format_names),
+            "{}.{}: unknown format; did you mean {}?", key, name, closest_name(name, echelon::format_names));
+  }
   const toml::node* find(std::string_view key) {
     asked_.push_back(key);
     return table_->get(key);
@@ -156,32 +171,6 @@ class TableReader {
   std::string where_;  // "file: node[0].device."
   std::vector<std::string_view> asked_;
 };
-
-void check_curve(const CollectiveCurve& curve, const std::string& where) {
-  require(!curve.bytes.empty() && curve.bytes.size() == curve.seconds.size(),
-          "{}: bytes has {} values, but us has {}; each needs the other", where, curve.bytes.size(),
-          curve.seconds.size());
-  require(std::adjacent_find(curve.bytes.begin(), curve.bytes.end(), std::greater_equal<>()) == curve.bytes.end(),
-          "{}.bytes do not ascend", where);
-}
-
-/// Checks that involve several keys.
-void check(const MachineSpec& machine, const std::string& origin) {
-  for (std::size_t i = 0; i < machine.nodes.size(); ++i) {
-    const NodeSpec& node = machine.nodes[i];
-    const std::string where = fmt::format("{}: node[{}]", origin, i);
-    require(node.num_devices == 1 || node.link.bandwidth > 0 || !node.link.measured.empty(),
-            "{}.link.bandwidth_gb_per_s is missing: {} devices of a node reach each other somehow", where,
-            node.num_devices);
-    require(node.count > 0 || i + 1 == machine.nodes.size(),
-            "{}.count = 0 means as many as requested, which only the last kind of node may have", where);
-    require((node.num_nics == 0) == (node.nic_bandwidth == 0),
-            "{}.num_nics = {}, but nic_gbit_per_s = {}; give both or none", where, node.num_nics,
-            node.nic_bandwidth / unit::gbit);
-    for (std::size_t j = 0; j < node.link.measured.size(); ++j)
-      check_curve(node.link.measured[j], fmt::format("{}.link.measured[{}]", where, j));
-  }
-}
 
 }  // namespace
 

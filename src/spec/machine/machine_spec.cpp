@@ -41,6 +41,10 @@ std::string_view name_of(Collective collective) {
   return "";
 }
 
+bool DeviceSpec::lacks(std::string_view format) const {
+  return std::find(unsupported_formats.begin(), unsupported_formats.end(), format) != unsupported_formats.end();
+}
+
 std::optional<std::int64_t> MachineSpec::num_devices() const {
   if (std::any_of(nodes.begin(), nodes.end(), [](const NodeSpec& node) { return node.count == 0; }))
     return std::nullopt;

@@ -56,9 +56,11 @@ struct DeviceSpec {
   std::string name;
   // Memory that the driver gives to a program, slightly less than the data sheet's.
   std::int64_t memory_bytes = 0;
-  double memory_bandwidth = 0;   // bytes read and written per second, of the data sheet
-  double memory_efficiency = 1;  // fraction that large elementwise operations reach
-  double vector_flops = 0;       // outside of matrix units, float32; 0: no limit known
+  std::int64_t reserved_bytes = 0;      // of it: the driver's context, libraries, and what they allocate
+  std::int64_t communicator_bytes = 0;  // of it: buffers of a communicator
+  double memory_bandwidth = 0;          // bytes read and written per second, of the data sheet
+  double memory_efficiency = 1;         // fraction that large elementwise operations reach
+  double vector_flops = 0;              // outside of matrix units, float32; 0: no limit known
   // Fixed time of any operation: a kernel's launch and tail.
   double operation_seconds = 0;
   double host_bandwidth = 0;  // bytes per second to the memory of the host; 0: not known
@@ -66,7 +68,10 @@ struct DeviceSpec {
   std::int64_t num_multiprocessors = 0;
   std::vector<MatmulTile> tiles = {};                       // libraries take the best of them
   std::map<std::string, FormatRates, std::less<>> formats;  // by dtype: float32, bfloat16, ...
+  std::vector<std::string> unsupported_formats = {};        // without arithmetic of their own on the device
   bool operator==(const DeviceSpec&) const = default;
+
+  [[nodiscard]] bool lacks(std::string_view format) const;
 };
 
 enum class LinkKind : std::uint8_t {

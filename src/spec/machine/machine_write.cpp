@@ -31,7 +31,9 @@ class Writer {
   void number(std::string_view key, std::int64_t& value, FieldRange /*range*/ = FieldRange::any) {
     if (value != 0) scalar(key, std::to_string(value));
   }
-  void bytes(std::string_view key, std::int64_t& value) { scalar(key, text_of(static_cast<double>(value), gib)); }
+  void bytes(std::string_view key, std::int64_t& value, FieldRange /*range*/ = FieldRange::any) {
+    if (value != 0) scalar(key, text_of(static_cast<double>(value), gib));
+  }
   void text(std::string_view key, std::string& value) {
     if (!value.empty()) scalar(key, echelon::to_toml(ConfigValue(value)));
   }
@@ -67,6 +69,9 @@ class Writer {
   template <class Value>
   void list(std::string_view key, std::vector<Value>& values) {
     for (Value& value : values) below(key, "[[", value, "]]");
+  }
+  void format_names(std::string_view key, std::vector<std::string>& names) {
+    if (!names.empty()) scalar(key, fmt::format("[\"{}\"]", fmt::join(names, "\", \"")));
   }
   template <class Formats>
   void formats(std::string_view key, Formats& formats) {

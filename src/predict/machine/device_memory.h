@@ -1,0 +1,16 @@
+// What of a device's memory a rank's arena may have: the rest is taken by the driver, libraries and NCCL.
+#pragma once
+
+#include "spec/config/run_config.h"
+#include "spec/machine/machine_spec.h"
+
+namespace echelon {
+
+/// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many
+/// purposes it has, and one for each direction to each of its neighbours in the pipeline.
+[[nodiscard]] int num_communicators(const MeshShape& mesh, bool has_tied_weight);
+
+/// Of `device`, for a rank with so many communicators; 0 if they leave nothing.
+[[nodiscard]] std::int64_t arena_limit_bytes(const DeviceSpec& device, int num_communicators);
+
+}  // namespace echelon

@@ -1,0 +1,82 @@
+// What the driver, libraries and NCCL leave of a device's memory.
+#include "predict/machine/device_memory.h"
+
+#include "base/units.h"
+#include "blueprint/blueprint.h"
+#include "predict/published/software_memory.h"
+#include "predict/simulation/simulate.h"
+#include "spec/config/config_reader.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+int num_of(const AxisDegrees& degrees, bool has_tied_weight = false) {
+  return num_communicators(MeshShape(degrees), has_tied_weight);
+}
+
+// Counted on paper: groups of the same ranks share a communicator.
+TEST(Communicators, AreThoseOfDifferentRanks) {
+  EXPECT_EQ(num_of({}), 0);
+  EXPECT_EQ(num_of({{Axis::dp_shard, 8}}), 1);                           // step, data and shards are all ranks
+  EXPECT_EQ(num_of({{Axis::dp_shard, 8}, {Axis::dp_replicate, 2}}), 3);  // all, shards, replicas
+  EXPECT_EQ(num_of({{Axis::tp, 8}}), 1);
+  EXPECT_EQ(num_of({{Axis::tp, 8}, {Axis::dp_shard, 4}}), 3);  // all, tp, data
+  EXPECT_EQ(num_of({{Axis::pp, 2}}, true), 3);                 // all, there and back
+  EXPECT_EQ(num_of({{Axis::pp, 4}}), 5);                       // all, two neighbours there and back
+  EXPECT_EQ(num_of({{Axis::pp, 4}}, true), 6);                 // and the ends
+}
+
+TEST(ArenaLimit, IsWhatIsLeft) {
+  DeviceSpec device;
+  device.memory_bytes = 100;
+  device.reserved_bytes = 20;
+  device.communicator_bytes = 7;
+  EXPECT_EQ(arena_limit_bytes(device, 0), 80);
+  EXPECT_EQ(arena_limit_bytes(device, 3), 59);
+  EXPECT_EQ(arena_limit_bytes(device, 99), 0);
+}
+
+RunConfig two_shards() {
+  return read_run_config(
+      {.path = {},
+       .arguments = {"--model.preset=llama-10m", "--training.dtype=bfloat16", "--training.global_batch_size=2",
+                     "--training.micro_batch_size=1", "--parallelism.data_parallel_shard_degree=2"},
+       .read_model = {}});
+}
+
+/// A machine on which `config` has exactly as much memory as its arena needs, after the reserve.
+MachineSpec just_enough(const Blueprint& blueprint, std::int64_t more) {
+  MachineSpec machine = read_machine("h100");
+  DeviceSpec& device = machine.nodes.front().device;
+  device.memory_bytes =
+      blueprint.pipeline_ranks().front().arena_bytes() + device.reserved_bytes + device.communicator_bytes + more;
+  return machine;
+}
+
+TEST(Reserve, IsNoRoomForTheArena) {
+  const Blueprint blueprint(two_shards());
+  const Simulation fits = simulate(blueprint, just_enough(blueprint, 0));
+  EXPECT_TRUE(fits.fits());
+  EXPECT_EQ(fits.memory.front().device_bytes, fits.memory.front().arena_bytes);
+  EXPECT_NEAR(static_cast<double>(fits.memory.front().reserved_bytes), (0.6 + 0.22) * gib, 0.001 * gib);
+  EXPECT_FALSE(simulate(blueprint, just_enough(blueprint, -1)).fits());
+}
+
+// PyTorch's profile counts 2.5 GiB of its own, which contain the reserve.
+TEST(Reserve, IsNotCountedTwice) {
+  const Blueprint blueprint(two_shards());
+  const MachineSpec machine = just_enough(blueprint, 0);
+  const SoftwareProfile torch = software_profile("fsdp"), megatron = software_profile("megatron-core");
+  const auto memory_of = [&](const SoftwareProfile& profile) {
+    return simulate_software(blueprint, machine, {.profile = profile}).memory.front();
+  };
+  const std::int64_t whole = machine.nodes.front().device.memory_bytes;
+  EXPECT_EQ(memory_of(torch).device_bytes, whole);
+  EXPECT_EQ(memory_of(torch).reserved_bytes, 0);
+  EXPECT_LT(memory_of(megatron).device_bytes, whole);
+}
+
+}  // namespace
+}  // namespace echelon
