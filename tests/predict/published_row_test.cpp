@@ -212,6 +212,44 @@ TEST(PublishedRows, WhatCannotBeExpressedGetsASentence) {
     EXPECT_NE(refused("inter_per_node", network).find("(use 8x400Gb)"), std::string::npos) << network;
 }
 
+// Each word, on a GPU that has all formats and on one that has no bfloat16.
+TEST(PublishedRows, KeepTheirPrecision) {
+  const auto dtype_of = [](const char* precision, const char* gpu) {
+    CsvRow row = row_called("mpt-033");
+    row.fields["precision"] = precision;
+    row.fields["gpu"] = gpu;
+    const TrainingConfig training = described_run(row).config.training;
+    if (training.dtype == DType::float16) {
+      EXPECT_EQ(training.grad_dtype, DType::float16);
+    }
+    return training.dtype;
+  };
+  for (const char* precision : {"fp16", "amp_fp16 DEFAULT", "float16", "half", "16-mixed"})
+    EXPECT_EQ(dtype_of(precision, "H100-80GB"), DType::float16) << precision;
+  for (const char* precision : {"bf16", "bf16?", "amp_bf16 DEFAULT", "bfloat16", "fp8", "mixed", ""})
+    EXPECT_EQ(dtype_of(precision, "H100-80GB"), DType::bfloat16) << precision;
+  EXPECT_EQ(dtype_of("fp32", "H100-80GB"), DType::float32);
+  EXPECT_EQ(dtype_of("mixed", "V100-32GB"), DType::float16);
+  EXPECT_EQ(dtype_of("", "V100-32GB"), DType::float16);
+}
+
+// V100's tensor cores do 125 TFLOP/s in float16, its vector units 15.7 in float32, and nothing does bfloat16.
+TEST(PublishedRows, OfV100AreTimedInFloat16OrRefused) {
+  CsvRow row = row_called("mlm2020-A100-2B-2");
+  row.fields["gpu"] = "V100-32GB-SXM3";
+  row.fields["gpu_mem_gb"] = "32";
+  const auto simulated = [&](const char* precision) {
+    row.fields["precision"] = precision;
+    const DescribedRun run = described_run(row);
+    return simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile});
+  };
+  const Simulation half = simulated("fp16");
+  EXPECT_GT(half.hardware_flops / half.step_seconds / 2, 1.5 * 15.7e12);
+  EXPECT_DOUBLE_EQ(half.peak_flops, 2 * 125e12);
+  EXPECT_GT(simulated("fp32").step_seconds, 2 * half.step_seconds);
+  for (const char* precision : {"bf16", "fp8"}) EXPECT_THROW((void)simulated(precision), Error) << precision;
+}
+
 TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
   const auto assumed = [](const std::map<std::string, std::string>& fields) {
     CsvRow row = row_called("bloom-036");  // 12 pipeline ranks, 4 data-parallel ones, microbatches of 4

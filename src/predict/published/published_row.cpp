@@ -8,10 +8,19 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 namespace echelon {
 namespace {
+
+/// None where a format of 16 bits may be meant, or nothing is said of one: "mixed", "fp8".
+std::optional<DType> named_format(const std::string& precision) {
+  if (has(precision, "bf16") || has(precision, "bfloat16")) return DType::bfloat16;
+  if (has(precision, "fp32") || has(precision, "float32")) return DType::float32;
+  if (has(precision, "16") || has(precision, "half")) return DType::float16;
+  return std::nullopt;
+}
 
 /// Reads one row into a config.
 class RowReader {
@@ -179,7 +188,7 @@ class RowReader {
   void set_training() {
     TrainingConfig& t = config_.training;
     t.seq_len = needed("seq");
-    t.dtype = has(word("precision"), "fp32") || has(word("precision"), "float32") ? DType::float32 : DType::bfloat16;
+    t.dtype = named_format(word("precision")).value_or(DType::bfloat16);
     const std::int64_t dp = config_.data_parallel_degree(), batch = needed("gbs");
     t.micro_batch_size = std::max<std::int64_t>(1, std::min(size("mbs", usual_microbatch(batch / dp)), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
@@ -187,8 +196,8 @@ class RowReader {
     // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in
     // 32 bits.
     const std::string precision = word("precision");
-    if (t.dtype == DType::bfloat16 &&
-        (has(precision, "fp16") || has(precision, "pure") || has(word("software"), "ibm")))
+    if (t.dtype == DType::float16 ||
+        (t.dtype == DType::bfloat16 && (has(precision, "pure") || has(word("software"), "ibm"))))
       t.grad_dtype = t.dtype;
     set_recompute();
   }
@@ -262,6 +271,10 @@ DescribedRun described_run(const CsvRow& row) {
   DescribedRun run;
   run.config = RowReader(row).read();
   run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});
+  // Mixed precision before bfloat16.
+  TrainingConfig& t = run.config.training;
+  if (!named_format(lower(row.at("precision"))) && run.machine.nodes.front().device.lacks(name_of(t.dtype)))
+    t.grad_dtype = t.dtype = DType::float16;
   run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"),
                                     row.at("zero"), row.at("source")});
   return run;
@@ -303,7 +316,7 @@ SoftwareProfile described_software(const SoftwareWords& words) {
       {"megatron-core", "megatron-core"},
       {"megatron-bridge", "megatron-core"},
       {"megascale", "megatron-core"},
-      {"2019", "megatron-2020"},
+      {"2019", "megatron-2019"},
       {"2020", "megatron-2020"},
       {"v1", "megatron-2020"},
       {"2021", "megatron-2021"},

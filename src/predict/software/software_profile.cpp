@@ -41,6 +41,7 @@ SoftwareProfile torch(std::string_view name, std::string_view generation) {
 
 std::vector<SoftwareProfile> make_profiles() {
   std::vector<SoftwareProfile> profiles = {{}};
+  profiles.push_back(megatron("megatron-2019", "megatron-2019"));
   profiles.push_back(megatron("megatron-2020", "megatron-2020"));
   profiles.push_back(megatron("megatron-2021", "megatron"));
   profiles.push_back(megatron("megatron-2022", "megatron"));
@@ -131,6 +132,9 @@ SoftwareProfile software_profile(std::string_view name) {
 MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
   if (profile.is_echelon) return machine;
   for (NodeSpec& node : machine.nodes) {
+    require(!profile.computes_in_fp8 || node.device.formats.contains("float8"),
+            "the software profile '{}' multiplies in float8, and the device '{}' has no rates for it (use {})",
+            profile.name, node.device.name, profile.name.substr(0, profile.name.find('+')));
     const Calibration fit = calibration_of(profile, node.device);
     node.device.memory_efficiency = fit.memory_efficiency;
     node.device.operation_seconds = fit.operation_seconds;
