@@ -122,6 +122,14 @@ const Case cases[] = {
      30,
      {"--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=200000000"}},
     {"SnapshotsBesideDevices", "gpt2-124m", "v100", 16, 32, 1024, 30, {"--checkpoint.async_mode=async"}},
+    {"TensorFloat32",
+     "gpt2-124m",
+     "a100-40",
+     16,
+     32,
+     1024,
+     60,
+     {"--training.dtype=float32", "--training.float32_matmul_precision=high"}},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 

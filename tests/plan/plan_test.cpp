@@ -243,6 +243,68 @@ TEST(Plan, TakesABatchThatIsTooLargeForOneRank) {
   EXPECT_THAT(sentence_of(asked), HasSubstr("makes 131072 microbatches per rank and step"));
 }
 
+/// A config file of a model and of what else `more` says.
+std::string file_of_a_model(const std::string& more) {
+  std::string path = scratch_folder() + "/model_alone.toml";
+  std::ofstream(path) << "[model]\npreset = \"gpt2-124m\"\n[training]\nglobal_batch_size = 8\nseq_len = 1024\n" << more;
+  return path;
+}
+
+// The dtype that a config has by default is float32, which is five to thirteen times slower on a GPU.
+TEST(Plan, TakesTheFastestFormatUnlessTheConfigNamesOne) {
+  const auto request_of = [](const std::string& model, const std::string& machine,
+                             const std::vector<std::string>& settings = {}) {
+    PlanQuestion asked = question(model, machine, 4, 8, 1024);
+    asked.settings = settings;
+    return read_plan_request(asked);
+  };
+  for (const std::string& model : {std::string("gpt2-124m"), file_of_a_model("")}) {
+    EXPECT_EQ(request_of(model, "a100-40").base.training.dtype, DType::bfloat16);
+    EXPECT_EQ(request_of(model, "v100").base.training.dtype, DType::float16);
+    EXPECT_TRUE(request_of(model, "v100").chooses_dtype);
+    const PlanRequest named = request_of(model, "v100", {"--training.dtype=float32"});
+    EXPECT_EQ(named.base.training.dtype, DType::float32);
+    EXPECT_FALSE(named.chooses_dtype);
+  }
+  const PlanRequest of_file = request_of(file_of_a_model("dtype = \"float32\"\n"), "a100-40");
+  EXPECT_EQ(of_file.base.training.dtype, DType::float32);
+  EXPECT_FALSE(of_file.chooses_dtype);
+  PlanQuestion asked = question("llama-1m", "", 4, 4, 64);
+  asked.this_machine = some_host;
+  EXPECT_EQ(read_plan_request(asked).base.training.dtype, DType::float32);  // whose products alone were measured
+}
+
+TEST(Plan, SaysWhatOtherFormatsWouldTake) {
+  PlanQuestion asked = question(file_of_a_model(""), "v100", 2, 8, 1024);
+  asked.top = 1;
+  const PlanRequest request = read_plan_request(asked);
+  const PlanResult found = find_plans(request);
+  ASSERT_EQ(found.in_other_formats.size(), 1U);
+  const Plan& in_float32 = found.in_other_formats.front();
+  EXPECT_EQ(in_float32.config.training.dtype, DType::float32);
+  EXPECT_GT(in_float32.outcome.step_seconds, 3 * found.plans.front().outcome.step_seconds);
+  EXPECT_THAT(to_text(found, request), HasSubstr("dtype float16, the fastest of 'v100', since none is named; the first "
+                                                 "layout in float32: "));
+  asked.settings = {"--training.dtype=float16"};
+  const PlanRequest named = read_plan_request(asked);
+  const PlanResult as_named = find_plans(named);
+  EXPECT_TRUE(as_named.in_other_formats.empty());
+  EXPECT_EQ(as_named.plans.front().outcome.step_seconds, found.plans.front().outcome.step_seconds);
+}
+
+TEST(Plan, LeavesRoomForTheDriverAndNccl) {
+  PlanQuestion asked = question("llama3-8b", "a100-40", 8, 64, 4096);
+  asked.within_percent = 20;
+  const PlanRequest request = read_plan_request(asked);
+  const DeviceSpec& device = request.machine.nodes.front().device;
+  const PlanResult found = find_plans(request);
+  ASSERT_FALSE(found.plans.empty());
+  for (const Plan& plan : found.plans)
+    EXPECT_LE(plan.outcome.peak_memory_bytes() + device.reserved_bytes + device.communicator_bytes,
+              device.memory_bytes);
+  EXPECT_THAT(to_text(found, request), HasSubstr("for the driver, libraries and NCCL)"));
+}
+
 TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(question("llama-10m", "h100", 0, 4, 64)), HasSubstr("--gpus=0"));
   EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)),

@@ -27,8 +27,9 @@ struct PlanResult {
   std::vector<Plan> plans;              // those that fit, best first
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
-  std::optional<Plan> nearest;           // where none fits: the one that needs least memory
-  std::vector<std::string> suggestions;  // and the smallest changes of the request with which one does
+  std::vector<Plan> in_other_formats = {};  // the first plan, where the planner chose the dtype
+  std::optional<Plan> nearest;              // where none fits: the one that needs least memory
+  std::vector<std::string> suggestions;     // and the smallest changes of the request with which one does
 };
 
 /// Rounded to a part in four billion: seconds that were summed in another order are equal, and memory decides.

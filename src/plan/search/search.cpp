@@ -8,6 +8,7 @@
 #include "plan/bounds/layout_steps.h"
 #include "plan/search/cost.h"
 #include "plan/search/heap.h"
+#include "plan/search/other_formats.h"
 #include "plan/search/suggestions.h"
 #include "predict/machine/device_memory.h"
 
@@ -319,6 +320,7 @@ PlanResult find_plans(const PlanRequest& request) {
       request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
+    result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }
   PlanResult any = Search(request, false).run(1);

@@ -2,10 +2,13 @@
 
 #include "base/error.h"
 #include "plan/space/space.h"
+#include "predict/machine/device_time.h"
 #include "spec/choice.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/config_value.h"
 #include "spec/config/key_words.h"
+#include "spec/config/toml_file.h"
+#include "spec/machine/fastest_format.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,6 +73,14 @@ bool says(const PlanQuestion& question, const std::vector<std::string>& settings
          std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
 }
 
+bool names_dtype(const PlanQuestion& question, const std::vector<std::string>& settings) {
+  constexpr std::string_view key = "training.dtype";
+  if (!question.model.ends_with(".toml")) return says(question, settings, key);
+  const std::vector<Setting> of_file = read_toml(question.model);
+  return std::any_of(of_file.begin(), of_file.end(), [&](const Setting& each) { return each.name == key; }) ||
+         std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+}
+
 /// One thing is said once.
 void require_one_value(const std::vector<std::string>& settings, std::string_view flag,
                        std::optional<std::int64_t> value, std::string_view key) {
@@ -101,11 +112,10 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
   return read_run_config(source);
 }
 
-/// bfloat16 where the machine has rates of it.
-DType natural_dtype(const MachineSpec& machine) {
-  const bool has = std::all_of(machine.nodes.begin(), machine.nodes.end(),
-                               [](const NodeSpec& node) { return node.device.formats.contains("bfloat16"); });
-  return has ? DType::bfloat16 : DType::float32;
+/// The fastest one, where none is named.
+void choose_dtype(PlanRequest& request) {
+  request.base.training.dtype = fastest_format(request.machine);
+  request.chooses_dtype = true;
 }
 
 MachineSpec named_machine(const PlanQuestion& question, const std::string& of_config) {
@@ -197,7 +207,10 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.num_devices = num_devices_of(question, request.machine);
   if (!request.machine.host && request.base.training.device == DeviceChoice::automatic)
     request.base.training.device = question.device;
-  if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
+  if (!names_dtype(question, settings)) choose_dtype(request);
+  // So that bounds know it, as simulate() does.
+  if (request.base.training.float32_matmul_precision == MatmulPrecision::high && !request.machine.host)
+    request.machine = with_tensorfloat32(request.machine);
   return request;
 }
 

@@ -25,6 +25,7 @@ struct PlanRequest {
   RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
   MachineSpec machine;
   std::int64_t num_devices = 1;
+  bool chooses_dtype = false;  // base.training.dtype is the machine's fastest, since none was named
   // Keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   std::set<std::string, std::less<>> fixed = {};
   PlanObjective objective = PlanObjective::time;

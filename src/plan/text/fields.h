@@ -9,7 +9,7 @@ namespace echelon {
 
 [[nodiscard]] nlohmann::ordered_json fields_of(const Plan& plan, const PlanRequest& request);
 
-/// configurations, evaluated, seconds, within: of the search.
-[[nodiscard]] nlohmann::ordered_json fields_of(const PlanResult& result);
+/// configurations, evaluated, seconds, within: of the search; and the dtype, with what others would take.
+[[nodiscard]] nlohmann::ordered_json fields_of(const PlanResult& result, const PlanRequest& request);
 
 }  // namespace echelon

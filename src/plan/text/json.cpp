@@ -19,8 +19,10 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
   for (const PredictedMemory& each : outcome.memory) {
     Json categories = Json::object();
     for (const auto& [category, bytes] : each.category_bytes) categories[std::string(name_of(category))] = bytes;
-    memory.push_back(
-        {{"arena_bytes", each.arena_bytes}, {"device_bytes", each.device_bytes}, {"categories", categories}});
+    memory.push_back({{"arena_bytes", each.arena_bytes},
+                      {"device_bytes", each.device_bytes},
+                      {"reserved_bytes", each.reserved_bytes},
+                      {"categories", categories}});
   }
   Json json = {{"predicted_seconds", outcome.step_seconds},
                {"predicted_memory_bytes", outcome.peak_memory_bytes()},
@@ -61,20 +63,28 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
   return json;
 }
 
-Json fields_of(const PlanResult& result) {
-  return {{"configurations", result.num_configurations},
-          {"evaluated", result.num_evaluated},
-          {"programs_played", result.num_stepped},
-          {"schedules_played", result.num_played},
-          {"seconds", result.seconds},
-          {"within", result.within},
-          {"complete", result.is_complete}};
+Json fields_of(const PlanResult& result, const PlanRequest& request) {
+  Json json = {{"dtype", name_of(request.base.training.dtype)},
+               {"configurations", result.num_configurations},
+               {"evaluated", result.num_evaluated},
+               {"programs_played", result.num_stepped},
+               {"schedules_played", result.num_played},
+               {"seconds", result.seconds},
+               {"within", result.within},
+               {"complete", result.is_complete}};
+  if (!request.chooses_dtype) return json;
+  json["in_other_formats"] = Json::array();
+  for (const Plan& other : result.in_other_formats)
+    json["in_other_formats"].push_back({{"dtype", name_of(other.config.training.dtype)},
+                                        {"predicted_seconds", other.outcome.step_seconds},
+                                        {"fits", other.outcome.fits()}});
+  return json;
 }
 
 std::string to_json(const PlanResult& result, const PlanRequest& request) {
   Json plans = Json::array();
   for (const Plan& plan : result.plans) plans.push_back(fields_of(plan, request));
-  Json json = fields_of(result);
+  Json json = fields_of(result, request);
   json["plans"] = plans;
   if (result.in_default_order)
     json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "plan/search/cost.h"
+#include "plan/search/other_formats.h"
 #include "plan/text/explanation.h"
 #include "predict/saving/predicted_save.h"
 
@@ -97,6 +98,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) rows.push_back(row(plan));
   if (result.nearest) rows.push_back(row(*result.nearest));
   text += plan_table(rows);
+  if (const std::string sentence = format_sentence(result, request); !sentence.empty()) text += sentence + "\n";
   if (result.nearest) {
     const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
                                                    : fmt::format(

@@ -57,7 +57,7 @@ std::string to_json(const Tuning& tuning, const PlanRequest& request) {
     if (const double measured = tuning.measured_seconds(plan.config); measured > 0)
       plans.back()["measured_seconds"] = measured;
   }
-  Json json = fields_of(tuning.again);
+  Json json = fields_of(tuning.again, request);
   json["scales"] = {{"compute", tuning.scales.compute}, {"communication", tuning.scales.communication}};
   json["error_before"] = tuning.error_before;
   json["error_after"] = tuning.error_after;
