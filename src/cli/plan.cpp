@@ -69,6 +69,9 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--within", question.within_percent,
                  "stop when no layout can be better by more percent than this; 0: the best one")
       ->capture_default_str();
+  app.add_option("--work", question.work,
+                 "limit of the search in units of its work, the same on any machine; 0: no limit")
+      ->capture_default_str();
   app.add_option("--seconds", question.seconds,
                  "time limit of the search, which then bounds how much better other plans can be; 0: no limit")
       ->capture_default_str();

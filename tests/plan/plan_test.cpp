@@ -88,6 +88,22 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+TEST(Plan, DependsOnWorkAndMoreRowsKeepTheFirst) {
+  for (PlanRequest request : small_requests()) {
+    SCOPED_TRACE(fmt::format("{} of {}", request.num_devices, request.machine.name));
+    request.work = find_plans(request).work / 8 + 1;
+    request.top = 1;
+    const PlanResult alone = find_plans(request);
+    const PlanResult again = find_plans(request);
+    request.top = 4;
+    const PlanResult more = find_plans(request);
+    EXPECT_EQ(alone.work, again.work);
+    ASSERT_FALSE(alone.plans.empty());
+    EXPECT_TRUE(alone.plans.front().choice == again.plans.front().choice);
+    EXPECT_FALSE(is_better(request.objective, alone.plans.front(), more.plans.front()));
+  }
+}
+
 TEST(Plan, WhoseTimeIsOverIsOneThatFitsAndSaysHowMuchBetterOthersMayBe) {
   for (PlanRequest request : small_requests()) {
     const PlanResult best = find_plans(request);

@@ -36,6 +36,7 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
       all.num_evaluated += result.num_evaluated;
       all.num_played += result.num_played;
       all.num_stepped += result.num_stepped;
+      all.work += result.work;
       all.seconds += result.seconds;
       all.is_complete &= result.is_complete;
       all.within = std::max(all.within, result.within);

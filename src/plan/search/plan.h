@@ -21,6 +21,7 @@ struct PlanResult {
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
   std::int64_t num_played = 0;          // layouts whose schedule was simulated
   std::int64_t num_stepped = 0;         // layouts whose programs were simulated
+  std::int64_t work = 0;                // of the search: the same on every machine
   double seconds = 0;                   // that the search took
   double within = 0;                    // no layout is better than the first plan by more than this part of it
   bool is_complete = true;              // false: time was over, and the plans are good ones that were found by then

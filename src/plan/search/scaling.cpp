@@ -54,8 +54,8 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
   for (const ScalingPoint& each : scaling.points)
     if (!each.is_complete)
       remarks.push_back(
-          fmt::format("the search over {} devices was ended (--seconds gives it more): another layout may be better by "
-                      "up to {:.2g} %",
+          fmt::format("the search over {} devices was ended (--work or --seconds gives it more): another layout may be "
+                      "better by up to {:.2g} %",
                       each.num_devices, 100 * each.within));
   return remarks;
 }

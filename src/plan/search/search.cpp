@@ -28,8 +28,14 @@ using Heap = PlanHeap;
 
 constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another order than the simulator's seconds
 
-// Where time is over:
+// Work is about proportional to time on any machine: what a set, a pass of a schedule, of a program, of a blueprint
+// cost.
+constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_program_pass = 4, work_of_blueprint_pass = 40;
+
+// Where the limit is reached:
 constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
+constexpr double polish = 0.5;                                 // of it, to make the best degrees found better
+constexpr std::size_t num_polished = 5;                        // whatever number of plans is wanted
 constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
 // Of a descent; of it, and of layouts of the same degrees.
 constexpr int most_sets = 100, most_timed = 3;
@@ -54,14 +60,14 @@ class Search {
     result.num_configurations = space_.num_configurations();
     for (const PlanShape& shape : space_.shapes())
       push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
-    const double end = request_.seconds > 0 ? start + request_.seconds : std::numeric_limits<double>::infinity();
+    const Limit end = limit_after(1, start);
     while (static_cast<int>(result.plans.size()) < wanted) {
       drop_found(heap_);
       drop_found(timed_);
       const bool is_open = !heap_.empty() && (timed_.empty() || is_behind(timed_.top().key, heap_.top().key));
       if (is_open && result.is_complete && !is_early(end)) {
         result.is_complete = false;
-        find_some(wanted, end + grace * request_.seconds);
+        find_some(wanted);
       }
       if (is_open && result.is_complete) {
         expand(*heap_.pop());
@@ -77,11 +83,25 @@ class Search {
     result.num_evaluated = num_evaluated_;
     result.num_played = num_played_;
     result.num_stepped = num_stepped_;
+    result.work = work_;
     result.seconds = now_seconds() - start;
     return result;
   }
 
  private:
+  /// What ends a search: always the same amount of work, or a clock if the request names one.
+  struct Limit {
+    std::int64_t work;
+    double seconds;
+  };
+  [[nodiscard]] Limit limit_after(double part, double start) const {
+    Limit limit = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<double>::infinity()};
+    if (request_.work > 0) limit.work = work_ + static_cast<std::int64_t>(part * static_cast<double>(request_.work));
+    if (request_.seconds > 0) limit.seconds = start + part * request_.seconds;
+    return limit;
+  }
+  [[nodiscard]] bool is_early(const Limit& end) const { return work_ < end.work && now_seconds() < end.seconds; }
+
   void drop_found(Heap& heap) const {
     while (!heap.empty() && found_.contains(degrees_of(heap.top().node->choice.shape))) heap.pop();
   }
@@ -91,10 +111,10 @@ class Search {
     return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
   }
 
-  /// Time is over: descends by the lowest bounds from the lowest set of each way to lay out the model, then from the
-  /// lowest sets of the best degrees. The best layouts found are timed. Nothing is taken off the heap, whose first
-  /// bound still says how much better another one could be.
-  void find_some(int wanted, double end) {
+  /// The limit is reached: descends by the lowest bounds from the lowest set of each way to lay out the model, then
+  /// from the lowest sets of the best degrees. The best layouts found are timed. Nothing is taken off the heap, whose
+  /// first bound still says how much better another one could be.
+  void find_some(int wanted) {
     using Way = std::tuple<Degrees, std::int64_t, ReshardAfterForward>;
     std::map<Way, const Heap::Entry*> lowest;
     for (const Heap::Entry& each : heap_.entries()) {
@@ -105,12 +125,19 @@ class Search {
     std::vector<const Heap::Entry*> first;
     for (const auto& [way, entry] : lowest) first.push_back(entry);
     Heap reached;
-    const double end_of_descents = now_seconds() + (end - now_seconds()) / 2;
+    const double now = now_seconds();
+    const Limit end_of_descents = limit_after(grace / 2, now), end = limit_after(grace, now);
     descend_from(std::move(first), reached, end_of_descents);
 
     std::set<Degrees> best;
     for (const Heap::Entry& each : reached.sorted())
-      if (static_cast<int>(best.size()) < wanted) best.insert(degrees_of(each.node->choice.shape));
+      if (best.size() < num_polished) best.insert(degrees_of(each.node->choice.shape));
+    // Of those whose tensor ranks fill a node, as experts choose them, the best one is always among them.
+    for (const Heap::Entry& each : reached.entries())
+      if (each.node->choice.shape.tp == request_.machine.nodes.front().num_devices) {
+        best.insert(degrees_of(each.node->choice.shape));
+        break;
+      }
     std::vector<const Heap::Entry*> of_best;
     for (const Heap::Entry& each : heap_.entries())
       if (best.contains(degrees_of(each.node->choice.shape))) of_best.push_back(&each);
@@ -123,11 +150,28 @@ class Search {
       int& of_degrees = num_timed[degrees_of(node->choice.shape)];
       if (of_degrees < most_timed) time(*node);
       of_degrees += plans_.size() > before ? 1 : 0;
-      if (static_cast<int>(num_timed.size()) > wanted) break;
+      if (num_timed.size() > std::max(num_polished, static_cast<std::size_t>(wanted))) break;
     }
+    for (const Degrees& degrees : best) improve(degrees, limit_after(polish / num_polished, now_seconds()));
   }
 
-  void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, double end) {
+  /// Best first among the layouts of one triple of degrees, until its best one is known or the limit is reached.
+  void improve(const Degrees& degrees, const Limit& end) {
+    const auto is_of_degrees = [&](const Heap::Entry& each) { return degrees_of(each.node->choice.shape) == degrees; };
+    Heap whole = std::move(heap_);
+    heap_ = Heap();
+    for (const Heap::Entry& each : whole.entries())
+      if (is_of_degrees(each)) heap_.push(*each.node);
+    const auto is_known = [&] {
+      return std::any_of(timed_.entries().begin(), timed_.entries().end(), [&](const Heap::Entry& each) {
+        return is_of_degrees(each) && !is_behind(each.key, heap_.top().key);
+      });
+    };
+    while (!heap_.empty() && is_early(end) && !is_known()) expand(*heap_.pop());
+    heap_ = std::move(whole);
+  }
+
+  void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, const Limit& end) {
     std::sort(entries.begin(), entries.end(),
               [](const Heap::Entry* a, const Heap::Entry* b) { return a->key < b->key; });
     if (entries.size() > most_descents) entries.resize(most_descents);
@@ -139,8 +183,6 @@ class Search {
       if (is_early(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late)) descend(node, reached);
     heap_ = std::move(whole);
   }
-
-  static bool is_early(double end) { return now_seconds() < end; }
 
   /// Depth first.
   void descend(const Node& node, Heap& reached) {
@@ -189,7 +231,13 @@ class Search {
     return node;
   }
 
+  /// Forward and backward passes of all pipeline ranks.
+  static std::int64_t num_passes(const PlanChoice& choice) {
+    return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
+  }
+
   void expand(const Node& node) {
+    work_ += work_of_set;
     switch (node.grade) {
       case Grade::shape: return expand_shape(node.choice.shape);
       case Grade::pipeline: return expand_pipeline(node);
@@ -269,10 +317,12 @@ class Search {
 
   void play(const Node& node) {
     ++num_played_;
+    work_ += work_of_pass * num_passes(node.choice);
     push(Grade::played, node.choice, bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice));
   }
 
   void step(const Node& node) {
+    work_ += work_of_program_pass * num_passes(node.choice);
     const std::optional<LayoutStep> step = steps_.play(node.choice);
     if (!step) return time(node);
     ++num_stepped_;
@@ -283,6 +333,7 @@ class Search {
 
   void time(const Node& node) {
     ++num_evaluated_;
+    work_ += work_of_blueprint_pass * num_passes(node.choice);
     Plan plan = evaluate(space_, request_, node.choice);
     if (must_fit_ && !plan.outcome.fits()) return;
     Node timed =
@@ -301,7 +352,7 @@ class Search {
   Heap heap_, timed_;
   std::vector<Plan> plans_;
   std::set<Degrees> found_;
-  std::int64_t num_evaluated_ = 0, num_played_ = 0, num_stepped_ = 0;
+  std::int64_t num_evaluated_ = 0, num_played_ = 0, num_stepped_ = 0, work_ = 0;
 };
 
 std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& request) {
@@ -325,7 +376,8 @@ PlanResult find_plans(const PlanRequest& request) {
   }
   PlanResult any = Search(request, false).run(1);
   result.is_complete &= any.is_complete;
-  require(!any.plans.empty(), "--seconds={} is too short to find a layout (use 0 for no limit)", request.seconds);
+  require(!any.plans.empty(), "no layout was found with --work={} and --seconds={} (use 0 for no limit)", request.work,
+          request.seconds);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;

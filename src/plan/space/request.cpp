@@ -193,6 +193,8 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.within = question.within_percent / 100;
   require(question.seconds >= 0 && std::isfinite(question.seconds),
           "--seconds={} is not a time limit for a search (use 0 for no limit)", question.seconds);
+  require(question.work >= 0, "--work={} is not a limit of a search (use 0 for no limit)", question.work);
+  request.work = question.work;
   request.seconds = question.seconds;
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),

@@ -29,8 +29,9 @@ struct PlanRequest {
   // Keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   std::set<std::string, std::less<>> fixed = {};
   PlanObjective objective = PlanObjective::time;
-  int top = 5;         // plans that are wanted, of different tensor, pipeline and data degrees
-  double within = 0;   // a plan is good enough when no other can be better by more than this part of it
+  int top = 5;            // plans that are wanted, of different tensor, pipeline and data degrees
+  double within = 0;      // a plan is good enough when no other can be better by more than this part of it
+  std::int64_t work = 0;  // of a search, before it is content with good plans; 0: as much as it takes to be sure
   double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
@@ -45,7 +46,8 @@ struct PlanQuestion {
   std::int64_t top = 5;
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
-  double seconds = 30;
+  std::int64_t work = 25'000'000;  // some 10 s of one core
+  double seconds = 0;
   // --section.key=value: what the planner would choose is fixed by them.
   std::vector<std::string> settings = {};
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder

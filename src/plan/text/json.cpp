@@ -69,6 +69,7 @@ Json fields_of(const PlanResult& result, const PlanRequest& request) {
                {"evaluated", result.num_evaluated},
                {"programs_played", result.num_stepped},
                {"schedules_played", result.num_played},
+               {"work", result.work},
                {"seconds", result.seconds},
                {"within", result.within},
                {"complete", result.is_complete}};

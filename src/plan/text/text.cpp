@@ -85,6 +85,9 @@ std::string lines(const std::string& title, const std::vector<std::string>& sent
   return text;
 }
 
+/// The flag whose limit ends a search first, most likely.
+const char* limit_of(const PlanRequest& request) { return request.seconds > 0 ? "--seconds" : "--work"; }
+
 }  // namespace
 
 std::string to_text(const PlanResult& result, const PlanRequest& request) {
@@ -102,16 +105,16 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (result.nearest) {
     const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
                                                    : fmt::format(
-                                                         "Nothing that fits was found in {:.3g} s (--seconds gives it "
-                                                         "more): above is what was found to need least memory.",
-                                                         request.seconds);
+                                                         "Nothing that fits was found ({} gives the search more): "
+                                                         "above is what was found to need least memory.",
+                                                         limit_of(request));
     return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.suggestions);
   }
   const Plan& best = result.plans.front();
   if (!result.is_complete)
     text += fmt::format(
-        "\nthe search was ended after {:.3g} s (--seconds gives it more): these are good layouts, maybe not the best",
-        request.seconds);
+        "\nthe search was ended after {} units of work ({} gives it more): these are good layouts, maybe not the best",
+        result.work, limit_of(request));
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
