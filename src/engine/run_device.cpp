@@ -21,6 +21,14 @@ std::vector<Group> groups_of(const RunConfig& config) {
   return groups;
 }
 
+/// Its facts, with the memory that is left when all ranks that share it have connected.
+DeviceFacts with_free_memory(const RankDevice& device, Mesh& host) {
+  host.comm({world_axes}).barrier().wait();
+  DeviceFacts facts = device.facts();
+  facts.memory_bytes = device.free_memory_bytes();
+  return facts;
+}
+
 }  // namespace
 
 std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host, int num_threads,
@@ -41,7 +49,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
                           .timeout_seconds = config.comm.timeout_seconds,
                           .products = std::move(products)});
   device->mesh().connect(groups_of(config));
-  if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, *device, host);
+  if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, with_free_memory(*device, host), host);
   if (device->needs_warm_up()) warm_up(blueprint, *device);
   return device;
 }

@@ -42,7 +42,7 @@ class DeviceMemories : public ::testing::Test {
 TEST_F(DeviceMemories, AreEachForTheirOwnRanks) {
   EXPECT_EQ(outcome([](int, DeviceFacts&) {}), "");
   EXPECT_THAT(outcome([](int rank, DeviceFacts& own) { own.memory_bytes -= rank == 5 ? 1 : 0; }),
-              HasSubstr("on the device of rank 5, which has"));
+              HasSubstr("on the device of rank 5, where"));
 }
 
 TEST_F(DeviceMemories, AreSharedByTheRanksThatHaveTheDevice) {
@@ -53,7 +53,7 @@ TEST_F(DeviceMemories, AreSharedByTheRanksThatHaveTheDevice) {
     };
   };
   EXPECT_EQ(outcome(pairs(3)), "");
-  EXPECT_THAT(outcome(pairs(1)), HasSubstr("on the device of rank 0 for 2 ranks, which has"));
+  EXPECT_THAT(outcome(pairs(1)), HasSubstr("on the device of rank 0 for 2 ranks, where"));
 }
 
 TEST_F(DeviceMemories, MayBeUnknown) {

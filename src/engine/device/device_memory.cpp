@@ -45,10 +45,9 @@ std::optional<std::int64_t> closest_micro_batch_size(RunConfig config, std::int6
 
 }  // namespace
 
-void require_device_memory(const Blueprint& blueprint, const RankDevice& device, Mesh& host) {
-  host.comm({world_axes}).barrier().wait();  // all who share a device have connected
-  const RankOnDevice own = {.device = device.facts().identity,
-                            .memory_bytes = device.free_memory_bytes(),
+void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts, Mesh& host) {
+  const RankOnDevice own = {.device = facts.identity,
+                            .memory_bytes = facts.memory_bytes,
                             .arena_bytes = blueprint.rank(host.rank()).arena_bytes()};
   const std::vector<RankOnDevice> ranks = gathered(host, own);
   std::map<std::int64_t, Load> loads;
@@ -65,7 +64,7 @@ void require_device_memory(const Blueprint& blueprint, const RankDevice& device,
     const auto closest =
         closest_micro_batch_size(blueprint.config(), memory_bytes / static_cast<std::int64_t>(load.num_ranks));
     throw Error(
-        fmt::format("the run needs {:.1f} GiB on the device of rank {}{}, of which {:.1f} GiB are free: make the model, "
+        fmt::format("the run needs {:.1f} GiB on the device of rank {}{}, where {:.1f} GiB are free: make the model, "
                     "training.micro_batch_size = {} or training.seq_len = {} smaller (use {})",
                     static_cast<double>(load.arena_bytes) / gib, rank,
                     load.num_ranks > 1 ? fmt::format(" for {} ranks", load.num_ranks) : "",

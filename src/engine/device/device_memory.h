@@ -8,7 +8,8 @@
 namespace echelon {
 
 /// Throws Error, on all ranks the same, if the arenas of the ranks that share a device together are larger than its
-/// free memory (0: unknown, anything goes). Collective over the host's mesh.
-void require_device_memory(const Blueprint& blueprint, const RankDevice& device, Mesh& host);
+/// memory (0: unknown, anything goes). `facts`: of this rank's device, with the memory that is free there. Collective
+/// over the host's mesh.
+void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts, Mesh& host);
 
 }  // namespace echelon
