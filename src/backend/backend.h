@@ -25,7 +25,7 @@ struct RankOptions {
   bool deterministic = true;  // two runs give the same bits, where that costs time
   // float32 matmuls may round their operands to TensorFloat-32 where that is faster.
   bool allows_tf32 = false;
-  bool needs_float8 = false;                     // float8 matmuls will be used
+  bool needs_float8 = false;  // float8 matmuls will be used
   AttentionKernels attention = AttentionKernels::automatic;
   CommBackend backend = CommBackend::automatic;  // nccl, or any other for the fastest transport that works
   double timeout_seconds = 300;                  // of one wait

@@ -252,7 +252,7 @@ TEST_F(Program, RefusesInitialWeightsThatAreNotThere) {
 
 TEST_F(Program, SaysWhereItCannotWrite) {
   const Outcome outcome = run_echelon(train({"--output.dir=/dev/null/out"}));
-  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("/dev/null/out"));
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
 }

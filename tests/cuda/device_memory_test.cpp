@@ -64,7 +64,7 @@ TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
   EXPECT_TRUE(outcomes(3, arena_bytes_ + beside).empty());
   const std::vector<std::string> refused = outcomes(3, arena_bytes_ + beside - 1);
   ASSERT_EQ(refused.size(), 3U);
-  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, of which"));
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, where"));
   EXPECT_THAT(refused.front(), HasSubstr("training.micro_batch_size = 8"));
   EXPECT_THAT(refused.front(), HasSubstr("(use training.micro_batch_size = 4)"));
   EXPECT_EQ(refused.front(), refused.back());
@@ -78,7 +78,7 @@ TEST_F(GpuLoads, HoldsAllRanksThatShareAGpu) {
   EXPECT_TRUE(outcomes(2, 3 * arena_bytes_ + beside).empty());
   const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ + beside - 1);
   ASSERT_EQ(refused.size(), 3U);
-  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, of which"));
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, where"));
 }
 
 }  // namespace
