@@ -126,8 +126,14 @@ def pytorch_turn(a, name, dtype, folder, variant):
     return turn | {"start": lines[0]} | finish(a, lines[1:])
 
 
+# What limits PyTorch's libraries as ECHELON_INSTRUCTION_SET=avx2 limits Echelon.
+AVX2_ALONE = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
 def peer_environment(threads, variant):
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"))}
+    if os.environ.get("ECHELON_INSTRUCTION_SET") == "avx2":
+        inherited |= AVX2_ALONE
     setting = knobs.VARIANTS[variant].get("environment", {})
     # The loader goes on without a library that it does not find, and PyTorch would be slow.
     if "LD_PRELOAD" in setting and not pathlib.Path(setting["LD_PRELOAD"]).exists():
