@@ -1,11 +1,10 @@
 #include "backend/agreed_products.h"
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "comm/gathered.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/processor_kind.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -32,11 +31,6 @@ ProductNames received(const SentNames& letters) {
   std::istringstream words(std::string(letters.data()));
   for (std::string word; words >> word;) names[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
   return names;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 /// Drops what the checkpoint was computed by if another rank cannot do it. The note names the first of them.

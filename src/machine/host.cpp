@@ -1,8 +1,7 @@
 #include "machine/host.h"
 
-#include <unistd.h>
+#include "base/host_name.h"
 
-#include <array>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -10,11 +9,9 @@
 namespace echelon {
 
 std::uint64_t host_id() {
-  std::array<char, 256> name{};
-  (void)gethostname(name.data(), name.size() - 1);
   std::string boot;  // hosts may have the same name, such as "localhost"
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return std::hash<std::string>()(std::string(name.data()) + '/' + boot);
+  return std::hash<std::string>()(host_name() + '/' + boot);
 }
 
 }  // namespace echelon

@@ -1,6 +1,7 @@
 #include "train/run_claim.h"
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/printable.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -34,12 +34,6 @@ constexpr std::string_view lock_name = "run.lock";
 File open_lock_file(const std::filesystem::path& folder) {
   make_folder(folder);
   return File::open_or_create(folder / lock_name);
-}
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
 }
 
 /// Who wrote to the lock file last; empty: its run is over.

@@ -1,0 +1,14 @@
+#include "base/host_name.h"
+
+#include <unistd.h>
+
+#include <array>
+
+namespace echelon {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace echelon
