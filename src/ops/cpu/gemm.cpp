@@ -9,7 +9,7 @@
 #include "ops/cpu/huge_buffer.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace echelon {
 namespace {

@@ -12,18 +12,19 @@ namespace echelon {
 
 class GemmGrid {
  public:
-  /// The split of c[m, n] that takes least, as far as known beforehand.
+  /// The split of c[m, n] that should take least, by counts of what is packed and multiplied.
   GemmGrid(std::int64_t m, std::int64_t n, const GemmKernels& kernels, std::int64_t threads)
       : m_(m), n_(n), tile_rows_(kernels.tile_rows), tile_columns_(kernels.tile_columns), threads_(threads) {
     constexpr std::int64_t fewest_tiles = 4;      // along each side of a part
-    constexpr double sharing = 0.06;              // of a matmul's time; from 0.03 to 0.1 on two threads
+    constexpr double sharing = 0.06;              // of the multiply-adds' time: 0.03 to 0.1 on two threads of a Xeon
     const std::int64_t most_parts = 4 * threads;  // more of them pack more
-    double least = seconds(1, 1) + sharing;
+    double least = relative_time(1, 1) + sharing;
     for (std::int64_t rows = 1; rows <= std::min(most_parts, m / (fewest_tiles * tile_rows_)); ++rows)
       for (std::int64_t columns = parts_of(threads, rows);
            columns <= std::min(most_parts / rows, n / (fewest_tiles * tile_columns_)); ++columns) {
-        if (seconds(rows, columns) >= least) continue;
-        least = seconds(rows, columns);
+        const double time = relative_time(rows, columns);
+        if (time >= least) continue;
+        least = time;
         num_rows_ = rows;
         num_columns_ = columns;
       }
@@ -35,7 +36,7 @@ class GemmGrid {
 
  private:
   /// In multiples of the time that the multiply-adds alone take, shared out evenly.
-  [[nodiscard]] double seconds(std::int64_t rows, std::int64_t columns) const {
+  [[nodiscard]] double relative_time(std::int64_t rows, std::int64_t columns) const {
     const double num_parts = static_cast<double>(rows * columns), threads = static_cast<double>(threads_);
     const double rounds =
         num_parts == 1 ? 1 : static_cast<double>(parts_of(rows * columns, threads_)) * threads / num_parts;
