@@ -60,23 +60,24 @@ class GpuLoads : public ::testing::Test {
 };
 
 TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
-  constexpr std::int64_t beside = workspace + emulated::bytes_of_a_communicator + of_libraries;
-  EXPECT_TRUE(outcomes(3, arena_bytes_ + beside).empty());
-  const std::vector<std::string> refused = outcomes(3, arena_bytes_ + beside - 1);
+  constexpr std::int64_t overhead = workspace + emulated::bytes_of_a_communicator + of_libraries;
+  EXPECT_TRUE(outcomes(3, arena_bytes_ + overhead).empty());
+  const std::vector<std::string> refused = outcomes(3, arena_bytes_ + overhead - 1);
   ASSERT_EQ(refused.size(), 3U);
   EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, where"));
   EXPECT_THAT(refused.front(), HasSubstr("training.micro_batch_size = 8"));
   EXPECT_THAT(refused.front(), HasSubstr("(use training.micro_batch_size = 4)"));
   EXPECT_EQ(refused.front(), refused.back());
-  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ + beside - 1).front(), HasSubstr("(use training.micro_batch_size = 2)"));
+  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ + overhead - 1).front(),
+              HasSubstr("(use training.micro_batch_size = 2)"));
 }
 
 // Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of
 // theirs.
 TEST_F(GpuLoads, HoldsAllRanksThatShareAGpu) {
-  constexpr std::int64_t beside = 3 * workspace + of_libraries;
-  EXPECT_TRUE(outcomes(2, 3 * arena_bytes_ + beside).empty());
-  const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ + beside - 1);
+  constexpr std::int64_t overhead = 3 * workspace + of_libraries;
+  EXPECT_TRUE(outcomes(2, 3 * arena_bytes_ + overhead).empty());
+  const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ + overhead - 1);
   ASSERT_EQ(refused.size(), 3U);
   EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, where"));
 }
