@@ -26,15 +26,26 @@ def is_fitted_to(row):
     return int(hashlib.sha256(("echelon 1 " + row["id"]).encode()).hexdigest(), 16) % 5 < 3
 
 
-def predict(echelon, rows, constants=None):
-    """What echelon prints for the rows, in their order. With a list of constants every row has a list of seconds."""
+def predict(echelon, rows, constants=None, profile_of=None):
+    """What echelon prints for the rows, in their order. With a list of constants every row has a list of seconds. profile_of names another profile for
+    some rows, by id()."""
+    if profile_of:
+        outs = dict(zip(map(id, rows), predict(echelon, rows, constants)))
+        for profile in sorted(set(profile_of.values())):
+            its = [row for row in rows if profile_of.get(id(row)) == profile]
+            outs.update(zip(map(id, its), predict_with(echelon, its, constants, ["--profile", profile])))
+        return [outs[id(row)] for row in rows]
+    return predict_with(echelon, rows, constants, [])
+
+
+def predict_with(echelon, rows, constants, options):
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "rows.csv")
         with open(table, "w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-        command = [echelon, "simulate", "--rows", table, "--json"]
+        command = [echelon, "simulate", "--rows", table, "--json", *options]
         if constants:
             path = os.path.join(folder, "constants.json")
             with open(path, "w") as file:

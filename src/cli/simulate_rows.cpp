@@ -23,9 +23,9 @@ std::vector<Json> read_constants(const std::string& path) {
   return Json::parse(file).get<std::vector<Json>>();
 }
 
-SoftwareProfile with_constants(SoftwareProfile profile, const MachineSpec& machine, const Json& constants) {
+SoftwareProfile with_constants(SoftwareProfile profile, const Json& constants) {
   if (constants.empty()) return profile;
-  Calibration calibration = calibration_of(profile, machine.nodes.front().device);
+  Calibration calibration = calibration_of(profile);
   for (const auto& [name, value] : constants.items()) {
     double* field = constant(calibration, name);
     if (name == "logit_bytes") field = &profile.logit_bytes;
@@ -48,7 +48,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
     const Blueprint blueprint(run.config);
     std::vector<double> seconds;
     for (const Json& each : constants) {
-      const SoftwareProfile profile = with_constants(run.profile, run.machine, each);
+      const SoftwareProfile profile = with_constants(run.profile, each);
       if (!seconds.empty() || constants.size() > 1) {
         seconds.push_back(simulate(blueprint, calibrated(profile, run.machine), {.profile = profile}).step_seconds);
         continue;

@@ -20,6 +20,8 @@ void slow_down(DeviceSpec& device, double scale) {
   slow_down(device.memory_efficiency, device.memory_bandwidth, scale);
   device.vector_flops /= scale;
   device.operation_seconds *= scale;
+  device.launch_seconds *= scale;
+  device.collective_launch_seconds *= scale;
   for (auto& [name, rates] : device.formats) {
     if (rates.attention_efficiency > 0) rates.attention_efficiency = std::min(1.0, rates.attention_efficiency / scale);
     slow_down(rates.matmul.efficiency, rates.peak_flops, scale);

@@ -16,4 +16,13 @@ struct OverlapRules {
   bool operator==(const OverlapRules&) const = default;
 };
 
+/// When the host that issues a device's kernels waits for the device, instead of issuing ahead of it.
+struct HostRules {
+  bool waits_for_kernels = false;    // after every kernel: CUDA_LAUNCH_BLOCKING=1
+  bool waits_for_transfers = false;  // before what reads a message: torch.cuda.synchronize() after it
+  bool updates_all_at_once = false;  // outside of passes one kernel goes over all tensors: Apex, torch's foreach
+  bool copies_parts = false;  // of what is gathered or scattered, one by one: torch.distributed.all_gather of lists
+  bool operator==(const HostRules&) const = default;
+};
+
 }  // namespace echelon

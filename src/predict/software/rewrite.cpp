@@ -230,6 +230,8 @@ class OperationRewriter {
     if (action_.kind == ActionKind::backward_weight) return;
     const double bytes = profile_.logit_bytes * static_cast<double>(op.m * op.n);
     push(elementwise(static_cast<std::int64_t>(bytes)));
+    // A chunked head comes here chunk by chunk; the small kernels are launched once.
+    for (; num_loss_kernels_ + 1 < profile_.loss_kernels; ++num_loss_kernels_) push(elementwise(0));
   }
 
   void update(const OpRecord& op) {
@@ -259,11 +261,13 @@ class OperationRewriter {
       starts_.emplace_back(start(comm));
   }
 
-  // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down.
+  // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down. They are released after each pass:
+  // where blocks are recomputed, the two gathers of a step are three, hence half of one more each.
   void divide(CommRecord comm) {
     constexpr int num_parameters = 12;
     comm.num_elements /= num_parameters;
-    for (int i = 1; i < num_parameters; ++i) start(comm);
+    const bool is_again = comm.kind == CommKind::all_gather && config_.training.recompute == whole_block;
+    for (int i = 1; i < num_parameters + (is_again ? num_parameters / 2 : 0); ++i) start(comm);
     starts_.emplace_back(start(comm));
   }
 
@@ -286,6 +290,7 @@ class OperationRewriter {
   DType dtype_ = DType::float32;
   std::vector<OpRecord> ops_;  // of the trace
   std::set<int> head_seen_;
+  int num_loss_kernels_ = 0;
   std::optional<std::size_t> statistic_;            // its place among the events
   std::vector<std::optional<std::size_t>> starts_;  // by number of a communication in the trace: its number now
   std::size_t num_started_ = 0;

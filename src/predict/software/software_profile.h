@@ -16,17 +16,16 @@
 
 namespace echelon {
 
-/// What kernels of a software generation reach on a GPU type. Fitted (benchmarks/accuracy); everything else is counted.
+/// What kernels of a software generation reach, as shares of what the machine's file says that the best do: matmuls,
+/// attention, memory, links. So one set serves all GPUs. Fitted (benchmarks/accuracy/fit); everything else is counted.
 struct Calibration {
-  double matmul_efficiency = 0.8;     // sustained by large matmuls, of the data sheet's dense peak
-  double matmul_half = 300;           // length of the sums at which a matmul reaches half of that
-  double attention_efficiency = 0.4;  // of a fused attention's matmuls
-  double memory_efficiency = 0.8;     // of the memory's bandwidth, by elementwise kernels
-  double operation_seconds = 5e-6;    // of any kernel, whatever its size
-  double link_efficiency = 0.7;       // of NVLink's bandwidth, by collectives of large buffers
-  double network_efficiency = 0.6;    // of the network cards' bandwidth
-  double network_latency = 5e-6;      // seconds a hop between nodes
-  double step_seconds = 0;            // of the host, once a step: data, logging, the optimizer's launches
+  double matmul_share = 0.877;
+  double attention_share = 0.589;
+  double memory_share = 0.94;
+  double link_share = 0.922;
+  double network_share = 0.523;
+  double launch_seconds = 5.5e-5;           // of the host, to issue a kernel
+  double collective_launch_seconds = 5e-5;  // likewise a collective or a message
 };
 
 enum class AttentionKernel : std::uint8_t {
@@ -41,10 +40,11 @@ struct SoftwareProfile {
 
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
-  bool has_dropout = false;   // of attention's probabilities and of both branches
-  bool has_biases = true;     // added by the matmuls' epilogues; their gradients are separate kernels
-  bool has_positions = true;  // a table that is added
-  bool fuses_qkv = true;      // one matmul for q, k and v
+  bool attends_by_warpgroups = false;  // fused attention uses Hopper's instructions
+  bool has_dropout = false;            // of attention's probabilities and of both branches
+  bool has_biases = true;              // added by the matmuls' epilogues; their gradients are separate kernels
+  bool has_positions = true;           // a table that is added
+  bool fuses_qkv = true;               // one matmul for q, k and v
   // Read and written per token and column of the width by what is not fused, in a block's forward; twice that in
   // backward.
   double eager_bytes = 0;
@@ -53,6 +53,7 @@ struct SoftwareProfile {
   bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
   double fp8_speedup = 1.77;        // of matmuls in 8 bits over those in 16
   double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
+  int loss_kernels = 1;             // of which that is made, masks and means included
   // Read and written per parameter by an update, in addition to what Echelon's reads and writes.
   double optimizer_bytes = 26;
   // Read and written per score by scale, mask and softmax where attention is not fused.
@@ -68,6 +69,7 @@ struct SoftwareProfile {
   // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
   bool gathers_during_matmuls = false;
   OverlapRules overlap = {};
+  HostRules host = {};
   // Gradients are reduced once all backward passes are over, not block by block during them.
   bool reduces_at_the_end = false;
   // Each tensor-parallel rank sends its part, which is gathered afterwards (SC21, section 4.1).
@@ -96,7 +98,7 @@ struct SoftwareProfile {
 
 /// The machine with what the profile's software reaches on it.
 [[nodiscard]] MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine);
-[[nodiscard]] Calibration calibration_of(const SoftwareProfile& profile, const DeviceSpec& device);
+[[nodiscard]] Calibration calibration_of(const SoftwareProfile& profile);
 /// A constant of a calibration by its name; null if there is none.
 [[nodiscard]] double* constant(Calibration& calibration, std::string_view name);
 

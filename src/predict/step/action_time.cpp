@@ -30,10 +30,32 @@ ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile
 const ActionTime& ActionTimer::time_of(const Action& action, const CallTrace& trace) {
   const auto known = times_.find(&trace);
   if (known != times_.end()) return known->second;
-  return times_.emplace(&trace, timed(rewritten(profile_, config_, action, trace))).first->second;
+  return times_.emplace(&trace, timed(action, rewritten(profile_, config_, action, trace))).first->second;
 }
 
-ActionTime ActionTimer::timed(const CallTrace& trace) const {
+/// By the slowest host.
+IssueTime ActionTimer::issued(const Action& action, const CallTrace& trace) const {
+  IssueTime slowest;
+  for (const Member& member : members_) {
+    const DeviceSpec& device = member.kind->device;
+    const HostCosts costs = {device.launch_seconds, device.collective_launch_seconds, profile_.host,
+                             profile_.host.updates_all_at_once && !is_compute(action.kind)};
+    const IssueTime time = issue_time(
+        trace, costs, [&](const OpRecord& operation) { return member.factor * operation_seconds(operation, device); },
+        [&](const CommRecord& record) { return communication_seconds(record, rank_, devices_); });
+    slowest.issue_seconds = std::max(slowest.issue_seconds, time.issue_seconds);
+    slowest.after_host_seconds = std::max(slowest.after_host_seconds, time.after_host_seconds);
+  }
+  return slowest;
+}
+
+double ActionTimer::launch_seconds() const {
+  double slowest = 0;
+  for (const Member& member : members_) slowest = std::max(slowest, member.kind->device.launch_seconds);
+  return slowest;
+}
+
+ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) const {
   ActionTime time;
   CostEvents events;
   for (const Member& member : members_) {
@@ -51,6 +73,7 @@ ActionTime ActionTimer::timed(const CallTrace& trace) const {
     time.sent_bytes[name_of(record.group)] += record.sent_bytes;
     return seconds;
   });
+  if (!config_.training.cuda_graphs) time.issue = issued(action, trace);
   for (const OpRecord& operation : trace.operations()) time.flops += static_cast<double>(operation.flops);
   return time;
 }

@@ -3,6 +3,7 @@
 
 #include "predict/machine/device_map.h"
 #include "predict/software/software_profile.h"
+#include "predict/step/host_lane.h"
 
 #include <map>
 #include <string>
@@ -15,6 +16,7 @@ struct ActionTime {
   double compute_seconds = 0;
   std::map<Group, double> communication_seconds = {};  // of groups of more than one rank
   double flops = 0;                                    // of one rank
+  IssueTime issue = {};
   std::map<std::string, std::int64_t> sent_bytes = {};
 
   /// That nothing hides: while it does not compute.
@@ -32,6 +34,8 @@ class ActionTimer {
               const std::map<int, double>& slow_ranks, int rank);
 
   [[nodiscard]] const ActionTime& time_of(const Action& action, const CallTrace& trace);
+  /// Of one launch, by the slowest host.
+  [[nodiscard]] double launch_seconds() const;
 
  private:
   struct Member {
@@ -39,7 +43,8 @@ class ActionTimer {
     double factor = 1;
     auto operator<=>(const Member&) const = default;
   };
-  [[nodiscard]] ActionTime timed(const CallTrace& trace) const;
+  [[nodiscard]] ActionTime timed(const Action& action, const CallTrace& trace) const;
+  [[nodiscard]] IssueTime issued(const Action& action, const CallTrace& trace) const;
 
   const RunConfig& config_;
   const SoftwareProfile& profile_;

@@ -29,6 +29,7 @@ struct Running {
   double seconds_left = 0;  // at full pace
   double since = 0;
   double slowdown = 1;
+  double earliest_end = 0;  // that its host allows
 };
 
 struct RankState {
@@ -40,6 +41,8 @@ struct RankState {
   int num_collectives = 0, num_transfers = 0;  // hidden, under way
   std::vector<std::deque<int>> lanes = {};     // actions, the first one at the head
   std::vector<bool> has_ended = {};
+  double host = 0;                    // until when it has something to issue
+  std::vector<double> earliest = {};  // of each action: the end that its host allows
 };
 
 class StepPlay {
@@ -49,6 +52,7 @@ class StepPlay {
       RankState state;
       state.lanes.resize(static_cast<std::size_t>(rank.num_lanes));
       state.has_ended.assign(rank.works.size(), false);
+      state.earliest.resize(rank.works.size());
       states_.push_back(std::move(state));
       result_.ranks.emplace_back(rank.works.size());
     }
@@ -89,32 +93,44 @@ class StepPlay {
       own.awaited = 0;
       if (!work(place).is_hidden) own.standing = place.action;
       times(place).issued = now_;
+      issue_on_host(place);
       std::deque<int>& lane = own.lanes[std::size_t(work(place).lane)];
       lane.push_back(place.action);
       if (lane.size() == 1) come(place);
     }
   }
 
+  void issue_on_host(Place place) {
+    RankState& own = state(place.rank);
+    if (work(place).starts_in_step) own.host = std::max(own.host, now_);
+    own.earliest[std::size_t(place.action)] = own.host + work(place).after_host_seconds;
+    own.host += work(place).issue_seconds;
+  }
+  [[nodiscard]] double earliest_end(Place place) { return state(place.rank).earliest[std::size_t(place.action)]; }
+
   /// At the head of its lane: starts once all that take part have arrived.
   void come(Place place) {
     times(place).ready = now_;
-    if (work(place).rendezvous == no_rendezvous) return begin(place, work(place).seconds);
+    if (work(place).rendezvous == no_rendezvous) return begin(place, work(place).seconds, earliest_end(place));
     std::vector<Place>& there = rendezvous_[std::size_t(work(place).rendezvous)];
     there.push_back(place);
     if (static_cast<int>(there.size()) < step_.rendezvous_sizes[std::size_t(work(place).rendezvous)]) return;
-    double seconds = 0;
-    for (const Place each : there) seconds = std::max(seconds, work(each).seconds);
-    for (const Place each : there) begin(each, seconds);
+    double seconds = 0, earliest = 0;
+    for (const Place each : there) {
+      seconds = std::max(seconds, work(each).seconds);
+      earliest = std::max(earliest, earliest_end(each));
+    }
+    for (const Place each : there) begin(each, seconds, earliest);
   }
 
-  void begin(Place place, double seconds) {
+  void begin(Place place, double seconds, double earliest) {
     times(place).begin = now_;
     RankState& own = state(place.rank);
     if (work(place).lane == compute_lane) {
-      own.running = {place.action, seconds, now_, slowdown(own)};
-      return foresee(place, now_ + seconds * own.running.slowdown, ++own.version);
+      own.running = {place.action, seconds, now_, slowdown(own), earliest};
+      return foresee(place, std::max(now_ + seconds * own.running.slowdown, earliest), ++own.version);
     }
-    foresee(place, now_ + seconds, 0);
+    foresee(place, std::max(now_ + seconds, earliest), 0);
     if (work(place).is_hidden) change_load(place, 1);
   }
 
@@ -125,6 +141,7 @@ class StepPlay {
     result_.end = std::max(result_.end, now_);
     times(place).end = now_;
     own.has_ended[std::size_t(place.action)] = true;
+    if (work(place).holds_host) own.host = std::max(own.host, now_);
     if (work(place).lane == compute_lane)
       own.running.action = -1;
     else if (work(place).is_hidden)
@@ -146,7 +163,8 @@ class StepPlay {
     running.seconds_left -= (now_ - running.since) / running.slowdown;
     running.since = now_;
     running.slowdown = slower;
-    foresee({place.rank, running.action}, now_ + std::max(0.0, running.seconds_left) * slower, ++own.version);
+    foresee({place.rank, running.action},
+            std::max(now_ + std::max(0.0, running.seconds_left) * slower, running.earliest_end), ++own.version);
   }
 
   [[nodiscard]] double slowdown(const RankState& rank) const {

@@ -4,7 +4,8 @@
 // A rank starts its actions in the order of its program, each once all in its `after` have ended, and waits while one
 // that is not hidden lasts (compute never is). An action then queues on its lane, first in, first out. What several
 // ranks do together starts when the last of them has come to the head of its lane, and lasts as long as the slowest
-// needs.
+// needs. A host issues the actions of its rank in the same order and does not wait for them, unless told to: an action
+// ends no earlier than its kernels can after the host has issued them.
 #pragma once
 
 #include "schedule/action.h"
@@ -23,6 +24,10 @@ struct Work {
   int lane = compute_lane;         // of its rank; wires to and from each neighbour have lanes of their own
   int rendezvous = no_rendezvous;  // the works of several ranks that are one: a send and its receive, a collective
   bool is_hidden = false;          // the next action may start before this one has ended
+  // Of the host, which issues its rank's actions one after the other (predict/step/host_lane.h).
+  double issue_seconds = 0, after_host_seconds = 0;
+  bool starts_in_step = false;  // the host issues it once all in its `after` have ended, not before
+  bool holds_host = false;      // the host waits until it has ended
   bool operator==(const Work&) const = default;
 };
 

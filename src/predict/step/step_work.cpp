@@ -3,6 +3,7 @@
 #include "schedule/timeline.h"
 #include "spec/groups.h"
 
+#include <algorithm>
 #include <set>
 
 namespace echelon {
@@ -35,6 +36,7 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
     : blueprint_(blueprint),
       kind_(kind),
       num_stages_(blueprint.mesh().degree(Axis::pp)),
+      host_(profile.host),
       replicas_(devices, slow_ranks) {
   UnitTraces units(blueprint.config());
   for (int stage = 0; stage < num_stages_; ++stage)
@@ -51,6 +53,26 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
 
 int StepWorks::num_alike(int simulated) const {
   return replicas_.size_of(simulated / num_stages_) * blueprint_.mesh().degree(Axis::tp);
+}
+
+/// A step that is recorded as a CUDA graph is one launch, before its first action.
+void StepWorks::add_graph(double launch_seconds, RankWork& own) {
+  if (launch_seconds == 0 || own.works.empty()) return;
+  Work& first = own.works.front();
+  first.issue_seconds = launch_seconds;
+  first.after_host_seconds = launch_seconds + first.seconds;
+}
+
+void StepWorks::add_issue(const Action& action, const ActionTime& time, RankWork& own) const {
+  Work& work = own.works.back();
+  work.issue_seconds = time.issue.issue_seconds;
+  work.after_host_seconds = time.issue.after_host_seconds;
+  const bool is_in_parts = host_.copies_parts && work.lane == collective_lane;
+  work.holds_host = is_in_parts || (host_.waits_for_kernels && !work.is_hidden);
+  work.starts_in_step = is_in_parts || (host_.waits_for_transfers &&
+                                        std::any_of(action.after.begin(), action.after.end(), [&](int before) {
+                                          return is_receive((*own.program)[static_cast<std::size_t>(before)].kind);
+                                        }));
 }
 
 void StepWorks::add_works(int simulated, StepLanes& lanes) {
@@ -73,7 +95,10 @@ void StepWorks::add_works(int simulated, StepLanes& lanes) {
         break;
     }
     own.works.back().seconds = time.seconds;
+    add_issue(action, time, own);
   }
+  if (blueprint_.config().training.cuda_graphs)
+    add_graph(timers_[static_cast<std::size_t>(simulated)].launch_seconds(), own);
   own.num_lanes = lanes.num_lanes();
   lane_names_.push_back(lanes.lane_names());
 }

@@ -43,10 +43,13 @@ class StepWorks {
  private:
   const std::vector<int>& participants(int simulated, const Group& group);
   void add_works(int simulated, StepLanes& lanes);
+  void add_issue(const Action& action, const ActionTime& time, RankWork& own) const;
+  static void add_graph(double launch_seconds, RankWork& own);
 
   const Blueprint& blueprint_;
   ProgramKind kind_;
   int num_stages_;
+  HostRules host_;
   Replicas replicas_;
   std::vector<RankBlueprint> blueprints_;
   std::vector<ActionTimer> timers_;  // by simulated rank

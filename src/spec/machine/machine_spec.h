@@ -63,6 +63,8 @@ struct DeviceSpec {
   double vector_flops = 0;              // outside of matrix units, float32; 0: no limit known
   // Fixed time of any operation: a kernel's launch and tail.
   double operation_seconds = 0;
+  // Of the host, to issue a kernel, and a collective or message: a device that is faster waits.
+  double launch_seconds = 0, collective_launch_seconds = 0;
   double host_bandwidth = 0;  // bytes per second to the memory of the host; 0: not known
   // Multiprocessors, which compute a matmul's tiles in waves; 0: matmuls are not tiled.
   std::int64_t num_multiprocessors = 0;

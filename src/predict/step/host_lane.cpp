@@ -1,0 +1,62 @@
+#include "predict/step/host_lane.h"
+
+namespace echelon {
+namespace {
+
+/// Copies from and to the host are queued with the kernel that needs them.
+bool is_kernel(const OpRecord& operation) {
+  return operation.kind != OpKind::upload && operation.kind != OpKind::download;
+}
+
+/// The three clocks of an action whose device was idle: until when each is busy.
+class Issue {
+ public:
+  explicit Issue(const HostCosts& costs) : costs_(costs) {}
+
+  void compute(const OpRecord& operation, double seconds) {
+    if (is_kernel(operation) && !(costs_.is_one_kernel && has_issued_)) {
+      host_ += costs_.kernel_seconds;
+      has_issued_ = true;
+    }
+    computed_ = std::max(computed_, host_) + seconds;
+    if (costs_.rules.waits_for_kernels) host_ = computed_;
+  }
+  void start(const CommRecord& record, double seconds) {
+    const bool has_parts = record.kind == CommKind::all_gather || record.kind == CommKind::reduce_scatter;
+    if (costs_.rules.copies_parts && has_parts)
+      host_ = std::max({host_, computed_, communicated_}) + record.group_size * part_copy_seconds;
+    host_ += costs_.collective_seconds;
+    communicated_ = std::max({communicated_, computed_, host_}) + seconds;
+    ends_.push_back(communicated_);
+    if (costs_.rules.waits_for_kernels) host_ = communicated_;
+  }
+  void start_alone() { ends_.push_back(0); }
+  void wait(std::size_t start) { computed_ = std::max(computed_, ends_[start]); }
+
+  [[nodiscard]] IssueTime time() const { return {host_, std::max({host_, computed_, communicated_})}; }
+
+ private:
+  const HostCosts& costs_;
+  double host_ = 0, computed_ = 0, communicated_ = 0;
+  bool has_issued_ = false;   // a kernel
+  std::vector<double> ends_;  // of communications
+};
+
+}  // namespace
+
+IssueTime issue_time(const CallTrace& trace, const HostCosts& costs, const SecondsOfOperation& computes,
+                     const SecondsOfCommunication& communicates) {
+  if (costs.is_free()) return {};
+  Issue issue(costs);
+  for (const TraceEvent& event : trace.events) {
+    if (const auto* operation = std::get_if<OpRecord>(&event))
+      issue.compute(*operation, computes(*operation));
+    else if (const auto* started = std::get_if<CommRecord>(&event))
+      started->group_size > 1 ? issue.start(*started, communicates(*started)) : issue.start_alone();
+    else
+      issue.wait(std::get<CommWait>(event).start);
+  }
+  return issue.time();
+}
+
+}  // namespace echelon
