@@ -15,12 +15,12 @@ struct Entry {
 /// What differs from the defaults, which are those of all software together.
 const Entry entries[] = {
     {"megatron", {.matmul_share = 0.898}},
-    {"megatron-2020", {.matmul_share = 0.832, .network_share = 0.566}},
+    {"megatron-2020", {.matmul_share = 0.84}},
     {"megatron-core", {.matmul_share = 0.854}},
-    {"megatron-deepspeed", {.matmul_share = 0.927}},
-    {"bloom", {.matmul_share = 0.731}},
-    {"deepspeed-zero3", {.matmul_share = 0.769, .network_share = 0.446}},
-    {"zero-bubble", {.matmul_share = 0.89}},
+    {"megatron-deepspeed", {.matmul_share = 0.919}},
+    {"bloom", {.matmul_share = 0.729}},
+    {"deepspeed-zero3", {.network_share = 0.377}},
+    {"zero-bubble", {.matmul_share = 0.887}},
     {"llm-foundry", {.matmul_share = 0.793}},
 };
 
