@@ -276,6 +276,7 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
   };
   known_.push_front({std::move(key), std::make_unique<LayoutProgram>(schedule, options)});
   num_known_actions_ += size_of_program(*known_.front().program);
+  num_lowered_ += size_of_program(*known_.front().program);
   while (num_known_actions_ > most_known_actions && known_.size() > 1) {
     num_known_actions_ -= size_of_program(*known_.back().program);
     known_.pop_back();
@@ -290,14 +291,16 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   const MeshShape mesh = config.mesh_shape();
   const DeviceMap devices(mesh, machine);
   if (devices.has_several_kinds()) return std::nullopt;
+  const std::int64_t num_lowered_before = num_lowered_;
   LayoutProgram& program = program_of(choice, config);
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
   LayoutFold fold(config, machine, costs_->layers(choice.shape, choice.recompute.operations),
                   costs_->traces(choice.shape, choice.data), program,
                   units_of(space_->stages_of(num_stages, choice.pipeline.layout), recompute_of(choice.recompute),
                            tied_weight_of(config.model, program.rank_of_stage)));
-  LayoutStep step = {.is_exact = devices.is_regular()};
+  LayoutStep step = {.is_exact = devices.is_regular(), .num_lowered = num_lowered_ - num_lowered_before};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
+    step.num_actions += static_cast<std::int64_t>(program.programs[static_cast<std::size_t>(rank)].size());
     fold.fill(rank, program.work.ranks[static_cast<std::size_t>(rank)].works);
     step.live_bytes = std::max(step.live_bytes, fold.peak_bytes(rank));
   }

@@ -20,6 +20,7 @@ struct LayoutStep {
   // placement.
   bool is_exact = true;
   std::int64_t live_bytes = 0;
+  std::int64_t num_actions = 0, num_lowered = 0;  // of its programs; of those that were lowered for it
 };
 
 /// Not thread-safe.
@@ -42,7 +43,7 @@ class LayoutSteps {
   const PlanRequest* request_;
   CostTable* costs_;
   std::list<Known> known_;  // those that were used last come first
-  std::int64_t num_known_actions_ = 0;
+  std::int64_t num_known_actions_ = 0, num_lowered_ = 0;
 };
 
 }  // namespace echelon

@@ -4,6 +4,7 @@
 #include "plan/space/space.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ struct PlanNode {
   PlanChoice choice;
   std::vector<PlanRecompute> chain = {};  // faster ones first
   std::int64_t plan = -1;                 // timed: which
+  std::int64_t num_actions = 0;           // stepped: of its programs
 };
 
 /// The lowest key comes out first.
@@ -49,6 +51,18 @@ class PlanHeap {
     entries_.push_back({node.key, std::make_unique<PlanNode>(std::move(node))});
     std::push_heap(entries_.begin(), entries_.end(), comes_later);
   }
+  /// Takes those out whose node `is_wanted`.
+  template <class IsWanted>
+  [[nodiscard]] PlanHeap extract(const IsWanted& is_wanted) {
+    const auto first =
+        std::partition(entries_.begin(), entries_.end(), [&](const Entry& each) { return !is_wanted(*each.node); });
+    PlanHeap taken;
+    taken.insert({std::make_move_iterator(first), std::make_move_iterator(entries_.end())});
+    entries_.erase(first, entries_.end());
+    std::make_heap(entries_.begin(), entries_.end(), comes_later);
+    return taken;
+  }
+  void merge(PlanHeap other) { insert(std::move(other.entries_)); }
   std::unique_ptr<PlanNode> pop() {
     std::pop_heap(entries_.begin(), entries_.end(), comes_later);
     std::unique_ptr<PlanNode> node = std::move(entries_.back().node);
@@ -57,6 +71,10 @@ class PlanHeap {
   }
 
  private:
+  void insert(std::vector<Entry> entries) {
+    std::move(entries.begin(), entries.end(), std::back_inserter(entries_));
+    std::make_heap(entries_.begin(), entries_.end(), comes_later);
+  }
   static bool comes_later(const Entry& a, const Entry& b) { return a.key > b.key; }
   std::vector<Entry> entries_;
 };

@@ -7,6 +7,7 @@
 #include "plan/bounds/bounds.h"
 #include "plan/bounds/layout_steps.h"
 #include "plan/search/cost.h"
+#include "plan/search/expert_choices.h"
 #include "plan/search/heap.h"
 #include "plan/search/other_formats.h"
 #include "plan/search/suggestions.h"
@@ -28,13 +29,16 @@ using Heap = PlanHeap;
 
 constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another order than the simulator's seconds
 
-// Work is about proportional to time on any machine: what a set, a pass of a schedule, of a program, of a blueprint
-// cost.
-constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_program_pass = 4, work_of_blueprint_pass = 40;
+// Work is about proportional to time on any machine: what a set, a pass of a schedule, an action of a program and of a
+// blueprint cost.
+constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
+                       work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
 
 // Where the limit is reached:
 constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
-constexpr double polish = 0.5;                                 // of it, to make the best degrees found better
+constexpr double polish = 0.75;                                // of it, to make the best degrees found better
+constexpr double polish_of_one = 0.25;                         // likewise, of one triple
+constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
 constexpr std::size_t num_polished = 5;                        // whatever number of plans is wanted
 constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
 // Of a descent; of it, and of layouts of the same degrees.
@@ -68,6 +72,7 @@ class Search {
       if (is_open && result.is_complete && !is_early(end)) {
         result.is_complete = false;
         find_some(wanted);
+        continue;
       }
       if (is_open && result.is_complete) {
         expand(*heap_.pop());
@@ -126,23 +131,50 @@ class Search {
     for (const auto& [way, entry] : lowest) first.push_back(entry);
     Heap reached;
     const double now = now_seconds();
-    const Limit end_of_descents = limit_after(grace / 2, now), end = limit_after(grace, now);
+    const Limit end_of_descents = limit_after(grace / 2, now);
     descend_from(std::move(first), reached, end_of_descents);
 
     std::set<Degrees> best;
     for (const Heap::Entry& each : reached.sorted())
       if (best.size() < num_polished) best.insert(degrees_of(each.node->choice.shape));
-    // Of those whose tensor ranks fill a node, as experts choose them, the best one is always among them.
-    for (const Heap::Entry& each : reached.entries())
-      if (each.node->choice.shape.tp == request_.machine.nodes.front().num_devices) {
-        best.insert(degrees_of(each.node->choice.shape));
-        break;
-      }
     std::vector<const Heap::Entry*> of_best;
     for (const Heap::Entry& each : heap_.entries())
       if (best.contains(degrees_of(each.node->choice.shape))) of_best.push_back(&each);
     descend_from(std::move(of_best), reached, end_of_descents);
 
+    plant(reached, limit_after(grace, now_seconds()));
+    time_best(reached, std::max(num_polished, static_cast<std::size_t>(wanted)), limit_after(grace, now_seconds()));
+    polish_best(wanted);
+  }
+
+  /// Of the shapes that experts choose, full nodes of tensor ranks first: of the triples of degrees whose schedules say
+  /// that they are fastest a few layouts each.
+  void plant(Heap& reached, const Limit& end) {
+    if (memory_first()) return;
+    const auto fits = [&](const PlanChoice& choice) { return may_fit(choice, bounds_.bytes().of_layout(choice)); };
+    Heap seeds;
+    for (auto shape = space_.shapes().rbegin(); shape != space_.shapes().rend(); ++shape) {
+      if (!is_expert_shape(*shape, request_.machine.nodes.front().num_devices)) continue;
+      if (found_.contains(degrees_of(*shape)) || !is_early(end)) continue;
+      for (const PlanChoice& choice : expert_choices(space_, *shape, fits)) {
+        work_ += work_of_pass * num_passes(choice);
+        seeds.push(
+            layout_node(Grade::played, choice, bounds_.seconds(choice, true), bounds_.bytes().of_layout(choice)));
+      }
+    }
+    Heap whole = std::move(heap_);
+    heap_ = Heap();
+    std::map<Degrees, std::size_t> num_stepped;
+    while (!seeds.empty() && num_stepped.size() < most_planted && (heap_.empty() || is_early(end))) {
+      const auto node = seeds.pop();
+      if (num_stepped[degrees_of(node->choice.shape)]++ < most_timed) step(*node);
+    }
+    reached.merge(std::move(heap_));
+    heap_ = std::move(whole);
+  }
+
+  /// The lowest layouts of so many triples of degrees, a few of each.
+  void time_best(Heap& reached, std::size_t num_degrees, const Limit& end) {
     std::map<Degrees, int> num_timed;
     while (!reached.empty() && (timed_.empty() || is_early(end))) {
       const auto node = reached.pop();
@@ -150,25 +182,52 @@ class Search {
       int& of_degrees = num_timed[degrees_of(node->choice.shape)];
       if (of_degrees < most_timed) time(*node);
       of_degrees += plans_.size() > before ? 1 : 0;
-      if (num_timed.size() > std::max(num_polished, static_cast<std::size_t>(wanted))) break;
+      if (num_timed.size() > num_degrees) break;
     }
-    for (const Degrees& degrees : best) improve(degrees, limit_after(polish / num_polished, now_seconds()));
   }
 
-  /// Best first among the layouts of one triple of degrees, until its best one is known or the limit is reached.
+  /// Makes each triple of degrees better that comes first among the timed ones and is not yet polished: all that are
+  /// listed. With more rows more triples follow, so the first row is never worse.
+  void polish_best(int wanted) {
+    const std::size_t num_listed = std::max(num_polished, static_cast<std::size_t>(wanted));
+    const Limit end = limit_after(polish, now_seconds());
+    std::set<Degrees> polished;
+    while (is_early(end)) {
+      std::set<Degrees> listed = found_;
+      std::optional<Degrees> next;
+      for (const Heap::Entry& each : timed_.sorted()) {
+        const Degrees degrees = degrees_of(each.node->choice.shape);
+        if (!listed.insert(degrees).second) continue;
+        if (!polished.contains(degrees)) next = degrees;
+        if (next || listed.size() - found_.size() == num_listed) break;
+      }
+      if (!next) return;
+      polished.insert(*next);
+      improve(*next, limit_after(polish_of_one, now_seconds()));
+    }
+  }
+
+  /// Best first among the layouts of one triple of degrees, until its best one is known or the limit is reached; then
+  /// by descents from the lowest sets that are left.
   void improve(const Degrees& degrees, const Limit& end) {
-    const auto is_of_degrees = [&](const Heap::Entry& each) { return degrees_of(each.node->choice.shape) == degrees; };
-    Heap whole = std::move(heap_);
-    heap_ = Heap();
-    for (const Heap::Entry& each : whole.entries())
-      if (is_of_degrees(each)) heap_.push(*each.node);
+    const auto is_of_degrees = [&](const Node& node) { return degrees_of(node.choice.shape) == degrees; };
+    Heap rest = std::move(heap_);
+    heap_ = rest.extract(is_of_degrees);
     const auto is_known = [&] {
       return std::any_of(timed_.entries().begin(), timed_.entries().end(), [&](const Heap::Entry& each) {
-        return is_of_degrees(each) && !is_behind(each.key, heap_.top().key);
+        return is_of_degrees(*each.node) && !is_behind(each.key, heap_.top().key);
       });
     };
     while (!heap_.empty() && is_early(end) && !is_known()) expand(*heap_.pop());
-    heap_ = std::move(whole);
+    if (!heap_.empty() && !is_known()) {
+      std::vector<const Heap::Entry*> left;
+      for (const Heap::Entry& each : heap_.entries()) left.push_back(&each);
+      const Limit end_of_descents = limit_after(polish_of_one / 4, now_seconds());
+      Heap reached;
+      descend_from(std::move(left), reached, end_of_descents);
+      time_best(reached, 1, end_of_descents);
+    }
+    heap_.merge(std::move(rest));
   }
 
   void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, const Limit& end) {
@@ -322,18 +381,22 @@ class Search {
   }
 
   void step(const Node& node) {
-    work_ += work_of_program_pass * num_passes(node.choice);
     const std::optional<LayoutStep> step = steps_.play(node.choice);
     if (!step) return time(node);
+    work_ += work_of_action * step->num_actions + work_of_lowered_action * step->num_lowered;
     ++num_stepped_;
-    if (may_fit(node.choice, step->live_bytes))
-      push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds,
-           step->live_bytes);
+    if (!may_fit(node.choice, step->live_bytes)) return;
+    Node stepped =
+        layout_node(Grade::stepped, node.choice,
+                    step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds, step->live_bytes);
+    stepped.num_actions = step->num_actions;
+    push(std::move(stepped));
   }
 
   void time(const Node& node) {
     ++num_evaluated_;
-    work_ += work_of_blueprint_pass * num_passes(node.choice);
+    work_ += node.num_actions > 0 ? work_of_blueprint_action * node.num_actions
+                                  : work_of_blueprint_pass * num_passes(node.choice);
     Plan plan = evaluate(space_, request_, node.choice);
     if (must_fit_ && !plan.outcome.fits()) return;
     Node timed =

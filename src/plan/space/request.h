@@ -46,7 +46,7 @@ struct PlanQuestion {
   std::int64_t top = 5;
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
-  std::int64_t work = 25'000'000;  // 20 s of one core of an Intel Xeon (Granite Rapids) in the largest search
+  std::int64_t work = 40'000'000;  // 20 s of one core of an Intel Xeon (Granite Rapids) in the largest search
   double seconds = 0;
   // --section.key=value: what the planner would choose is fixed by them.
   std::vector<std::string> settings = {};

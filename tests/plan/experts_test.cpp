@@ -1,0 +1,85 @@
+// What an expert would ask of a plan: no layout that experts chose is better, whatever ends the search; and requests of
+// every size are answered within counted work.
+#include "plan/search/search.h"
+#include "plan/text/text.h"
+#include "scratch_folder.h"
+#include "spec/config/config_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t work_of_a_short_search = 4'000'000;  // a tenth of the default
+
+const std::string textbook = ECHELON_SOURCE_DIR "/examples/textbook/";
+
+struct ChosenByExperts {
+  const char *file, *machine;
+};
+
+// Claim (plans): `echelon plan` is never slower than the layouts in `examples/textbook`, also where its search has
+//   ended early.
+// Bound: four published layouts of 70 to 530 B parameters, on up to 16,384 GPUs, with a tenth of the default work.
+// Tests: PlanForExperts
+TEST(PlanForExperts, IsNoSlowerThanPublishedLayouts) {
+  for (const ChosenByExperts& each : {ChosenByExperts{"llama3-405b.toml", "h100"},
+                                      {"llama3-70b.toml", "h100"},
+                                      {"gpt3-175b.toml", "a100-80"},
+                                      {"mtnlg-530b.toml", "a100-80"}}) {
+    SCOPED_TRACE(each.file);
+    const RunConfig chosen = read_run_config({.path = textbook + each.file, .arguments = {}, .read_model = {}});
+    const PlanRequest request = read_plan_request({.model = textbook + each.file,
+                                                   .machine = each.machine,
+                                                   .gpus = chosen.mesh_shape().num_ranks(),
+                                                   .global_batch_size = {},
+                                                   .seq_len = {},
+                                                   .top = 1,
+                                                   .work = work_of_a_short_search});
+    RunConfig as_planned = chosen;  // the planner chooses the format where the file names none
+    as_planned.training.dtype = request.base.training.dtype;
+    as_planned.training.device = request.base.training.device;
+    const PlanResult found = find_plans(request);
+    ASSERT_FALSE(found.plans.empty());
+    const Simulation of_experts = simulate(Blueprint(as_planned), request.machine);
+    ASSERT_TRUE(of_experts.fits());
+    EXPECT_LE(found.plans.front().outcome.step_seconds, of_experts.step_seconds * (1 + 1e-9));
+  }
+}
+
+TEST(PlanForExperts, PolishesEveryListedTriple) {
+  PlanQuestion asked = {.model = "llama3-70b",
+                        .machine = "h100",
+                        .gpus = 256,
+                        .global_batch_size = 512,
+                        .seq_len = 4096,
+                        .work = 4'000'000};
+  const PlanResult found = find_plans(read_plan_request(asked));
+  ASSERT_FALSE(found.is_complete);
+  for (const Plan& plan : found.plans) {
+    const PlanShape& shape = plan.choice.shape;
+    asked.settings = {fmt::format("--parallelism.tensor_parallel_degree={}", shape.tp),
+                      fmt::format("--parallelism.pipeline_parallel_degree={}", shape.pp)};
+    asked.top = 1;
+    const PlanResult of_triple = find_plans(read_plan_request(asked));
+    EXPECT_LE(plan.outcome.step_seconds, 1.1 * of_triple.plans.front().outcome.step_seconds) << shape.tp << shape.pp;
+  }
+}
+
+TEST(PlanForExperts, ListsEachTripleOnceWhereTheLimitComesAfterTheFirst) {
+  PlanQuestion asked = {.model = "llama3-8b", .machine = "h100", .gpus = 16, .global_batch_size = 64, .seq_len = 8192};
+  asked.top = 1;
+  const std::int64_t of_first = find_plans(read_plan_request(asked)).work;
+  asked.top = 5;
+  asked.work = of_first + 1;
+  const PlanResult found = find_plans(read_plan_request(asked));
+  ASSERT_FALSE(found.is_complete);
+  std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> triples;
+  for (const Plan& plan : found.plans)
+    EXPECT_TRUE(triples.insert({plan.choice.shape.tp, plan.choice.shape.pp, plan.choice.shape.dp}).second);
+}
+
+}  // namespace
+}  // namespace echelon
