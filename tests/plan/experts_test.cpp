@@ -1,7 +1,8 @@
 // What an expert would ask of a plan: no layout that experts chose is better, whatever ends the search; and requests of
 // every size are answered within counted work.
 #include "plan/search/search.h"
-#include "plan/text/text.h"
+
+#include "base/error.h"
 #include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
@@ -79,6 +80,63 @@ TEST(PlanForExperts, ListsEachTripleOnceWhereTheLimitComesAfterTheFirst) {
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> triples;
   for (const Plan& plan : found.plans)
     EXPECT_TRUE(triples.insert({plan.choice.shape.tp, plan.choice.shape.pp, plan.choice.shape.dp}).second);
+}
+
+/// A dense model of 100 B parameters.
+std::string file_of_a_dense_model() {
+  std::string path = scratch_folder() + "/dense_model.toml";
+  std::ofstream(path) << "[model]\nmodel_type = \"llama\"\nhidden_size = 10240\nnum_hidden_layers = 80\n"
+                         "num_attention_heads = 80\nnum_key_value_heads = 8\nintermediate_size = 28672\n"
+                         "vocab_size = 128256\nmax_position_embeddings = 8192\n";
+  return path;
+}
+
+struct Asked {
+  std::string model, machine;
+  std::int64_t gpus, batch, seq_len;
+  std::vector<std::string> settings = {};
+};
+
+// Work, not seconds, so that no busy machine fails it; 40 million units are 20 s of one core in the largest search.
+TEST(PlanForExperts, ProvesTheBestLayoutWithinItsDefaultWork) {
+  for (const Asked& each : {Asked{"llama3-8b", "h100", 16, 64, 8192},
+                            {"llama3-8b", "h100", 12, 96, 8192},
+                            {file_of_a_dense_model(), "h800", 1024, 1024, 8192}}) {
+    SCOPED_TRACE(each.model + " on " + each.machine);
+    const PlanResult found = find_plans(read_plan_request({.model = each.model,
+                                                           .machine = each.machine,
+                                                           .gpus = each.gpus,
+                                                           .global_batch_size = each.batch,
+                                                           .seq_len = each.seq_len,
+                                                           .top = 1}));
+    ASSERT_FALSE(found.plans.empty());
+    EXPECT_TRUE(found.is_complete);
+    EXPECT_EQ(found.within, 0);
+    EXPECT_LE(found.work, PlanQuestion{}.work);
+  }
+}
+
+TEST(PlanForExperts, TakesSequencesLongerThanThePresets) {
+  const Asked asked = {"llama3-8b", "h100", 64, 64, 32768, {"--model.max_position_embeddings=32768"}};
+  const PlanResult found = find_plans(read_plan_request({.model = asked.model,
+                                                         .machine = asked.machine,
+                                                         .gpus = asked.gpus,
+                                                         .global_batch_size = asked.batch,
+                                                         .seq_len = asked.seq_len,
+                                                         .top = 1,
+                                                         .settings = asked.settings}));
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_EQ(found.plans.front().config.training.seq_len, 32768);
+}
+
+TEST(PlanForExperts, RefusesALimitBelowZero) {
+  try {
+    (void)read_plan_request(
+        {.model = "llama-1m", .machine = "h100", .gpus = 1, .global_batch_size = 1, .seq_len = 64, .work = -1});
+    ADD_FAILURE() << "--work=-1 is accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--work=-1 is not a limit of a search (use 0 for no limit)");
+  }
 }
 
 }  // namespace
