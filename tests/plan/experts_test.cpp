@@ -3,6 +3,7 @@
 #include "plan/search/search.h"
 
 #include "base/error.h"
+#include "plan/search/scaling.h"
 #include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
@@ -137,6 +138,19 @@ TEST(PlanForExperts, RefusesALimitBelowZero) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "--work=-1 is not a limit of a search (use 0 for no limit)");
   }
+}
+
+// A device and hour cost 2: seconds * devices * 2 / 3600 for the tokens of a step.
+TEST(PlanForExperts, ScalingHasThePriceOfTokens) {
+  PlanQuestion asked = {.model = "llama-1m", .machine = "h100", .gpus = 4, .global_batch_size = 8, .seq_len = 64};
+  asked.price = 2;
+  const Scaling scaling = scaling_of(read_plan_request(asked));
+  ASSERT_EQ(scaling.points.size(), 3U);
+  for (const ScalingPoint& each : scaling.points) {
+    const double of_step = each.plan.outcome.step_seconds * static_cast<double>(each.num_devices) * 2 / 3600;
+    EXPECT_NEAR(each.price_per_million_tokens / (of_step / (8 * 64) * 1e6), 1, 1e-12);
+  }
+  EXPECT_NE(to_text(scaling).find("a million tokens cost"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "plan/search/scaling.h"
 
 #include "base/error.h"
+#include "plan/search/cost.h"
 #include "plan/search/search.h"
 
 #include <fmt/ranges.h>
@@ -35,6 +36,7 @@ Scaling scaling_of(const PlanRequest& request) {
       scaling.without_plan.push_back(n);
     }
   }
+  for (ScalingPoint& each : points) each.price_per_million_tokens = 1e6 * price_per_token(each.plan, request);
   for (ScalingPoint& each : points)
     each.efficiency = points.front().plan.outcome.step_seconds * static_cast<double>(points.front().num_devices) /
                       (each.plan.outcome.step_seconds * static_cast<double>(each.num_devices));
@@ -51,6 +53,12 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
   if (!scaling.without_plan.empty())
     remarks.push_back(
         fmt::format("numbers of devices on which nothing fits: {}", fmt::join(scaling.without_plan, ", ")));
+  if (!scaling.points.empty() && scaling.points.front().price_per_million_tokens > 0) {
+    std::vector<std::string> prices;
+    for (const ScalingPoint& each : scaling.points)
+      prices.push_back(fmt::format("{:.4g} on {}", each.price_per_million_tokens, each.num_devices));
+    remarks.push_back(fmt::format("a million tokens cost {} devices", fmt::join(prices, ", ")));
+  }
   for (const ScalingPoint& each : scaling.points)
     if (!each.is_complete)
       remarks.push_back(
@@ -80,9 +88,9 @@ std::string to_json(const Scaling& scaling) {
   std::string rows;
   for (const ScalingPoint& each : scaling.points)
     rows += fmt::format(
-        R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}, "complete": {}, "within": {}}})",
+        R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}, "price_per_million_tokens": {}, "complete": {}, "within": {}}})",
         rows.empty() ? "" : ", ", each.num_devices, each.plan.outcome.step_seconds, each.efficiency,
-        100 * each.plan.outcome.mfu(), each.is_complete, each.within);
+        100 * each.plan.outcome.mfu(), each.price_per_million_tokens, each.is_complete, each.within);
   return fmt::format("{{\"scaling\": [{}], \"gpus_without_plan\": [{}]}}\n", rows,
                      fmt::join(scaling.without_plan, ", "));
 }

@@ -14,6 +14,7 @@ struct ScalingPoint {
   double efficiency = 1;    // of the first point's device seconds
   bool is_complete = true;  // as in PlanResult
   double within = 0;        // likewise
+  double price_per_million_tokens = 0;
 };
 
 struct Scaling {
