@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cuda/ops/cudnn_attention.h"
+#include "cuda/ops/joined_optimizer.h"
 #include "cuda/ops/pending_product.h"
 #include "ops/description.h"
 
@@ -15,6 +16,7 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
                          .is_timed = !options.deterministic})),
       pending_(std::make_unique<PendingProduct>(*products_)),
+      joined_(std::make_unique<JoinedOptimizer>()),
       cudnn_(options.cudnn == CudnnUse::never
                  ? nullptr
                  : find_cudnn_attention({.workspace = workspace_,
@@ -33,15 +35,21 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
 
 CudaOps::~CudaOps() = default;
 
-cudaStream_t CudaOps::stream(std::int64_t num_pieces) {
+// A matmul that is held is older than what is joined.
+void CudaOps::flush() {
   pending_->flush();
+  joined_->release([this](const auto& args) { compute(args); });
+}
+
+cudaStream_t CudaOps::stream(std::int64_t num_pieces) {
+  flush();
   return device_.compute_with_room(num_pieces).get();
 }
 
-void CudaOps::publish() { pending_->flush(); }
+void CudaOps::publish() { flush(); }
 
 void CudaOps::finish() {
-  pending_->flush();
+  flush();
   device_.finish();
 }
 
@@ -59,17 +67,24 @@ bool CudaOps::add_fused_column_sums(Tensor dy, Tensor dbias) {
 void CudaOps::perform(const Operation& operation) {
   operation.visit([this](const auto& args) {
     check(args);
-    compute(args);
+    if constexpr (requires { joined_->hold(args); }) {
+      if (joined_->extends(args)) return;
+      flush();
+      joined_->hold(args);
+    } else {
+      joined_->release([this](const auto& held) { compute(held); });
+      compute(args);
+    }
   });
 }
 
 void CudaOps::upload(Tensor out, const void* host) {
-  pending_->flush();
+  flush();
   if (out.num_bytes() > 0) staging_.upload(device_, out.data, host, out.num_bytes());
 }
 
 void CudaOps::download(void* host, Tensor x) {
-  pending_->flush();
+  flush();
   device_.finish();  // a copy to memory that is not pinned would block without checks for failures
   if (x.num_bytes() > 0)
     check(cudaMemcpyAsync(host, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToHost, stream()),

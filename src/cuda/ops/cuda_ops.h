@@ -20,6 +20,7 @@
 namespace echelon::cuda {
 
 class CudnnAttention;
+class JoinedOptimizer;
 class Products;
 class PendingProduct;
 
@@ -76,8 +77,9 @@ class CudaOps final : public Ops {
   ECHELON_OPERATIONS(ECHELON_COMPUTE)
 #undef ECHELON_COMPUTE
 
-  /// The stream for kernels and other work, after every earlier operation, including the delayed matmul
-  /// (pending_product.h).
+  /// Enqueues what is delayed (pending_product.h, joined_optimizer.h).
+  void flush();
+  /// The stream for kernels and other work, after every earlier operation, including what is delayed.
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
   [[nodiscard]] ComputeLane lane() { return {stream(), device_.num_multiprocessors(), workspace_}; }
   /// False if cuDNN was not asked, or refuses. Throws Error if it refuses what `training.attention = cudnn` asks for.
@@ -92,6 +94,7 @@ class CudaOps final : public Ops {
   HostStaging staging_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<PendingProduct> pending_;
+  std::unique_ptr<JoinedOptimizer> joined_;
   std::string no_cudnn_;  // why, where cudnn_ is null
   std::unique_ptr<CudnnAttention> cudnn_;
   std::map<AttentionShape, AttentionKernelsUsed> used_;

@@ -1,0 +1,140 @@
+// Sums of squares and updates of parameters that follow each other in memory are one launch, with the values of one
+// each (cuda/ops/joined_optimizer.h).
+#include "cuda/emulated/runtime.h"
+#include "cuda/ops/cuda_ops.h"
+#include "numbers.h"
+#include "ops/reference/reference_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t total = 96;
+
+class CudaJoinedOptimizer : public testing::Test {
+ protected:
+  Tensor moved(Numbers numbers) {
+    const Tensor host = numbers.tensor();
+    memory_.emplace_back(device_.memory().allocate(host.num_bytes()),
+                         [this](std::byte* address) { device_.memory().release(address, 0); });
+    const Tensor x(memory_.back().get(), host.dtype, host.sizes);
+    ops_.upload(x, numbers.bytes().data());
+    return x;
+  }
+  Numbers read(const Tensor& x) {
+    Numbers numbers(x.dtype, x.sizes);
+    ops_.download(numbers.bytes().data(), x);
+    return numbers;
+  }
+  /// Kernels that `enqueue` and what it delays take.
+  template <class F>
+  long launches_of(F&& enqueue) {
+    ops_.finish();
+    const long before = emulated::activity().num_enqueued;
+    enqueue();
+    ops_.publish();
+    return emulated::activity().num_enqueued - before;
+  }
+
+  cuda::Device device_{0};
+  std::vector<std::shared_ptr<std::byte>> memory_;
+  cuda::CudaOps ops_{device_, {}};
+};
+
+struct State {
+  Tensor param, grad, m, v, scalars;
+
+  /// The update of some elements.
+  [[nodiscard]] AdamWArgs update(Range range, double weight_decay) const {
+    const auto part = [range](const Tensor& x) { return x.rows(range.first, range.count); };
+    return {.param = part(param),
+            .master = part(param),
+            .grad = part(grad),
+            .m = part(m),
+            .v = part(v),
+            .scalars = scalars,
+            .beta1 = 0.9,
+            .beta2 = 0.95,
+            .eps = 1e-8,
+            .weight_decay = weight_decay,
+            .noise = {.slice = TensorSlice(Sizes{range.count})}};
+  }
+};
+
+struct Update {
+  Range range;
+  double weight_decay;
+};
+
+struct UpdateCase {
+  std::vector<Update> updates;
+  DType moments;
+  long launches;
+};
+
+TEST_F(CudaJoinedOptimizer, UpdatesOfNeighboursAreOneLaunch) {
+  const UpdateCase cases[] = {
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.1}, {{48, 48}, 0.1}}, DType::float32, 1},
+      {{{{0, 4}, 0.1}, {{4, 8}, 0.1}}, DType::float32, 1},
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.0}, {{48, 48}, 0.0}}, DType::float32, 2},  // norms do not decay
+      {{{{0, 32}, 0.1}, {{48, 48}, 0.1}}, DType::float32, 2},                   // padding is between them
+      {{{{48, 48}, 0.1}, {{0, 32}, 0.1}}, DType::float32, 2},
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.1}}, DType::bfloat16, 2},  // each draws its own bits
+  };
+  for (const UpdateCase& c : cases) {
+    const Numbers param = Numbers::random(DType::float32, {total}, 1),
+                  grad = Numbers::random(DType::float32, {total}, 2), m = Numbers::random(c.moments, {total}, 3),
+                  v(c.moments, {total});
+    Numbers scalars(DType::float64, {num_adamw_scalars});
+    const AdamWScalars now = {.lr = 0.1, .step_size = 0.1, .sqrt_bias2 = 0.5, .step = 3};
+    std::memcpy(scalars.bytes().data(), &now, sizeof now);
+    const State on_device = {moved(param), moved(grad), moved(m), moved(v), moved(scalars)};
+    EXPECT_EQ(launches_of([&] {
+                for (const Update& each : c.updates) ops_.adamw(on_device.update(each.range, each.weight_decay));
+              }),
+              c.launches);
+    ReferenceOps reference;
+    const State expected = {param, grad, m, v, scalars};
+    for (const Update& each : c.updates) reference.adamw(expected.update(each.range, each.weight_decay));
+    expect_near(read(on_device.param), param, tolerance_of(DType::float32), "parameters");
+    expect_near(read(on_device.m), m, tolerance_of(c.moments), "first moments");
+    expect_near(read(on_device.v), v, tolerance_of(c.moments), "second moments");
+  }
+}
+
+TEST_F(CudaJoinedOptimizer, SquaresOfNeighboursAreOneLaunch) {
+  const Numbers x = Numbers::random(DType::float32, {total}, 1);
+  Numbers sum(DType::float64, {1});
+  const Tensor x_device = moved(x), sum_device = moved(sum);
+  const auto add = [](Ops& ops, const Tensor& of, const Tensor& to, Range range) {
+    ops.sum_of_squares(of.rows(range.first, range.count), to);
+  };
+  const Range parts[] = {{0, 32}, {32, 4}, {36, 4}, {48, 48}};  // of which the last does not follow
+  EXPECT_EQ(launches_of([&] {
+              for (const Range& part : parts) add(ops_, x_device, sum_device, part);
+            }),
+            2);
+  ReferenceOps reference;
+  for (const Range& part : parts) add(reference, x, sum, part);
+  expect_near(read(sum_device), sum, tolerance_of(DType::float32), "the sum of squares");
+}
+
+// What reads the updated parameters comes after the update.
+TEST_F(CudaJoinedOptimizer, ComesBeforeWhatFollows) {
+  const Numbers x = Numbers::random(DType::float32, {total}, 1);
+  Numbers sum(DType::float64, {1});
+  const Tensor x_device = moved(x), sum_device = moved(sum);
+  ops_.sum_of_squares(x_device, sum_device);
+  ops_.fill(x_device, 0.0);
+  ReferenceOps reference;
+  reference.sum_of_squares(x, sum);
+  expect_near(read(sum_device), sum, tolerance_of(DType::float32), "the sum of squares");
+}
+
+}  // namespace
+}  // namespace echelon
