@@ -1,15 +1,16 @@
 // Who multiplies fastest: OpenBLAS by its kernels for AVX2 and for AVX-512, our own kernels, and oneDNN if it was
 // found, on the products of training steps. One thread, in turns, by the thread's processor time, the least of some
 // tries, as a share of the multiply-adds that the processor can do in float32; and our own kernels by a thread on each
-// core, by the clock on the wall.
+// core, by the clock on the wall. The last rows say to what the processor lowered its frequency meanwhile, and the
+// share of the multiply-adds that it can do at that frequency.
 //   usage: bench_gemm [gpt2 | small | llama] [tries]
 #include "ops/cpu/gemm.h"
 #include "base/clock.h"
 #include "base/team.h"
+#include "frequency.h"
 #include "library.h"
 #include "machine/cpus.h"
 #include "ops/cpu/instruction_set.h"
-#include "ops/cpu/peaks.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -88,6 +89,7 @@ struct Column {
   Product product;
   int num_threads = 1;
   double seconds = std::numeric_limits<double>::infinity();
+  double frequency = 0;  // right after, in multiplications of a chain per second
 };
 
 Product own(const GemmKernels* kernels, const Shape& s, const Operands& x, int num_threads = 1) {
@@ -135,7 +137,10 @@ std::vector<Column> measure(const Shape& s, int tries) {
       wake_team(column.num_threads);
       const double start = now();
       (*column.product)();
-      column.seconds = std::min(column.seconds, now() - start);
+      const double seconds = now() - start;
+      if (seconds >= column.seconds) continue;
+      column.seconds = seconds;
+      column.frequency = chained_multiplications_per_second();
     }
   return columns;
 }
@@ -149,7 +154,19 @@ void print(const std::string& title, const std::vector<Column>& columns, double 
   std::fflush(stdout);
 }
 
-void run(const std::string& model, int tries, double peak) {
+/// Rows below the totals, whose frequencies are means over their seconds.
+void print_frequencies(std::vector<Column> totals, double flops, const Peak& peak) {
+  std::string line = "| frequency, % | | |";
+  for (Column& total : totals) {
+    const double share = total.frequency / peak.frequency;
+    line += total.product ? fmt::format(" | {:.1f}", 100 * share) : " | -";
+    total.seconds *= share;
+  }
+  fmt::print("{} |\n", line);
+  print("| all, at that frequency | | |", totals, flops, peak.flops);
+}
+
+void run(const std::string& model, int tries, const Peak& peak) {
   std::vector<Column> totals;
   double total_flops = 0;
   for (const auto& [times, shape] : rows_of(model)) {
@@ -160,16 +177,21 @@ void run(const std::string& model, int tries, double peak) {
       std::string names = "| times | m | n | k";
       for (Column& total : totals) {
         names += " | " + total.name;
-        total.seconds = 0;
+        total.seconds = total.frequency = 0;
       }
-      fmt::print("\n{}, % of {:.1f} GFLOP/s\n{} |\n", model, peak / 1e9, names);
+      fmt::print("\n{}, % of {:.1f} GFLOP/s\n{} |\n", model, peak.flops / 1e9, names);
     }
     print(fmt::format("| {:2} {} | {} | {} | {}", times, shape.kind, shape.m, shape.n, shape.k), columns, shape.flops(),
-          peak);
+          peak.flops);
     total_flops += times * shape.flops();
-    for (std::size_t i = 0; i < columns.size(); ++i) totals[i].seconds += times * columns[i].seconds;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      totals[i].seconds += times * columns[i].seconds;
+      totals[i].frequency += times * columns[i].seconds * columns[i].frequency;
+    }
   }
-  print("| all | | |", totals, total_flops, peak);
+  for (Column& total : totals) total.frequency /= total.seconds;
+  print("| all | | |", totals, total_flops, peak.flops);
+  print_frequencies(totals, total_flops, peak);
 }
 
 void run_all(const std::vector<std::string>& arguments) {
@@ -177,7 +199,7 @@ void run_all(const std::vector<std::string>& arguments) {
                         ? 6
                         : std::stoi(arguments.back());
   static_cast<void>(largest_instruction_set());  // which may be capped
-  const double peak = measure_multiply_adds(DType::float32, {});
+  const Peak peak = measure_peak();
   for (const std::string model : {"gpt2", "small", "llama"})
     if (arguments.empty() || arguments.front() == model ||
         arguments.front().find_first_not_of("0123456789") == std::string::npos)
