@@ -126,10 +126,12 @@ std::vector<Column> measure(const Shape& s, int tries) {
                                  {"own", own(&float32_kernels(), s, x)},
                                  {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)},
                                  {"own widened", own(&widening_kernels(DType::bfloat16), s, x16)},
-                                 {"own native", own(bfloat16_kernels(), s, x16)}};
+                                 {"own native", own(bfloat16_kernels(), s, x16)},
+                                 {"own AMX", own(amx_kernels(), s, x16)}};
   const std::string on_all = fmt::format(" on {} threads", num_usable_cores());
   columns.push_back({"own" + on_all, own(&float32_kernels(), s, x, num_usable_cores()), num_usable_cores()});
   columns.push_back({"own native" + on_all, own(bfloat16_kernels(), s, x16, num_usable_cores()), num_usable_cores()});
+  columns.push_back({"own AMX" + on_all, own(amx_kernels(), s, x16, num_usable_cores()), num_usable_cores()});
   for (int attempt = 0; attempt < tries; ++attempt)
     for (Column& column : columns) {
       if (!column.product) continue;

@@ -19,6 +19,7 @@ struct Kind {
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {{"float32", &float32_kernels()}, {"widening", &widening_kernels(DType::bfloat16)}};
   if (const GemmKernels* native = bfloat16_kernels()) all.push_back({"native", native});
+  if (const GemmKernels* amx = amx_kernels()) all.push_back({"amx", amx});
   return all;
 }
 

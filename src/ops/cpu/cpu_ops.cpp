@@ -13,9 +13,9 @@ namespace echelon {
 namespace {
 
 const GemmKernels& kernels_of_bfloat16(ProductKernels kernels) {
-  if (kernels != ProductKernels::native) return widening_kernels(DType::bfloat16);
-  require(bfloat16_kernels() != nullptr, "this processor has no dot products of bfloat16");
-  return *bfloat16_kernels();
+  if (const auto obstacle = obstacle_of_bfloat16(kernels)) throw Error(*obstacle);
+  if (kernels == ProductKernels::native) return *bfloat16_kernels();
+  return kernels == ProductKernels::amx ? *amx_kernels() : widening_kernels(DType::bfloat16);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class Multiplication {
   Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads, std::int64_t most_threads)
       : kernels_(kernels),
         g_(product),
-        depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), kernels.most_units)},
+        depths_{product.k, kernels.per_unit, kernels.grain,
+                parts_of(parts_of(product.k, kernels.per_unit), kernels.most_units)},
         num_groups_(parts_of(depths_.num_blocks, blocks_at_once())),
         num_column_blocks_(parts_of(
             g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, kernels.most_units))))),
@@ -199,8 +200,9 @@ class Multiplication {
   };
 
   [[nodiscard]] std::int64_t tile_units() const {
-    return g_.a.is_transposed ? kernels_.most_units * kernels_.panel_rows : kernels_.row_stride * kernels_.tile_rows;
+    return a_is_by_k() ? kernels_.most_units * kernels_.panel_rows : kernels_.row_stride * kernels_.tile_rows;
   }
+  [[nodiscard]] bool a_is_by_k() const { return g_.a.is_transposed && kernels_.panel_rows > 0; }
   [[nodiscard]] std::int64_t num_tiles(GemmRange rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
   /// A part of a factor: its k by its rows of a or columns of b.
@@ -233,7 +235,7 @@ class Multiplication {
                             .stride = g_.a.stride,
                             .k = k.size,
                             .count = tile.size,
-                            .into = into + index * tile_units() + unit * kernels_.panel_rows};
+                            .into = into + index * tile_units() + unit * (a_is_by_k() ? kernels_.panel_rows : 1)};
         (g_.a.is_transposed ? kernels_.pack_a_columns : kernels_.pack_a_rows)(args);
       }
     });
@@ -264,7 +266,7 @@ class Multiplication {
                            .ldc = is_edge ? width : c.stride,
                            .rows = static_cast<int>(tile.size),
                            .adds = adds && !is_edge,
-                           .is_by_k = g_.a.is_transposed,
+                           .is_by_k = a_is_by_k(),
                            .soon = soon.next()});
         if (!is_edge) continue;
         for (std::int64_t i = 0; i < tile.size; ++i)

@@ -73,8 +73,9 @@ std::optional<ProductKernels> asked_by(const char* variable, DType dtype) {
 void take_environment(ChosenProducts& products) {
   const auto float32 = asked_by(float32_variable, DType::float32),
              bfloat16 = asked_by(bfloat16_variable, DType::bfloat16);
-  require(bfloat16 != ProductKernels::native || bfloat16_kernels() != nullptr,
-          "{} = 'native', but this processor has no dot products of bfloat16; use 'widened'", bfloat16_variable);
+  const auto obstacle = bfloat16 ? obstacle_of_bfloat16(*bfloat16) : std::nullopt;
+  require(!obstacle, "{} = '{}', but {}; use 'widened'", bfloat16_variable, value_of(bfloat16_variable),
+          obstacle.value_or(""));
   const std::string core_type = is_capped() ? "" : value_of(core_type_variable);
   if (float32) products.choice.float32 = *float32;
   if (bfloat16) products.choice.bfloat16 = *bfloat16;
@@ -135,7 +136,8 @@ std::mutex& environment_mutex() {
 
 ProductChoice default_products() {
   ProductChoice choice = shipped_products(processor_kind());
-  if (bfloat16_kernels() == nullptr) choice.bfloat16 = ProductKernels::widened;  // where a hypervisor hides them
+  // Where a hypervisor hides them.
+  if (obstacle_of_bfloat16(choice.bfloat16)) choice.bfloat16 = ProductKernels::widened;
   // For a processor with wider vectors than those of the cap, OpenBLAS would choose the widest.
   if (is_capped() && choice.core_type.empty()) choice.core_type = scalar_core_type;
   return choice;
@@ -178,10 +180,17 @@ std::optional<std::string> obstacle_of(const ProductNames& names, DType dtype) {
     return "this program does not know such kernels";
   }
   const ProductKernels kernels = choice.of(dtype);
-  if (kernels == ProductKernels::native && bfloat16_kernels() == nullptr)
-    return "this processor has no dot products of bfloat16";
+  if (dtype == DType::bfloat16) return obstacle_of_bfloat16(kernels);
   if (kernels != ProductKernels::openblas || choice.core_type.empty()) return std::nullopt;
   return obstacle_of_core_type(choice.core_type);
+}
+
+std::optional<std::string> obstacle_of_bfloat16(ProductKernels kernels) {
+  if (kernels == ProductKernels::native && bfloat16_kernels() == nullptr)
+    return "this processor has no dot products of bfloat16";
+  if (kernels == ProductKernels::amx && amx_kernels() == nullptr)
+    return "this processor has no matrix tiles of bfloat16 (AMX)";
+  return std::nullopt;
 }
 
 std::string setting_for_all(DType dtype) {

@@ -26,7 +26,7 @@ struct ChosenProducts {
 };
 
 /// For this processor; loads OpenBLAS with the choice's core type, unless it is loaded. ECHELON_FLOAT32_PRODUCTS=own|
-/// openblas, ECHELON_BFLOAT16_PRODUCTS=native|widened and OPENBLAS_CORETYPE have precedence. Throws Error if one of
+/// openblas, ECHELON_BFLOAT16_PRODUCTS=amx|native|widened and OPENBLAS_CORETYPE have precedence. Throws Error if one of
 /// them is unknown or asks for what the processor lacks, or if the machine's file has an unknown value.
 [[nodiscard]] ChosenProducts choose_products(const ProductRequest& request);
 
@@ -42,6 +42,9 @@ struct ChosenProducts {
 
 /// Why this process cannot multiply that dtype as a file names: "this processor has no avx512". None if it can.
 [[nodiscard]] std::optional<std::string> obstacle_of(const ProductNames& names, DType dtype);
+
+/// Why this process cannot multiply bfloat16 by these kernels. None if it can.
+[[nodiscard]] std::optional<std::string> obstacle_of_bfloat16(ProductKernels kernels);
 
 /// What every CPU can do instead: "ECHELON_FLOAT32_PRODUCTS=own".
 [[nodiscard]] std::string setting_for_all(DType dtype);

@@ -41,13 +41,15 @@ struct TileArgs {
 struct GemmKernels {
   DType dtype = DType::float32;
   int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
-  int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors
+  int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors, or
+                                                      // 0: a's panels are by rows always
   int per_unit = 1;                                   // values along k in a unit
+  int grain = 1;                                      // units of a panel are a multiple of it, the last ones zero
   std::int64_t most_units = 0;                        // of k that are multiplied before c is touched
   std::int64_t row_stride = 0;                        // of a's panels by rows
   std::int64_t most_tiles = 0;                        // in the rows of a block of c
   void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][row_stride]
-  void (*pack_a_columns)(const PackArgs&) = nullptr;  // k is strided:    into [depth][panel_rows]
+  void (*pack_a_columns)(const PackArgs&) = nullptr;  // k is strided:    into [depth][panel_rows], or as above
   void (*pack_b_rows)(const PackArgs&) = nullptr;     // k is strided:    into [depth][tile_columns]
   void (*pack_b_columns)(const PackArgs&) = nullptr;  // k is contiguous: into [depth][tile_columns]
   void (*multiply)(const TileArgs&) = nullptr;
@@ -105,5 +107,7 @@ class TilePrefetch {
 [[nodiscard]] bool kernels_use_avx512();
 /// By dot products of bfloat16 pairs with float32 sums; nullptr if the processor has none.
 [[nodiscard]] const GemmKernels* bfloat16_kernels();
+/// By AMX's matrix tiles of bfloat16 pairs with float32 sums; nullptr if the processor or its system has none.
+[[nodiscard]] const GemmKernels* amx_kernels();
 
 }  // namespace echelon

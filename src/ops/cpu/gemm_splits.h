@@ -63,10 +63,12 @@ struct GemmRowSplits {
 
 /// Blocks of k: they depend on k alone, since the bits of every value depend on them.
 struct GemmDepths {
-  std::int64_t k = 0, per_unit = 1, num_blocks = 0;
+  std::int64_t k = 0, per_unit = 1, grain = 1, num_blocks = 0;  // grain: of units, a multiple of which a block has
 
-  [[nodiscard]] GemmRange numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit); }
-  [[nodiscard]] std::int64_t units(std::int64_t block) const { return parts_of(numbers(block).size, per_unit); }
+  [[nodiscard]] GemmRange numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit * grain); }
+  [[nodiscard]] std::int64_t units(std::int64_t block) const {
+    return parts_of(numbers(block).size, per_unit * grain) * grain;
+  }
 };
 
 }  // namespace echelon

@@ -144,7 +144,9 @@ double measure_multiply_adds(DType dtype, const PeakOptions& options) {
       return rate_of<double>(options, [](std::int64_t repeats, double* sink) {
         return HWY_DYNAMIC_DISPATCH(MultiplyAdds64)(repeats, sink);
       });
-    case DType::bfloat16: return bfloat16_kernels() != nullptr ? rate_of<float>(options, bfloat16_dot_products) : 0;
+    case DType::bfloat16:
+      if (amx_kernels() != nullptr) return rate_of<float>(options, bfloat16_tiles);
+      return bfloat16_kernels() != nullptr ? rate_of<float>(options, bfloat16_dot_products) : 0;
     case DType::float16:
     case DType::int32:
     case DType::int16: break;

@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::array<std::string_view, 4> kernel_names = {"own", "openblas", "widened", "native"};
+constexpr std::array<std::string_view, 5> kernel_names = {"own", "openblas", "widened", "native", "amx"};
 
 /// "'own' or 'openblas/Haswell'"
 std::string valid_names(DType dtype) {
@@ -40,7 +40,7 @@ ProductKernels ProductChoice::of(DType dtype) const {
 
 std::vector<ProductKernels> possible_kernels(DType dtype) {
   if (dtype == DType::float64) return {ProductKernels::openblas};
-  if (dtype == DType::bfloat16) return {ProductKernels::widened, ProductKernels::native};
+  if (dtype == DType::bfloat16) return {ProductKernels::widened, ProductKernels::native, ProductKernels::amx};
   if (dtype == DType::float16) return {ProductKernels::widened};
   return {ProductKernels::own, ProductKernels::openblas};
 }

@@ -16,6 +16,7 @@ enum class ProductKernels : std::uint8_t {
   openblas,  // those of ProductChoice::core_type
   widened,   // our own, of values that are widened to float32 as they are packed
   native,    // our own, by the processor's dot products of pairs
+  amx,       // our own, by its matrix tiles
 };
 [[nodiscard]] std::string_view name_of(ProductKernels kernels);
 
@@ -35,7 +36,7 @@ inline constexpr DType product_dtypes[] = {DType::float32, DType::float64, DType
 /// Which kernels there are for a dtype.
 [[nodiscard]] std::vector<ProductKernels> possible_kernels(DType dtype);
 
-/// By dtype "own", "widened", "native" or "openblas/CORE_TYPE", as files keep a choice.
+/// By dtype "own", "widened", "native", "amx" or "openblas/CORE_TYPE", as files keep a choice.
 using ProductNames = std::map<std::string, std::string>;
 [[nodiscard]] ProductNames names_of(const ProductChoice& choice);
 /// "openblas/SkylakeX" of one dtype.

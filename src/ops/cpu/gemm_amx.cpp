@@ -1,0 +1,194 @@
+// Tiles by AMX (Intel's Advanced Matrix Extensions): a register holds 16 rows of 16 units, a unit of a panel is two
+// bfloat16 values that follow each other along k, and one instruction multiplies two registers into the float32 sums of
+// a third.
+#include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/targets.h"
+
+#include "hwy/base.h"
+
+#if defined(__x86_64__)
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 finds it, falsely, in its own intrinsics
+#endif
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")
+
+#include "ops/cpu/gemm_pairs-inl.h"
+
+namespace echelon {
+namespace {
+
+constexpr int side = 16;  // of a register, in rows and in units
+constexpr int tile_rows = 2 * side, tile_columns = 2 * side;
+// A panel of b stays in the first cache.
+constexpr std::int64_t most_units = 256, row_stride = row_stride_of(most_units);
+
+using Rows = __m512i[side];
+
+/// rows[i][j] and rows[j][i] change places.
+void transpose(Rows& rows) {
+  Rows by_two;
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < side; i += 2) {
+    by_two[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    by_two[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  Rows by_four;  // of four rows, the columns c, c + 4, c + 8 and c + 12, one after the other
+  HWY_UNROLL(4)
+  for (std::size_t i = 0; i < side; i += 4) {
+    by_four[i] = _mm512_unpacklo_epi64(by_two[i], by_two[i + 2]);
+    by_four[i + 1] = _mm512_unpackhi_epi64(by_two[i], by_two[i + 2]);
+    by_four[i + 2] = _mm512_unpacklo_epi64(by_two[i + 1], by_two[i + 3]);
+    by_four[i + 3] = _mm512_unpackhi_epi64(by_two[i + 1], by_two[i + 3]);
+  }
+  HWY_UNROLL(4)
+  for (std::size_t c = 0; c < 4; ++c) {
+    const __m512i even_low = _mm512_shuffle_i32x4(by_four[c], by_four[c + 4], 0x88),
+                  odd_low = _mm512_shuffle_i32x4(by_four[c], by_four[c + 4], 0xdd),
+                  even_high = _mm512_shuffle_i32x4(by_four[c + 8], by_four[c + 12], 0x88),
+                  odd_high = _mm512_shuffle_i32x4(by_four[c + 8], by_four[c + 12], 0xdd);
+    rows[c] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+    rows[c + 4] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+    rows[c + 8] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
+    rows[c + 12] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
+  }
+}
+
+__mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(count, 0, side)) - 1);
+}
+
+/// k is strided: transposes squares of units, into [count][row_stride]. Fetches the strip after this one.
+void pack_a_columns(const PackArgs& p) {
+  for (std::int64_t l = 0; l < p.k; l += 2L * side)
+    for (std::int64_t first = 0; first < p.count; first += side) {
+      const __mmask16 columns = first_lanes(p.count - first);
+      const auto row_of = [&](std::int64_t k) {
+        const bfloat16* from = static_cast<const bfloat16*>(p.from) + k * p.stride + first;
+        __builtin_prefetch(from + strip * p.stride, 0, 2);
+        const auto mask = static_cast<__mmask16>(k < p.k ? columns : 0);
+        return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+      };
+      Rows rows;
+      for (std::size_t unit = 0; unit < side; ++unit) {
+        const std::int64_t k = l + 2 * static_cast<std::int64_t>(unit);
+        rows[unit] = _mm512_or_si512(row_of(k), _mm512_slli_epi32(row_of(k + 1), 16));
+      }
+      transpose(rows);
+      float* into = p.into + first * row_stride + l / 2;
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(side, p.count - first); ++i)
+        _mm512_storeu_si512(into + i * row_stride, rows[static_cast<std::size_t>(i)]);
+    }
+}
+
+/// Of the eight registers: every one has 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, first_row = 0;
+  std::array<std::uint8_t, 14> reserved = {};
+  std::array<std::uint16_t, 16> row_bytes = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::array<std::uint8_t, 16> rows = {side, side, side, side, side, side, side, side};
+};
+constexpr TileConfig config;
+
+/// The sums of the registers 0 to 3, which are those of c row after row.
+template <bool has_lower>
+void store_sums(float* into, std::int64_t stride) {
+  const auto bytes = stride * static_cast<std::int64_t>(sizeof(float));
+  _tile_stored(0, into, bytes);
+  _tile_stored(1, into + side, bytes);
+  if constexpr (has_lower) {
+    _tile_stored(2, into + side * stride, bytes);
+    _tile_stored(3, into + side * stride + side, bytes);
+  }
+}
+
+template <bool has_lower>
+void multiply_rows(const TileArgs& args) {
+  const TileArgs t = args;
+  constexpr std::int64_t a_bytes = row_stride * sizeof(float), b_bytes = tile_columns * sizeof(float);
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  const float *a = t.a, *b = t.b;
+  TilePrefetch<tile_rows, tile_columns> prefetch(t);
+  for (std::int64_t l = 0; l < t.depth; l += side) {
+    if (l % prefetch.interval == 0) prefetch.burst(l);
+    _tile_loadd(4, a, a_bytes);
+    _tile_loadd(6, b, b_bytes);
+    _tile_loadd(7, b + side, b_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if constexpr (has_lower) {
+      _tile_loadd(5, a + side * row_stride, a_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    a += side;
+    b += std::int64_t{side} * tile_columns;
+  }
+  if (t.rows == tile_rows && !t.adds) {
+    store_sums<has_lower>(t.c, t.ldc);
+    return _tile_release();
+  }
+  alignas(64) float sums[tile_rows * tile_columns];
+  store_sums<has_lower>(sums, tile_columns);
+  _tile_release();
+  for (int i = 0; i < t.rows; ++i)
+    for (int j = 0; j < tile_columns; j += lanes) {
+      float* c = t.c + i * t.ldc + j;
+      const __m512 sum = _mm512_load_ps(sums + i * tile_columns + j);
+      _mm512_storeu_ps(c, t.adds ? _mm512_add_ps(_mm512_loadu_ps(c), sum) : sum);
+    }
+}
+
+void multiply(const TileArgs& t) { t.rows > side ? multiply_rows<true>(t) : multiply_rows<false>(t); }
+
+constexpr GemmKernels kernels = {.dtype = DType::bfloat16,
+                                 .tile_rows = tile_rows,
+                                 .tile_columns = tile_columns,
+                                 .panel_rows = 0,
+                                 .per_unit = 2,
+                                 .grain = side,
+                                 .most_units = most_units,
+                                 .row_stride = row_stride,
+                                 .most_tiles = 8,
+                                 .pack_a_rows = pack_a_rows<row_stride, side>,
+                                 .pack_a_columns = pack_a_columns,
+                                 .pack_b_rows = pack_rows<tile_columns, side>,
+                                 .pack_b_columns = pack_columns<tile_columns, side>,
+                                 .multiply = multiply};
+
+/// Linux saves the registers' 8 KiB only for processes that ask for them.
+bool system_allows_tiles() {
+  constexpr long request_permission = 0x1023, tile_data = 18;  // arch_prctl(2)
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+}  // namespace
+}  // namespace echelon
+
+HWY_POP_ATTRIBUTES
+
+namespace echelon {
+
+const GemmKernels* amx_kernels() {
+  __builtin_cpu_init();
+  static const bool has_tiles =
+      __builtin_cpu_supports("amx-tile") != 0 && __builtin_cpu_supports("amx-bf16") != 0 && system_allows_tiles();
+  return has_tiles && kernels_use_avx512() ? &kernels : nullptr;
+}
+
+}  // namespace echelon
+#else
+namespace echelon {
+const GemmKernels* amx_kernels() { return nullptr; }
+}  // namespace echelon
+#endif
