@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <limits>
@@ -89,7 +90,7 @@ struct Column {
   Product product;
   int num_threads = 1;
   double seconds = std::numeric_limits<double>::infinity();
-  double frequency = 0;  // right after, in multiplications of a chain per second
+  std::vector<double> frequencies = {};  // right after each try, in multiplications of a chain per second
 };
 
 Product own(const GemmKernels* kernels, const Shape& s, const Operands& x, int num_threads = 1) {
@@ -139,10 +140,8 @@ std::vector<Column> measure(const Shape& s, int tries) {
       wake_team(column.num_threads);
       const double start = now();
       (*column.product)();
-      const double seconds = now() - start;
-      if (seconds >= column.seconds) continue;
-      column.seconds = seconds;
-      column.frequency = chained_multiplications_per_second();
+      column.seconds = std::min(column.seconds, now() - start);
+      column.frequencies.push_back(chained_multiplications_per_second());
     }
   return columns;
 }
@@ -156,12 +155,17 @@ void print(const std::string& title, const std::vector<Column>& columns, double 
   std::fflush(stdout);
 }
 
-/// Rows below the totals, whose frequencies are means over their seconds.
+/// Rows below the totals. Of the frequencies the lower quartile, since after some tries a core was faster already.
 void print_frequencies(std::vector<Column> totals, double flops, const Peak& peak) {
   std::string line = "| frequency, % | | |";
   for (Column& total : totals) {
-    const double share = total.frequency / peak.frequency;
-    line += total.product ? fmt::format(" | {:.1f}", 100 * share) : " | -";
+    if (!total.product) {
+      line += " | -";
+      continue;
+    }
+    std::ranges::sort(total.frequencies);
+    const double share = total.frequencies.at(total.frequencies.size() / 4) / peak.frequency;
+    line += fmt::format(" | {:.1f}", 100 * share);
     total.seconds *= share;
   }
   fmt::print("{} |\n", line);
@@ -179,7 +183,8 @@ void run(const std::string& model, int tries, const Peak& peak) {
       std::string names = "| times | m | n | k";
       for (Column& total : totals) {
         names += " | " + total.name;
-        total.seconds = total.frequency = 0;
+        total.seconds = 0;
+        total.frequencies.clear();
       }
       fmt::print("\n{}, % of {:.1f} GFLOP/s\n{} |\n", model, peak.flops / 1e9, names);
     }
@@ -188,10 +193,10 @@ void run(const std::string& model, int tries, const Peak& peak) {
     total_flops += times * shape.flops();
     for (std::size_t i = 0; i < columns.size(); ++i) {
       totals[i].seconds += times * columns[i].seconds;
-      totals[i].frequency += times * columns[i].seconds * columns[i].frequency;
+      totals[i].frequencies.insert(totals[i].frequencies.end(), columns[i].frequencies.begin(),
+                                   columns[i].frequencies.end());
     }
   }
-  for (Column& total : totals) total.frequency /= total.seconds;
   print("| all | | |", totals, total_flops, peak.flops);
   print_frequencies(totals, total_flops, peak);
 }

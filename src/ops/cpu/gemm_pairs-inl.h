@@ -29,7 +29,7 @@ constexpr std::int64_t padded_units(std::int64_t k) {
   return ((k + 1) / 2 + grain - 1) / grain * grain;
 }
 
-/// Zeros behind the units of a panel [unit][width].
+/// Zeros after the units of a panel [unit][width].
 template <int width, int grain>
 void pad_units(const PackArgs& p) {
   std::fill(p.into + (p.k + 1) / 2 * width, p.into + padded_units<grain>(p.k) * width, 0.0F);

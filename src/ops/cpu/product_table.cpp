@@ -17,23 +17,23 @@ using enum ProductKernels;
 // zen4: own kernels are 1.03 to 1.06 times as fast as Haswell's, native ones 1.9 times as fast as widening ones
 // (docs/results/performance.md).
 // sapphire_rapids (Granite Rapids, echelon bench, 2026-11-25, twice): own kernels are 1.04 and 1.05 times as fast as
-// SkylakeX's and 1.6 times as fast as Haswell's; native ones reach 0.57 of widening ones.
+// SkylakeX's and 1.6 times as fast as Haswell's; native ones reach 0.57 of widening ones, AMX's are four times as fast.
 // generic_avx2 (the same, with ECHELON_INSTRUCTION_SET=avx2): own kernels are 1.01 times as fast as Haswell's, which
 // are kept for less than 1.02.
 constexpr std::array<ProductRow, num_processor_kinds> rows = {{
     {generic, own, widened, ""},
     {generic_avx2, openblas, widened, "Haswell", generic_avx2},
-    {generic_avx512, own, widened, "SkylakeX", sapphire_rapids},
+    {generic_avx512, own, widened, "SkylakeX", sapphire_rapids, zen3},
     {zen2, openblas, widened, "Haswell", zen3},
     {zen3, openblas, widened, "Haswell", zen3},
     // Computes 512-bit vectors in halves, so OpenBLAS's kernels for AVX2 are the faster ones.
     {zen4, own, native, "Haswell", zen4},
     {zen5, own, native, "SkylakeX", sapphire_rapids, zen4},
     {haswell, openblas, widened, "Haswell", zen3},
-    {skylake_x, own, widened, "SkylakeX", sapphire_rapids},
-    {cooper_lake, own, widened, "SkylakeX", sapphire_rapids},
-    {ice_lake_server, own, widened, "SkylakeX", sapphire_rapids},
-    {sapphire_rapids, own, widened, "SkylakeX", sapphire_rapids},
+    {skylake_x, own, widened, "SkylakeX", sapphire_rapids, zen3},
+    {cooper_lake, own, widened, "SkylakeX", sapphire_rapids, zen3},
+    {ice_lake_server, own, widened, "SkylakeX", sapphire_rapids, zen3},
+    {sapphire_rapids, own, amx, "SkylakeX", sapphire_rapids},
     {neoverse_n1, own, widened, ""},
     {neoverse_v1, own, widened, ""},
     {neoverse_n2, own, widened, ""},
