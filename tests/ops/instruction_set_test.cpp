@@ -40,6 +40,7 @@ TEST(InstructionSet, ACapHoldsForHighwayOwnProductsAndOpenBlas) {
   if (*cap == InstructionSet::avx512) return;
   EXPECT_FALSE(has(HWY_AVX3));
   EXPECT_EQ(bfloat16_kernels(), nullptr);
+  EXPECT_EQ(amx_kernels(), nullptr);
   EXPECT_THAT(description, HasSubstr(*cap == InstructionSet::avx2 ? "Haswell" : "Prescott"));
   EXPECT_EQ(has(HWY_AVX2), *cap == InstructionSet::avx2);
   constexpr int columns_of_avx2 = 16, columns_of_scalar = 4;
