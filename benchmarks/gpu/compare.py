@@ -256,7 +256,7 @@ class Table:
                 f"{s['plan_bytes'] / 2**30:.2f} ({s['driver_peak_bytes'] / 2**30:.2f}) | {predicted} | {ratio} |")  # fmt: skip
 
     def heading(self):
-        commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+        commit = gpu.commit(ROOT)
         dry = "A DRY RUN on the emulated device: no time in it means anything. " if self.a.dry_run else ""
         m = self.machine
         rate = f", {m['matrix_flops'] / 1e12:.1f} TFLOP/s in its fastest bfloat16 product y = x w^T" if "matrix_flops" in m else ""

@@ -1,6 +1,8 @@
 """The GPU that the programs of this folder compute on: the first that CUDA_VISIBLE_DEVICES names, else the first of the machine; and the memory that it has in use."""
 
+import json
 import os
+import pathlib
 import subprocess
 import threading
 
@@ -21,6 +23,17 @@ def ask(*fields):
         if chosen == index or (chosen.startswith("GPU-") and uuid.startswith(chosen)):
             return values
     return None
+
+
+def commit(root):
+    """Of a checkout or a pack, as text; a question mark where neither says it."""
+    about = pathlib.Path(root) / "pack.json"
+    if about.exists():
+        return json.loads(about.read_text())["commit"]
+    try:
+        return subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "?"
 
 
 class WatchedMemory:
