@@ -76,7 +76,14 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
                  "time limit of the search, which then bounds how much better other plans can be; 0: no limit")
       ->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
-  app.add_option("--price", question.price, "per device and hour, for --objective=cost; default: the machine's");
+  app.add_option("--price", question.price,
+                 "per device and hour, for --objective=cost and --tokens; default: the machine's");
+  TrainingQuestion& training = question.training;
+  app.add_option("--tokens", training.tokens, "of a whole training, such as 15T: its steps, days and price");
+  app.add_option("--mtbf", training.mtbf_hours, "hours between failures of one device, for --tokens");
+  app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
+                 "in which a checkpoint stops training; default: as predicted");
+  app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");
   app.add_option("--svg", arguments->svg, "draw the result of --scaling into this file");
   auto* const html = app.add_option("--html", arguments->html, "write an HTML page of the result");

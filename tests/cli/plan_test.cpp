@@ -90,6 +90,20 @@ TEST(Plan, ScalingSaysWhatEfficiencyIsRelativeTo) {
   EXPECT_THAT(outcome.out, HasSubstr("efficiency is relative to 4 devices, the fewest on which the model fits"));
 }
 
+// 8 sequences of 64 tokens are a step, so that 1 M tokens are 1,954 steps.
+TEST(Plan, TokensHaveDaysAndAPrice) {
+  const Json plan = best_plan({"--machine=h100", "--gpus=2", "--tokens=1M", "--price=3"});
+  const double days = plan["predicted_seconds"].get<double>() * 1954 / 86400;
+  EXPECT_EQ(plan["training"]["steps"], 1954);
+  EXPECT_DOUBLE_EQ(plan["training"]["days"], days);
+  EXPECT_NEAR(plan["training"]["price"].get<double>() / (days * 24 * 2 * 3), 1, 1e-9);
+  const std::string text =
+      planned({"--machine=h100", "--gpus=2", "--tokens=1M", "--mtbf=9", "--checkpoint-seconds=1"}).out;
+  EXPECT_THAT(text, HasSubstr("1e+06 tokens are 1954 steps"));
+  EXPECT_THAT(text, HasSubstr("the job fails every 4.5 hours"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--tokens=much"}).err, HasSubstr("is not a number of tokens"));
+}
+
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err,
               HasSubstr("--seq-len=64 and --training.seq_len=32 set the same value"));

@@ -196,6 +196,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   require(question.work >= 0, "--work={} is not a limit of a search (use 0 for no limit)", question.work);
   request.work = question.work;
   request.seconds = question.seconds;
+  request.long_training = read_training_request(question.training);
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");

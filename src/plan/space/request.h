@@ -1,6 +1,7 @@
 // What `echelon plan` is asked for.
 #pragma once
 
+#include "plan/space/training_request.h"
 #include "spec/config/run_config.h"
 #include "spec/machine/machine_spec.h"
 
@@ -33,6 +34,7 @@ struct PlanRequest {
   double within = 0;      // a plan is good enough when no other can be better by more than this part of it
   std::int64_t work = 0;  // of a search, before it is content with good plans; 0: as much as it takes to be sure
   double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
+  std::optional<TrainingRequest> long_training = {};  // whose days are asked for
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
 };
@@ -54,6 +56,7 @@ struct PlanQuestion {
   std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named
   // What training.device = auto stands for on a machine of devices.
   DeviceChoice device = DeviceChoice::cuda;
+  TrainingQuestion training = {};
 };
 
 /// Throws Error naming the flag, its value and a value that works.

@@ -1,4 +1,5 @@
 #include "plan/search/cost.h"
+#include "plan/search/long_run.h"
 #include "plan/text/fields.h"
 #include "plan/text/text.h"
 #include "predict/saving/predicted_save.h"
@@ -60,6 +61,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
                {"config", to_toml(plan.config)}};
   if (plan.config.checkpoint.enable)
     json["checkpoint"] = to_json(predicted_save(Blueprint(plan.config), request.machine));
+  if (request.long_training) json["training"] = to_json(long_run(plan, request));
   return json;
 }
 

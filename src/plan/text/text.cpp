@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "plan/search/cost.h"
+#include "plan/search/long_run.h"
 #include "plan/search/other_formats.h"
 #include "plan/text/explanation.h"
 #include "predict/saving/predicted_save.h"
@@ -119,6 +120,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
     text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
+  if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
   if (result.in_default_order)

@@ -1,0 +1,34 @@
+// A whole training with a plan: its days and its price, with failures and the checkpoints that they demand. The
+// interval between checkpoints is Daly's (predict/simulation/failures.h), in whole steps.
+#pragma once
+
+#include "plan/search/plan.h"
+#include "predict/simulation/failures.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+/// With failures, what they cost on average.
+struct LongRun {
+  double num_steps = 0;
+  double seconds = 0;                         // infinite if failures leave no time to train
+  std::optional<FailureModel> failures = {};  // of the whole job
+  double interval_steps = 0, goodput = 1;     // with failures: steps between checkpoints; part of the time that counts
+  double device_hours = 0, price = 0;         // price: in the unit of price_per_device_hour; 0: not known
+};
+
+/// Of the first whole step after which all tokens were seen, without a price.
+[[nodiscard]] LongRun long_run(double tokens, double tokens_of_step, double step_seconds,
+                               const std::optional<FailureModel>& failures);
+/// Of request.long_training. Throws Error if a checkpoint's time is neither given nor predicted.
+[[nodiscard]] LongRun long_run(const Plan& plan, const PlanRequest& request);
+
+/// One or two sentences, each with the end of its line.
+[[nodiscard]] std::string to_text(const LongRun& run, const PlanRequest& request);
+[[nodiscard]] nlohmann::ordered_json to_json(const LongRun& run);
+
+}  // namespace echelon
