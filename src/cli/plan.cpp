@@ -8,6 +8,7 @@
 #include "pages/plan_html.h"
 #include "pages/scaling_svg.h"
 #include "plan/search/scaling.h"
+#include "plan/space/device_range.h"
 #include "plan/text/text.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
@@ -21,13 +22,23 @@ namespace {
 
 struct PlanArguments {
   PlanQuestion question;
-  std::string output, svg, html;
+  std::string gpus, output, svg, html;
   bool has_html = false;
   bool json = false, scaling = false;
 };
 
+/// A range of devices asks for their scaling.
+void set_devices(PlanArguments& arguments) {
+  if (arguments.gpus.empty()) return;
+  const DeviceRange devices = parse_device_range(arguments.gpus);
+  arguments.question.gpus = devices.most;
+  arguments.question.fewest_gpus = devices.fewest;
+  arguments.scaling = arguments.scaling || devices.fewest;
+}
+
 ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
-  require(arguments.output.empty(), "--output={} is for one plan, but --scaling lists many; omit one of them",
+  require(arguments.output.empty(),
+          "--output={} is for one plan, but --scaling and ranges of --gpus list many; omit one of them",
           arguments.output);
   const auto svg = OutputFile::unless_empty("--svg", arguments.svg, "scaling.svg");
   const Scaling scaling = scaling_of(request);
@@ -61,7 +72,10 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option(
       "--machine", question.machine,
       "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
-  app.add_option("--gpus", question.gpus, "devices, or ranks on a host; default: all that the machine has");
+  app.add_option("--gpus", arguments->gpus,
+                 "devices, or ranks on a host, or a range of them such as 8..64, for --scaling; default: all that the "
+                 "machine has")
+      ->type_name("N|A..B");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
   app.add_option("--objective", question.objective, "what to minimise: time | memory | cost")->capture_default_str();
@@ -84,12 +98,13 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
                  "in which a checkpoint stops training; default: as predicted");
   app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");
-  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");
+  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
   app.add_option("--svg", arguments->svg, "draw the result of --scaling into this file");
   auto* const html = app.add_option("--html", arguments->html, "write an HTML page of the result");
   app.add_flag("--json", arguments->json, "the result as JSON");
   return [arguments, config_arguments, html] {
     arguments->has_html = html->count() > 0;
+    set_devices(*arguments);
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
     arguments->question.this_machine = this_machine;

@@ -104,6 +104,44 @@ TEST(Plan, TokensHaveDaysAndAPrice) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--tokens=much"}).err, HasSubstr("is not a number of tokens"));
 }
 
+TEST(Plan, ARangeOfDevicesListsTheirScaling) {
+  const std::vector<std::string> range = {"--machine=h100", "--gpus=3..24", "--price=3", "--tokens=1M"};
+  const Json points = planned_json(range)["scaling"];
+  ASSERT_EQ(points.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const int gpus = 3 << i;
+    EXPECT_EQ(points[i]["gpus"], gpus);
+    const Json alone =
+        best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1", "--price=3", "--tokens=1M"});
+    for (const char* field : {"predicted_seconds", "price_per_million_tokens", "tensor_parallel_degree", "training"})
+      EXPECT_EQ(points[i][field], alone[field]) << field;
+  }
+  EXPECT_DOUBLE_EQ(points[3]["efficiency"],
+                   points[0]["predicted_seconds"].get<double>() / points[3]["predicted_seconds"].get<double>() / 8);
+  EXPECT_THAT(planned(range).out, HasSubstr("a training of 1954 steps takes"));
+  EXPECT_THAT(planned(range).out, HasSubstr("efficiency is relative to 3 devices, the fewest that were asked for"));
+}
+
+TEST(Plan, ARangeOfDevicesEndsWhereItIsTold) {
+  const Json points = planned_json({"--machine=h100", "--gpus=2..6"})["scaling"];
+  ASSERT_EQ(points.size(), 3U);
+  EXPECT_EQ(points[0]["gpus"], 2);
+  EXPECT_EQ(points[1]["gpus"], 4);
+  EXPECT_EQ(points[2]["gpus"], 6);
+  EXPECT_EQ(planned_json({"--machine=h100", "--gpus=4..4"})["scaling"].size(), 1U);
+}
+
+TEST(Plan, RefusesWhatIsNoRangeOfDevices) {
+  const auto refusal = [](const std::string& gpus) { return planned({"--machine=h100", "--gpus=" + gpus}).err; };
+  EXPECT_THAT(refusal("64..8"), HasSubstr("--gpus=64..8 ends below its start (use 8..64)"));
+  EXPECT_THAT(refusal("0..8"), HasSubstr("--gpus=0..8 is not a number of devices (use 1)"));
+  for (const char* text : {"8..", "..8", "8-64", "8...64", "many", "8..64..128"})
+    EXPECT_THAT(refusal(text), HasSubstr(fmt::format("--gpus={} is not an integer or a range of them", text)));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=0"}).err,
+              HasSubstr("--price=0 is not a price per device and hour"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2..4", "--output=best.toml"}).err, HasSubstr("list many"));
+}
+
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err,
               HasSubstr("--seq-len=64 and --training.seq_len=32 set the same value"));

@@ -15,7 +15,7 @@
 namespace echelon {
 namespace {
 
-constexpr double seconds_of_an_hour = 3600, seconds_of_a_day = 86400;
+constexpr double seconds_of_an_hour = 3600;
 constexpr double least_goodput = 1e-9;  // below it, a training has no end that anyone sees
 
 /// A job fails when one of its devices does; threads fail with their host.
@@ -69,7 +69,7 @@ std::string to_text(const LongRun& run, const PlanRequest& request) {
   if (std::isinf(run.seconds)) return fmt::format("--mtbf={} leaves no time to train\n", *asked.mtbf_hours);
   const std::string price = run.price > 0 ? fmt::format(", for a price of {:.4g}", run.price) : "";
   std::string text = fmt::format("{:.4g} tokens are {:.0f} steps: {:.4g} days and {:.4g} device hours{}{}\n",
-                                 asked.tokens, run.num_steps, run.seconds / seconds_of_a_day, run.device_hours, price,
+                                 asked.tokens, run.num_steps, run.days(), run.device_hours, price,
                                  run.failures ? "" : ", without failures and checkpoints (--mtbf)");
   if (run.failures)
     text += fmt::format(
@@ -82,7 +82,7 @@ std::string to_text(const LongRun& run, const PlanRequest& request) {
 
 nlohmann::ordered_json to_json(const LongRun& run) {
   nlohmann::ordered_json json = {{"steps", static_cast<std::int64_t>(run.num_steps)},
-                                 {"days", run.seconds / seconds_of_a_day},
+                                 {"days", run.days()},
                                  {"device_hours", run.device_hours},
                                  {"price", run.price},
                                  {"goodput", run.goodput}};

@@ -19,6 +19,8 @@ struct LongRun {
   std::optional<FailureModel> failures = {};  // of the whole job
   double interval_steps = 0, goodput = 1;     // with failures: steps between checkpoints; part of the time that counts
   double device_hours = 0, price = 0;         // price: in the unit of price_per_device_hour; 0: not known
+
+  [[nodiscard]] double days() const { return seconds / 86400; }
 };
 
 /// Of the first whole step after which all tokens were seen, without a price.

@@ -5,6 +5,7 @@
 #include "plan/search/search.h"
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <set>
@@ -14,11 +15,23 @@ namespace {
 
 constexpr int bar_columns = 40;
 
+std::string remark_of_trainings(const Scaling& scaling) {
+  std::vector<std::string> trainings;
+  for (const ScalingPoint& each : scaling.points) {
+    const LongRun& training = *each.training;
+    const std::string price = training.price > 0 ? fmt::format(" for {:.4g}", training.price) : "";
+    trainings.push_back(fmt::format("{:.4g} days{} on {}", training.days(), price, each.num_devices));
+  }
+  return fmt::format("a training of {:.0f} steps takes {} devices{}", scaling.points.front().training->num_steps,
+                     fmt::join(trainings, ", "),
+                     scaling.points.front().training->failures ? ", with failures and checkpoints" : "");
+}
+
 }  // namespace
 
 Scaling scaling_of(const PlanRequest& request) {
   std::set<std::int64_t> numbers = {request.num_devices};
-  for (std::int64_t n = 1; n < request.num_devices; n *= 2) numbers.insert(n);
+  for (std::int64_t n = request.fewest_devices; n < request.num_devices; n *= 2) numbers.insert(n);
   Scaling scaling;
   std::vector<ScalingPoint>& points = scaling.points;
   for (const std::int64_t n : numbers) {
@@ -32,11 +45,14 @@ Scaling scaling_of(const PlanRequest& request) {
       else
         points.push_back({n, std::move(result.plans.front()), 1, result.is_complete, result.within});
     } catch (const Error&) {  // no layout has so many ranks
-      if (n == request.num_devices) throw;
+      if (n == request.num_devices && points.empty()) throw;
       scaling.without_plan.push_back(n);
     }
   }
-  for (ScalingPoint& each : points) each.price_per_million_tokens = 1e6 * price_per_token(each.plan, request);
+  for (ScalingPoint& each : points) {
+    each.price_per_million_tokens = 1e6 * price_per_token(each.plan, request);
+    if (request.long_training) each.training = long_run(each.plan, request);
+  }
   for (ScalingPoint& each : points)
     each.efficiency = points.front().plan.outcome.step_seconds * static_cast<double>(points.front().num_devices) /
                       (each.plan.outcome.step_seconds * static_cast<double>(each.num_devices));
@@ -47,9 +63,10 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
   std::vector<std::string> remarks;
   if (!scaling.points.empty() && scaling.points.front().num_devices > 1)
     remarks.push_back(
-        fmt::format("efficiency is relative to {} devices, the fewest on which the model fits; more of "
-                    "them may exceed 100 %, since each holds less",
-                    scaling.points.front().num_devices));
+        fmt::format("efficiency is relative to {} devices, the fewest {}; more of them may exceed 100 %, since each "
+                    "holds less",
+                    scaling.points.front().num_devices,
+                    scaling.without_plan.empty() ? "that were asked for" : "on which the model fits"));
   if (!scaling.without_plan.empty())
     remarks.push_back(
         fmt::format("numbers of devices on which nothing fits: {}", fmt::join(scaling.without_plan, ", ")));
@@ -59,6 +76,7 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
       prices.push_back(fmt::format("{:.4g} on {}", each.price_per_million_tokens, each.num_devices));
     remarks.push_back(fmt::format("a million tokens cost {} devices", fmt::join(prices, ", ")));
   }
+  if (!scaling.points.empty() && scaling.points.front().training) remarks.push_back(remark_of_trainings(scaling));
   for (const ScalingPoint& each : scaling.points)
     if (!each.is_complete)
       remarks.push_back(
@@ -85,14 +103,23 @@ std::string to_text(const Scaling& scaling) {
 }
 
 std::string to_json(const Scaling& scaling) {
-  std::string rows;
-  for (const ScalingPoint& each : scaling.points)
-    rows += fmt::format(
-        R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}, "price_per_million_tokens": {}, "complete": {}, "within": {}}})",
-        rows.empty() ? "" : ", ", each.num_devices, each.plan.outcome.step_seconds, each.efficiency,
-        100 * each.plan.outcome.mfu(), each.price_per_million_tokens, each.is_complete, each.within);
-  return fmt::format("{{\"scaling\": [{}], \"gpus_without_plan\": [{}]}}\n", rows,
-                     fmt::join(scaling.without_plan, ", "));
+  using Json = nlohmann::ordered_json;
+  Json rows = Json::array();
+  for (const ScalingPoint& each : scaling.points) {
+    const PlanShape& shape = each.plan.choice.shape;
+    rows.push_back({{"gpus", each.num_devices},
+                    {"predicted_seconds", each.plan.outcome.step_seconds},
+                    {"efficiency", each.efficiency},
+                    {"mfu", 100 * each.plan.outcome.mfu()},
+                    {"price_per_million_tokens", each.price_per_million_tokens},
+                    {"tensor_parallel_degree", shape.tp},
+                    {"pipeline_parallel_degree", shape.pp},
+                    {"data_parallel_degree", shape.dp},
+                    {"complete", each.is_complete},
+                    {"within", each.within}});
+    if (each.training) rows.back()["training"] = to_json(*each.training);
+  }
+  return Json({{"scaling", rows}, {"gpus_without_plan", scaling.without_plan}}).dump() + "\n";
 }
 
 }  // namespace echelon

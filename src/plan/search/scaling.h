@@ -1,8 +1,9 @@
 // The best step over numbers of devices, the batch being the same: how far more of them help (strong scaling).
 #pragma once
 
-#include "plan/search/plan.h"
+#include "plan/search/long_run.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ScalingPoint {
   bool is_complete = true;  // as in PlanResult
   double within = 0;        // likewise
   double price_per_million_tokens = 0;
+  std::optional<LongRun> training = {};  // if one is asked for
 };
 
 struct Scaling {
@@ -22,7 +24,8 @@ struct Scaling {
   std::vector<std::int64_t> without_plan;  // numbers of devices of which nothing fits, or which no layout has
 };
 
-/// Powers of two up to the request's devices, and these.
+/// From the request's fewest devices, twice as many each time, up to its number of devices, and these. Throws Error if
+/// none of them has a legal layout.
 [[nodiscard]] Scaling scaling_of(const PlanRequest& request);
 
 [[nodiscard]] std::string to_text(const Scaling& scaling);

@@ -208,6 +208,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.machine = named_machine(question, request.base.metrics.machine);
   set_prices(question, request);
   request.num_devices = num_devices_of(question, request.machine);
+  request.fewest_devices = question.fewest_gpus.value_or(1);
   if (!request.machine.host && request.base.training.device == DeviceChoice::automatic)
     request.base.training.device = question.device;
   if (!names_dtype(question, settings)) choose_dtype(request);

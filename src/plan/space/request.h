@@ -26,7 +26,8 @@ struct PlanRequest {
   RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
   MachineSpec machine;
   std::int64_t num_devices = 1;
-  bool chooses_dtype = false;  // base.training.dtype is the machine's fastest, since none was named
+  std::int64_t fewest_devices = 1;  // of a list of numbers of devices that ends with num_devices
+  bool chooses_dtype = false;       // base.training.dtype is the machine's fastest, since none was named
   // Keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   std::set<std::string, std::less<>> fixed = {};
   PlanObjective objective = PlanObjective::time;
@@ -57,6 +58,7 @@ struct PlanQuestion {
   // What training.device = auto stands for on a machine of devices.
   DeviceChoice device = DeviceChoice::cuda;
   TrainingQuestion training = {};
+  std::optional<std::int64_t> fewest_gpus = {};  // where a list of numbers of devices starts; `gpus` ends it
 };
 
 /// Throws Error naming the flag, its value and a value that works.
