@@ -9,6 +9,7 @@
 #include "pages/scaling_svg.h"
 #include "plan/search/scaling.h"
 #include "plan/space/device_range.h"
+#include "plan/text/comparison.h"
 #include "plan/text/text.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
@@ -23,6 +24,7 @@ namespace {
 struct PlanArguments {
   PlanQuestion question;
   std::string gpus, output, svg, html;
+  std::vector<std::string> compared;
   bool has_html = false;
   bool json = false, scaling = false;
 };
@@ -48,11 +50,21 @@ ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& reques
   return scaling.points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
+ExitStatus run_comparison(const PlanArguments& arguments, const PlanRequest& request) {
+  require(!arguments.scaling && !arguments.has_html && arguments.output.empty(),
+          "--compare={} prints two layouts and nothing else; omit --scaling, ranges of --gpus, --output and --html",
+          arguments.compared.front());
+  const PlanComparison comparison = compare_plans(request, arguments.compared);
+  fmt::print("{}", arguments.json ? to_json(comparison, request) : to_text(comparison));
+  return ExitStatus::success;
+}
+
 ExitStatus run_plan(const PlanArguments& arguments) {
   std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
   require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
+  if (!arguments.compared.empty()) return run_comparison(arguments, request);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const PlanResult result = find_plans(request);
@@ -99,6 +111,10 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
                  "in which a checkpoint stops training; default: as predicted");
   app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
+  app.add_option("--compare", arguments->compared,
+                 "a layout, such as tp=8,pp=4, next to the best one, part by part; or give it twice")
+      ->type_name("LAYOUT")
+      ->allow_extra_args(false);
   app.add_option("--svg", arguments->svg, "draw the result of --scaling into this file");
   auto* const html = app.add_option("--html", arguments->html, "write an HTML page of the result");
   app.add_flag("--json", arguments->json, "the result as JSON");

@@ -142,6 +142,51 @@ TEST(Plan, RefusesWhatIsNoRangeOfDevices) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2..4", "--output=best.toml"}).err, HasSubstr("list many"));
 }
 
+/// What differs between two plans adds up to the difference of their steps.
+void expect_parts_add_up(const Json& compared) {
+  double sum = 0;
+  for (const auto& [part, seconds] : compared["differences"]["parts"].items()) sum += seconds.get<double>();
+  const double first = compared["compared"][0]["predicted_seconds"],
+               second = compared["compared"][1]["predicted_seconds"];
+  EXPECT_DOUBLE_EQ(compared["differences"]["predicted_seconds"], second - first);
+  EXPECT_NEAR(sum, second - first, 1e-9 * first);
+}
+
+TEST(Plan, ComparesALayoutWithTheBestOnePartByPart) {
+  const std::vector<std::string> asked = {"--machine=h100", "--gpus=4", "--compare=tp=4"};
+  const Json compared = planned_json(asked);
+  EXPECT_EQ(compared["compared"][0]["predicted_seconds"],
+            best_plan({"--machine=h100", "--gpus=4"})["predicted_seconds"]);
+  EXPECT_EQ(compared["compared"][1]["predicted_seconds"],
+            best_plan({"--machine=h100", "--gpus=4", "--parallelism.tensor_parallel_degree=4"})["predicted_seconds"]);
+  EXPECT_EQ(compared["compared"][1]["tensor_parallel_degree"], 4);
+  EXPECT_GT(compared["differences"]["predicted_seconds"], 0);
+  expect_parts_add_up(compared);
+  EXPECT_THAT(planned(asked).out, HasSubstr("exposed communication over tp"));
+}
+
+TEST(Plan, ComparesTwoLayouts) {
+  const Json compared = planned_json(
+      {"--machine=h100", "--gpus=4", "--compare=tp=2,pp=2", "--compare=parallelism.pipeline_parallel_degree=4"});
+  EXPECT_EQ(compared["compared"][0]["tensor_parallel_degree"], 2);
+  EXPECT_EQ(compared["compared"][0]["pipeline_parallel_degree"], 2);
+  EXPECT_EQ(compared["compared"][1]["pipeline_parallel_degree"], 4);
+  expect_parts_add_up(compared);
+}
+
+TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
+  const auto refusal = [](const std::string& layout) {
+    return planned({"--machine=h100", "--gpus=4", "--compare=" + layout}).err;
+  };
+  EXPECT_THAT(refusal("tp"), HasSubstr("--compare=tp is not a layout (example: --compare=tp=8,pp=4)"));
+  EXPECT_THAT(refusal("tp=2,=4"), HasSubstr("is not a layout"));
+  EXPECT_THAT(refusal("training.steps=4"), HasSubstr("--training.steps=4 is no choice of the planner"));
+  EXPECT_THAT(refusal("tp=many"), HasSubstr("parallelism.tensor_parallel_degree"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2..4", "--compare=tp=2"}).err, HasSubstr("omit --scaling"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=4", "--compare=tp=1", "--compare=tp=2", "--compare=tp=4"}).err,
+              HasSubstr("--compare is given 3 times"));
+}
+
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err,
               HasSubstr("--seq-len=64 and --training.seq_len=32 set the same value"));

@@ -171,6 +171,11 @@ PlanObjective parse_plan_objective(std::string_view key, std::string_view name) 
   return parse_choice(key, name, all);
 }
 
+void fix_choice(const std::string& setting, PlanRequest& request) {
+  require(is_chosen(key_of(setting)), "{} is no choice of the planner (example: --parallelism.zero_level=3)", setting);
+  fix(setting, request);
+}
+
 PlanRequest read_plan_request(const PlanQuestion& question) {
   const std::vector<std::string> settings = joined(question.settings);
   require(!question.model.empty(),

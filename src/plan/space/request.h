@@ -64,4 +64,7 @@ struct PlanQuestion {
 /// Throws Error naming the flag, its value and a value that works.
 [[nodiscard]] PlanRequest read_plan_request(const PlanQuestion& question);
 
+/// Makes a choice of the planner: "--parallelism.zero_level=3". Throws Error for a key that is none.
+void fix_choice(const std::string& setting, PlanRequest& request);
+
 }  // namespace echelon

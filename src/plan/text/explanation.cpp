@@ -9,9 +9,8 @@
 #include <cmath>
 
 namespace echelon {
-namespace {
 
-std::map<std::string, double> parts_of(const Plan& plan) {
+std::map<std::string, double> seconds_by_part(const Plan& plan) {
   const StepParts& parts = plan.outcome.parts;
   std::map<std::string, double> all = {{"compute", parts.compute_seconds},
                                        {"bubble (waiting for other stages)", parts.bubble_seconds},
@@ -23,6 +22,8 @@ std::map<std::string, double> parts_of(const Plan& plan) {
   std::erase_if(all, [](const auto& each) { return each.second <= 0; });
   return all;
 }
+
+namespace {
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;
 NamedSeconds largest_first(const std::map<std::string, double>& parts) {
@@ -55,14 +56,14 @@ double state_bytes(const RunConfig& config) {
 
 std::vector<std::string> time_parts(const Plan& plan) {
   std::vector<std::string> lines;
-  for (const auto& [name, seconds] : largest_first(parts_of(plan)))
+  for (const auto& [name, seconds] : largest_first(seconds_by_part(plan)))
     lines.push_back(fmt::format("{:>9.4f} s {:>5.1f} %  {}", seconds, 100 * seconds / plan.outcome.step_seconds, name));
   return lines;
 }
 
 std::vector<std::string> differences(const Plan& best, const Plan& other) {
-  std::map<std::string, double> delta = parts_of(other);
-  for (const auto& [name, seconds] : parts_of(best)) delta[name] -= seconds;
+  std::map<std::string, double> delta = seconds_by_part(other);
+  for (const auto& [name, seconds] : seconds_by_part(best)) delta[name] -= seconds;
   const double all = other.outcome.step_seconds - best.outcome.step_seconds;
   std::vector<std::string> lines = {
       fmt::format("{:>+9.4f} s {:>+5.1f} %  the step, of which", all, 100 * all / best.outcome.step_seconds)};

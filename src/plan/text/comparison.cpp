@@ -1,0 +1,106 @@
+#include "plan/text/comparison.h"
+
+#include "base/error.h"
+#include "base/units.h"
+#include "plan/search/search.h"
+#include "plan/search/tune.h"
+#include "plan/text/explanation.h"
+#include "plan/text/fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace echelon {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> short_names[] = {{"tp", "parallelism.tensor_parallel_degree"},
+                                                                         {"pp", "parallelism.pipeline_parallel_degree"},
+                                                                         {"mbs", "training.micro_batch_size"},
+                                                                         {"zero", "parallelism.zero_level"},
+                                                                         {"recompute", "training.recompute"}};
+
+/// "tp=8" -> "--parallelism.tensor_parallel_degree=8"
+std::string setting_of(const std::string& choice, const std::string& layout) {
+  const std::size_t equals = choice.find('=');
+  require(equals != std::string::npos && equals > 0 && equals + 1 < choice.size(),
+          "--compare={} is not a layout (example: --compare=tp=8,pp=4)", layout);
+  std::string key = choice.substr(0, equals);
+  for (const auto& [name, full] : short_names)
+    if (key == name) key = full;
+  return fmt::format("--{}{}", key, choice.substr(equals));
+}
+
+ComparedLayout best_with(const PlanRequest& request, const std::string& layout) {
+  PlanRequest part = request;
+  part.top = 1;
+  std::istringstream choices(layout);
+  for (std::string choice; std::getline(choices, choice, ',');) fix_choice(setting_of(choice, layout), part);
+  PlanResult result = find_plans(part);
+  return {layout.empty() ? "best" : layout,
+          result.plans.empty() ? std::move(*result.nearest) : std::move(result.plans.front()), result.within};
+}
+
+std::string sentence_of(const ComparedLayout& layout) {
+  const Plan& plan = layout.plan;
+  std::string text = fmt::format("{}: {}", layout.name, layout_text(plan.config));
+  if (!plan.outcome.fits()) text += "; it does not fit, and no layout with these choices that was tried does";
+  if (layout.within > 0)
+    text += fmt::format("; the search was ended, another may be {:.2g} % faster", 100 * layout.within);
+  return text + "\n";
+}
+
+/// What the second takes more, the largest part first.
+std::vector<std::pair<std::string, double>> more_seconds(const PlanComparison& comparison) {
+  std::map<std::string, double> more = seconds_by_part(comparison.second.plan);
+  for (const auto& [part, seconds] : seconds_by_part(comparison.first.plan)) more[part] -= seconds;
+  std::vector<std::pair<std::string, double>> sorted(more.begin(), more.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
+  return sorted;
+}
+
+double peak_gib(const Plan& plan) { return static_cast<double>(plan.outcome.peak_memory_bytes()) / gib; }
+
+}  // namespace
+
+PlanComparison compare_plans(const PlanRequest& request, const std::vector<std::string>& layouts) {
+  require(!layouts.empty() && layouts.size() <= 2, "--compare is given {} times, but two layouts are compared (use 2)",
+          layouts.size());
+  for (const std::string& layout : layouts)
+    require(!layout.empty(), "--compare={} is not a layout (example: --compare=tp=8,pp=4)", layout);
+  return layouts.size() == 1 ? PlanComparison{best_with(request, ""), best_with(request, layouts.front())}
+                             : PlanComparison{best_with(request, layouts[0]), best_with(request, layouts[1])};
+}
+
+std::string to_text(const PlanComparison& comparison) {
+  const Plan &a = comparison.first.plan, &b = comparison.second.plan;
+  const auto row = [](double first, double second, const std::string& part) {
+    return fmt::format("{:>12.4f} {:>12.4f} {:>+12.4f}  {}\n", first, second, second - first, part);
+  };
+  std::string text = sentence_of(comparison.first) + sentence_of(comparison.second);
+  text += fmt::format("{:>12} {:>12} {:>12}\n", "first", "second", "difference");
+  text += row(a.outcome.step_seconds, b.outcome.step_seconds, "s, the step, of which");
+  std::map<std::string, double> of_first = seconds_by_part(a), of_second = seconds_by_part(b);
+  for (const auto& [part, more] : more_seconds(comparison)) text += row(of_first[part], of_second[part], "s, " + part);
+  return text + row(peak_gib(a), peak_gib(b), "GiB, memory of the rank that uses most");
+}
+
+std::string to_json(const PlanComparison& comparison, const PlanRequest& request) {
+  using Json = nlohmann::ordered_json;
+  Json compared = Json::array(), parts = Json::object();
+  for (const ComparedLayout* each : {&comparison.first, &comparison.second}) {
+    compared.push_back({{"name", each->name}, {"within", each->within}});
+    compared.back().update(fields_of(each->plan, request));
+  }
+  for (const auto& [part, seconds] : more_seconds(comparison)) parts[part] = seconds;
+  const Simulation &a = comparison.first.plan.outcome, &b = comparison.second.plan.outcome;
+  const Json differences = {{"predicted_seconds", b.step_seconds - a.step_seconds},
+                            {"predicted_memory_bytes", b.peak_memory_bytes() - a.peak_memory_bytes()},
+                            {"parts", parts}};
+  return Json({{"compared", compared}, {"differences", differences}}).dump() + "\n";
+}
+
+}  // namespace echelon
