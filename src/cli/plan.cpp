@@ -74,6 +74,14 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   return result.plans.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
+void add_training_options(CLI::App& app, TrainingQuestion& training) {
+  app.add_option("--tokens", training.tokens, "of a whole training, such as 15T: its steps, days and price");
+  app.add_option("--mtbf", training.mtbf_hours, "hours between failures of one device, for --tokens");
+  app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
+                 "in which a checkpoint stops training; default: as predicted");
+  app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");
+}
+
 }  // namespace
 
 CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
@@ -104,12 +112,7 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
   app.add_option("--price", question.price,
                  "per device and hour, for --objective=cost and --tokens; default: the machine's");
-  TrainingQuestion& training = question.training;
-  app.add_option("--tokens", training.tokens, "of a whole training, such as 15T: its steps, days and price");
-  app.add_option("--mtbf", training.mtbf_hours, "hours between failures of one device, for --tokens");
-  app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
-                 "in which a checkpoint stops training; default: as predicted");
-  app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");
+  add_training_options(app, question.training);
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
   app.add_option("--compare", arguments->compared,
                  "a layout, such as tp=8,pp=4, next to the best one, part by part; or give it twice")
