@@ -7,6 +7,7 @@
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"
 #include "pages/scaling_svg.h"
+#include "plan/search/draws.h"
 #include "plan/search/scaling.h"
 #include "plan/space/device_range.h"
 #include "plan/text/comparison.h"
@@ -47,6 +48,7 @@ ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& reques
   if (svg) svg->write(to_svg(scaling));
   if (html != nullptr) html->write(scaling_page(scaling, request));
   fmt::print("{}", arguments.json ? to_json(scaling) : to_text(scaling));
+  if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
   return scaling.points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
@@ -67,7 +69,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!arguments.compared.empty()) return run_comparison(arguments, request);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
-  const PlanResult result = find_plans(request);
+  PlanResult result = find_plans(request);
+  result.draws = draws_of(result.plans, request);
   if (output && !result.plans.empty()) output->write(to_toml(result.plans.front().config));
   if (html) html->write(plan_page(result, request));
   fmt::print("{}", arguments.json ? to_json(result, request) : to_text(result, request));
@@ -92,6 +95,9 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option(
       "--machine", question.machine,
       "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
+  app.add_option("--profile", question.profile,
+                 "whose rates time the layouts, as in `echelon simulate`; echelon: what all software has in common")
+      ->capture_default_str();
   app.add_option("--gpus", arguments->gpus,
                  "devices, or ranks on a host, or a range of them such as 8..64, for --scaling; default: all that the "
                  "machine has")

@@ -145,8 +145,9 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
   const SimulatedRun run{.blueprint = blueprint,
                          .result = result,
+                         .machine_spec = machine,
                          .machine = machine.name.empty() ? arguments.machine : machine.name,
-                         .profile = profile.name,
+                         .profile = profile,
                          .failures = failures,
                          .slow_ranks = options.slow_ranks,
                          .save = profile.is_echelon && config.checkpoint.enable

@@ -56,6 +56,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
       const Simulation result = simulate_software(blueprint, run.machine, {.profile = profile});
       json.update({{"predicted_seconds", result.step_seconds},
                    {"predicted_memory_bytes", result.peak_memory_bytes()},
+                   {"mfu", 100 * result.mfu()},
                    {"fits", result.fits()}});
     }
     if (seconds.size() > 1) json["seconds"] = seconds;

@@ -88,8 +88,11 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   const Blueprint blueprint(best.config);
   // repeated, since plans are stored without their timelines
   const Simulation step = simulate(blueprint, request.machine);
-  HtmlReport page =
-      simulation_page({.blueprint = blueprint, .result = step, .machine = request.machine.name, .profile = "echelon"});
+  HtmlReport page = simulation_page({.blueprint = blueprint,
+                                     .result = step,
+                                     .machine_spec = request.machine,
+                                     .machine = request.machine.name,
+                                     .profile = request.profile});
   page.title = request_text(request);
   page.summary = fmt::format("{} legal layouts, {} of them timed in {}. {}",
                              text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),

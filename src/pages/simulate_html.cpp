@@ -1,6 +1,7 @@
 #include "pages/simulate_html.h"
 
 #include "pages/run_page.h"
+#include "predict/published/promise.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -103,12 +104,14 @@ HtmlReport simulation_page(const SimulatedRun& run) {
   const RunConfig& config = run.blueprint.config();
   HtmlReport page;
   page.title = page_title(config) + " of " + run.machine;
-  page.summary = fmt::format("Predicted from the run's blueprint, as {} works: nothing was run.", run.profile);
+  page.summary = fmt::format("Predicted from the run's blueprint, as {} works: nothing was run.", run.profile.name);
   page.tiles = tiles_of(run);
   page.timelines = {timeline_of(run)};
   page.bars = {time_of(run.result), memory_of(run.result), traffic_of(run.result)};
   page.facts = page_facts(config);
-  page.facts.insert(page.facts.begin(), {{"machine", run.machine}, {"software", run.profile}});
+  page.facts.insert(page.facts.begin(), {{"machine", run.machine}, {"software", run.profile.name}});
+  page.facts.insert(page.facts.begin() + 2, {"rates", rates_text(run.profile, run.machine_spec)});
+  page.facts.insert(page.facts.begin() + 3, {"step", promise_text(run.result, config, run.machine_spec, run.profile)});
   std::vector<std::string> slow;
   for (const auto& [rank, factor] : run.slow_ranks) slow.push_back(fmt::format("rank {} × {}", rank, factor));
   if (!slow.empty()) page.facts.push_back({"computes slower", fmt::format("{}", fmt::join(slow, ", "))});

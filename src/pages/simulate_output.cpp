@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "pages/config_words.h"
+#include "predict/published/promise.h"
 #include "report/html/html_report.h"
 #include "report/text_table.h"
 
@@ -42,13 +43,17 @@ std::string computed_part(const Simulation& r) {
   return fmt::format("{:.2f} % without the masked pairs of causal attention", 100 * r.hfu());
 }
 
+std::string promise_of(const SimulatedRun& run) {
+  return promise_text(run.result, run.blueprint.config(), run.machine_spec, run.profile);
+}
+
 std::string headline(const SimulatedRun& run) {
   const Simulation& r = run.result;
   const double num_ranks = run.blueprint.mesh().num_ranks(),
                tokens_per_second = static_cast<double>(tokens_of(run.blueprint.config())) / r.step_seconds;
-  std::string text =
-      fmt::format("{}\non {}, as {} works\n\n", layout_line(run.blueprint.config()), run.machine, run.profile);
-  text += fmt::format("step    {}, {} tokens per second ({} per device)\n", seconds_text(r.step_seconds),
+  std::string text = fmt::format("{}\non {}, as {} works, at {}\n\n", layout_line(run.blueprint.config()), run.machine,
+                                 run.profile.name, rates_text(run.profile, run.machine_spec));
+  text += fmt::format("step    {}\n        {} tokens per second ({} per device)\n", promise_of(run),
                       text_of(HtmlUnit::number, tokens_per_second),
                       text_of(HtmlUnit::number, tokens_per_second / num_ranks));
   text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, {}\n",
@@ -226,6 +231,8 @@ Json to_json(const FailureModel& failures) {
 std::string to_text(const SimulatedRun& run) {
   std::string text = headline(run) + "\n" + parts_table(run.result) + "\n" + stage_table(run.result) + "\n" +
                      traffic_table(run.result);
+  if (const std::string warning = warning_of(run.result, run.blueprint.config(), run.machine_spec); !warning.empty())
+    text += "\n" + warning + "\n";
   if (run.save) text += "\n" + to_text(*run.save);
   text += slower_ranks_table(run.result);
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
@@ -239,7 +246,8 @@ Json to_json(const SimulatedRun& run) {
                {"predicted_memory_bytes", r.peak_memory_bytes()},
                {"fits", r.fits()},
                {"machine", run.machine},
-               {"profile", run.profile},
+               {"profile", run.profile.name},
+               {"rates", rates_text(run.profile, run.machine_spec)},
                {"tokens", tokens},
                {"step_seconds", r.step_seconds},
                {"tokens_per_second", static_cast<double>(tokens) / r.step_seconds},
@@ -254,6 +262,7 @@ Json to_json(const SimulatedRun& run) {
                {"stages", stages_json(r)},
                {"ranks", ranks_json(r)},
                {"num_events", r.num_events}};
+  json.update(promise_json(r, run.blueprint.config(), run.machine_spec, run.profile));
   if (run.save) json["checkpoint"] = to_json(*run.save);
   if (run.failures) json["failures"] = to_json(*run.failures);
   return json;

@@ -17,8 +17,9 @@ namespace echelon {
 struct SimulatedRun {
   const Blueprint& blueprint;
   const Simulation& result;
+  const MachineSpec& machine_spec;  // with the rates of the profile
   std::string machine = {};
-  std::string profile = {};
+  SoftwareProfile profile = {};
   std::optional<FailureModel> failures = {};
   std::map<int, double> slow_ranks = {};  // factors of their compute time
   std::optional<PredictedSave> save = {};

@@ -6,6 +6,7 @@
 #include "plan/search/plan.h"
 #include "plan/some_host.h"
 #include "spec/config/config_reader.h"
+#include "spec/machine/shipped_machines.h"
 
 #include <gtest/gtest.h>
 
@@ -132,6 +133,28 @@ const Case cases[] = {
      {"--training.dtype=float32", "--training.float32_matmul_precision=high"}},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
+
+// With each machine's rates and those that are borrowed for it.
+TEST(BoundsOfProfiles, AreBelowTheBlueprintsNumbers) {
+  std::mt19937 random(1);
+  for (const ShippedMachine& shipped : shipped_machines())
+    for (const char* profile : {"echelon", "ideal", "bloom"}) {
+      const std::string machine(shipped.name);
+      SCOPED_TRACE(machine + " with " + profile);
+      const PlanRequest request = read_plan_request({.model = "gpt2-124m",
+                                                     .machine = machine,
+                                                     .gpus = 16,
+                                                     .global_batch_size = 64,
+                                                     .seq_len = 256,
+                                                     .profile = profile});
+      const PlanSpace space(request);
+      PlanBounds bounds(space, request);
+      for (int i = 0; i < 4; ++i) {
+        const PlanChoice choice = any_choice(space, random);
+        EXPECT_LE(bounds.seconds(choice, true), evaluate(space, request, choice).outcome.step_seconds);
+      }
+    }
+}
 
 /// The request with snapshots of so many bytes at most.
 PlanRequest with_snapshots(PlanRequest request, std::int64_t most_bytes) {

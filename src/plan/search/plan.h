@@ -16,6 +16,13 @@ struct Plan {
   Simulation outcome;  // without its timeline
 };
 
+/// The listed plans over draws of uncertain rates.
+struct PlanDraws {
+  std::vector<int> wins;                // of each plan
+  std::vector<double> longest_seconds;  // of each plan, in its worst draw
+  std::size_t safest = 0;               // the plan whose longest step is shortest
+};
+
 struct PlanResult {
   std::int64_t num_configurations = 0;  // legal layouts
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
@@ -29,6 +36,7 @@ struct PlanResult {
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
   std::vector<Plan> in_other_formats = {};  // the first plan, where the planner chose the dtype
+  std::optional<PlanDraws> draws = {};      // where rates are borrowed
   std::optional<Plan> nearest;              // where none fits: the one that needs least memory
   std::vector<std::string> suggestions;     // and the smallest changes of the request with which one does
 };

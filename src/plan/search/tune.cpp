@@ -50,7 +50,9 @@ Tuning tune(const PlanRequest& request, const StepTimer& seconds_of_step) {
   tuning.error_before = mean_relative_error(before, measured);
   tuning.error_after = mean_relative_error(after, measured);
   PlanRequest on_tuned = request;
-  on_tuned.machine = tuning.machine = scaled(request.machine, tuning.scales);
+  tuning.machine = scaled(request.machine, tuning.scales);
+  tuning.machine.has_measured_rates = true;
+  on_tuned.machine = tuning.machine;
   tuning.again = find_plans(on_tuned);
   return tuning;
 }

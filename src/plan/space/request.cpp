@@ -210,7 +210,8 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   for (const std::string& setting : settings)
     if (is_chosen(key_of(setting))) fix(setting, request);
 
-  request.machine = named_machine(question, request.base.metrics.machine);
+  request.profile = rates_of_profile(software_profile(question.profile));
+  request.machine = calibrated(request.profile, named_machine(question, request.base.metrics.machine));
   set_prices(question, request);
   request.num_devices = num_devices_of(question, request.machine);
   request.fewest_devices = question.fewest_gpus.value_or(1);

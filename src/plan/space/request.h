@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/space/training_request.h"
+#include "predict/software/software_profile.h"
 #include "spec/config/run_config.h"
 #include "spec/machine/machine_spec.h"
 
@@ -23,8 +24,9 @@ enum class PlanObjective : std::uint8_t {
 [[nodiscard]] PlanObjective parse_plan_objective(std::string_view key, std::string_view name);
 
 struct PlanRequest {
-  RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
-  MachineSpec machine;
+  RunConfig base;       // the model, the batch and all that is not chosen; and the values of the keys that are fixed
+  MachineSpec machine;  // with the rates of the profile
+  SoftwareProfile profile = {};
   std::int64_t num_devices = 1;
   std::int64_t fewest_devices = 1;  // of a list of numbers of devices that ends with num_devices
   bool chooses_dtype = false;       // base.training.dtype is the machine's fastest, since none was named
@@ -45,6 +47,7 @@ struct PlanQuestion {
   std::string model;    // a preset, a Hugging Face folder, or a config file whose parallelism is left aside
   std::string machine;  // a name or a file; empty: the one that the config names (metrics.machine), else this_machine
   std::optional<std::int64_t> gpus, global_batch_size, seq_len;
+  std::string profile = "echelon";  // of other software: Echelon at its rates
   std::string objective = "time";
   std::int64_t top = 5;
   std::optional<double> price = {};  // of a device and hour; else the machine's

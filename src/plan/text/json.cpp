@@ -2,6 +2,7 @@
 #include "plan/search/long_run.h"
 #include "plan/text/fields.h"
 #include "plan/text/text.h"
+#include "predict/published/promise.h"
 #include "predict/saving/predicted_save.h"
 #include "spec/config/config_reader.h"
 
@@ -59,6 +60,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
                  {"other_seconds", outcome.parts.other_seconds}}},
                {"memory", memory},
                {"config", to_toml(plan.config)}};
+  json.update(promise_json(outcome, plan.config, request.machine, request.profile));
   if (plan.config.checkpoint.enable)
     json["checkpoint"] = to_json(predicted_save(Blueprint(plan.config), request.machine));
   if (request.long_training) json["training"] = to_json(long_run(plan, request));
@@ -67,6 +69,8 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
 
 Json fields_of(const PlanResult& result, const PlanRequest& request) {
   Json json = {{"dtype", name_of(request.base.training.dtype)},
+               {"profile", request.profile.name},
+               {"rates", rates_text(request.profile, request.machine)},
                {"configurations", result.num_configurations},
                {"evaluated", result.num_evaluated},
                {"programs_played", result.num_stepped},
@@ -89,6 +93,10 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) plans.push_back(fields_of(plan, request));
   Json json = fields_of(result, request);
   json["plans"] = plans;
+  if (result.draws)
+    json["draws"] = {{"wins", result.draws->wins},
+                     {"longest_seconds", result.draws->longest_seconds},
+                     {"safest", result.draws->safest}};
   if (result.in_default_order)
     json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},
                                 {"order", name_of(result.in_default_order->choice.order)}};

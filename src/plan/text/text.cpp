@@ -2,9 +2,11 @@
 
 #include "base/units.h"
 #include "plan/search/cost.h"
+#include "plan/search/draws.h"
 #include "plan/search/long_run.h"
 #include "plan/search/other_formats.h"
 #include "plan/text/explanation.h"
+#include "predict/published/promise.h"
 #include "predict/saving/predicted_save.h"
 
 #include <fmt/format.h>
@@ -86,6 +88,18 @@ std::string lines(const std::string& title, const std::vector<std::string>& sent
   return text;
 }
 
+/// What the first plan promises, whose rates it was timed at, a warning if that is more than was ever published, and
+/// whether the ranking survives draws of the rates.
+std::string promise_lines(const PlanResult& result, const PlanRequest& request) {
+  const Plan& best = result.plans.front();
+  std::string text = fmt::format("\nthe first one: {}\ntimed at {}\n",
+                                 promise_text(best.outcome, best.config, request.machine, request.profile),
+                                 rates_text(request.profile, request.machine));
+  if (const std::string warning = warning_of(best.outcome, best.config, request.machine); !warning.empty())
+    text += warning + "\n";
+  return result.draws ? text + to_text(*result.draws) + "\n" : text;
+}
+
 /// The flag whose limit ends a search first, most likely.
 const char* limit_of(const PlanRequest& request) { return request.seconds > 0 ? "--seconds" : "--work"; }
 
@@ -112,6 +126,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
     return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.suggestions);
   }
   const Plan& best = result.plans.front();
+  text += promise_lines(result, request);
   if (!result.is_complete)
     text += fmt::format(
         "\nthe search was ended after {} units of work ({} gives it more): these are good layouts, maybe not the best",

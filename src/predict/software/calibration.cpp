@@ -1,8 +1,9 @@
-// The fitted constants, by software generation. docs/results/accuracy.md says what they were fitted to and how well they
-// do on runs that were left out.
+// The fitted constants, by software generation. docs/results/accuracy.md says what they were fitted to and how well
+// they do on runs that were left out.
 #include "predict/software/software_profile.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace echelon {
 namespace {
@@ -14,14 +15,10 @@ struct Entry {
 
 /// What differs from the defaults, which are those of all software together.
 const Entry entries[] = {
-    {"megatron", {.matmul_share = 0.898}},
-    {"megatron-2020", {.matmul_share = 0.84}},
-    {"megatron-core", {.matmul_share = 0.854}},
-    {"megatron-deepspeed", {.matmul_share = 0.919}},
-    {"bloom", {.matmul_share = 0.729}},
-    {"deepspeed-zero3", {.network_share = 0.377}},
-    {"zero-bubble", {.matmul_share = 0.887}},
-    {"llm-foundry", {.matmul_share = 0.793}},
+    {"megatron", {.matmul_share = 0.898}},      {"megatron-2020", {.matmul_share = 0.84}},
+    {"megatron-core", {.matmul_share = 0.854}}, {"megatron-deepspeed", {.matmul_share = 0.919}},
+    {"bloom", {.matmul_share = 0.729}},         {"deepspeed-zero3", {.network_share = 0.377}},
+    {"zero-bubble", {.matmul_share = 0.887}},   {"llm-foundry", {.matmul_share = 0.793}},
 };
 
 struct Name {
@@ -45,6 +42,11 @@ double* constant(Calibration& calibration, std::string_view name) {
   for (const Name& each : names)
     if (each.name == name) return &(calibration.*each.field);
   return nullptr;
+}
+
+bool has_own_calibration(const SoftwareProfile& profile) {
+  return std::any_of(std::begin(entries), std::end(entries),
+                     [&](const Entry& entry) { return entry.generation == profile.generation; });
 }
 
 Calibration calibration_of(const SoftwareProfile& profile) {

@@ -7,10 +7,6 @@
 namespace echelon {
 namespace {
 
-/// Of fused attention on Hopper by kernels without its instructions: FlashAttention-2's 35 % of the peak over the
-/// 65 % between 3's forward and backward (Shah et al. 2024, arXiv:2407.08608), as in machines/h100.toml.
-constexpr double older_attention_on_hopper = 0.35 / 0.65;
-
 SoftwareProfile megatron(std::string_view name, std::string_view generation) {
   SoftwareProfile profile;
   profile.name = name;
@@ -47,8 +43,15 @@ SoftwareProfile torch(std::string_view name, std::string_view generation) {
   return profile;
 }
 
+SoftwareProfile own_profile() {
+  SoftwareProfile profile;
+  profile.name = "echelon";
+  profile.borrows_rates = true;
+  return profile;
+}
+
 std::vector<SoftwareProfile> make_profiles() {
-  std::vector<SoftwareProfile> profiles = {{}};
+  std::vector<SoftwareProfile> profiles = {own_profile(), {}};  // the second one is ideal
   profiles.push_back(megatron("megatron-2019", "megatron-2019"));
   profiles.push_back(megatron("megatron-2020", "megatron-2020"));
   profiles.push_back(megatron("megatron-2021", "megatron"));
@@ -141,31 +144,15 @@ SoftwareProfile software_profile(std::string_view name) {
   return profile;
 }
 
-MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
-  if (profile.is_echelon) return machine;
-  const double own_network = machine.network.efficiency;
-  for (NodeSpec& node : machine.nodes) {
-    require(!profile.computes_in_fp8 || node.device.formats.contains("float8"),
-            "the software profile '{}' multiplies in float8, and the device '{}' has no rates for it (use {})",
-            profile.name, node.device.name, profile.name.substr(0, profile.name.find('+')));
-    const Calibration fit = calibration_of(profile);
-    DeviceSpec& device = node.device;
-    device.memory_efficiency = std::min(1.0, device.memory_efficiency * fit.memory_share);
-    device.operation_seconds = 0;  // its host issues kernel by kernel
-    device.launch_seconds = fit.launch_seconds;
-    device.collective_launch_seconds = fit.collective_launch_seconds;
-    const bool is_older =
-        !profile.attends_by_warpgroups && (device.name.starts_with("H100") || device.name.starts_with("H200"));
-    for (auto& [format, rates] : device.formats) {
-      rates.matmul.efficiency *= fit.matmul_share;
-      rates.points.clear();
-      rates.attention_efficiency *= fit.attention_share * (is_older ? older_attention_on_hopper : 1);
-    }
-    node.link.efficiency = std::min(1.0, node.link.efficiency * fit.link_share);
-    node.link.switch_efficiency = std::min(node.link.switch_efficiency, node.link.efficiency);
-    machine.network.efficiency = std::min(1.0, own_network * fit.network_share);
-  }
-  return machine;
+SoftwareProfile rates_of_profile(const SoftwareProfile& profile) {
+  if (profile.is_echelon) return profile;
+  SoftwareProfile rates;
+  rates.name = profile.name;
+  rates.generation = profile.generation;
+  rates.borrows_rates = true;
+  rates.attends_by_warpgroups = profile.attends_by_warpgroups;
+  rates.calibration = profile.calibration;
+  return rates;
 }
 
 }  // namespace echelon

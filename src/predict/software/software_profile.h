@@ -1,5 +1,6 @@
 // What other software than Echelon does with the same layout: a named rewriting of a trace, for runs that were
-// published. `echelon` is the identity. docs/results/accuracy.md lists the profiles, what each rewrites, and every
+// published. `echelon` and `ideal` are the identity: the first at the rates that software was measured to reach, the
+// second at those of the machine file. docs/results/accuracy.md lists the profiles, what each rewrites, and every
 // constant.
 #pragma once
 
@@ -34,9 +35,10 @@ enum class AttentionKernel : std::uint8_t {
 };
 
 struct SoftwareProfile {
-  std::string name = "echelon";
-  std::string generation;  // calibrations are by GPU type and this
-  bool is_echelon = true;  // nothing below applies
+  std::string name = "ideal";
+  std::string generation;      // whose shares of rates it has; empty: those that all software has in common
+  bool is_echelon = true;      // what is computed, communicated and kept is Echelon's
+  bool borrows_rates = false;  // Echelon at the rates of the generation
 
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
@@ -96,9 +98,18 @@ struct SoftwareProfile {
 [[nodiscard]] SoftwareProfile software_profile(std::string_view name);
 [[nodiscard]] std::vector<std::string> software_profile_names();
 
-/// The machine with what the profile's software reaches on it.
+/// Echelon's own operations, order, overlap and bytes at the rates that this profile's software reaches: what a plan is
+/// timed with. `echelon` and `ideal` stay as they are.
+[[nodiscard]] SoftwareProfile rates_of_profile(const SoftwareProfile& profile);
+
+/// The machine with what the profile's software reaches on it. Borrowed rates never exceed those of the machine file,
+/// and devices whose matmuls were measured, and hosts, keep their own.
 [[nodiscard]] MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine);
 [[nodiscard]] Calibration calibration_of(const SoftwareProfile& profile);
+/// Whether the generation differs from what all software has in common.
+[[nodiscard]] bool has_own_calibration(const SoftwareProfile& profile);
+/// Whose rates a prediction has: "the rates that megatron-core reaches".
+[[nodiscard]] std::string rates_text(const SoftwareProfile& profile, const MachineSpec& machine);
 /// A constant of a calibration by its name; null if there is none.
 [[nodiscard]] double* constant(Calibration& calibration, std::string_view name);
 

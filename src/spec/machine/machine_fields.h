@@ -128,6 +128,7 @@ template <class Fields>
 void visit(Fields& fields, MachineSpec& machine) {
   fields.text("name", machine.name);
   fields.text("source", machine.source);
+  fields.flag("has_measured_rates", machine.has_measured_rates);
   fields.list("node", machine.nodes);
   fields.table("network", machine.network);
 }

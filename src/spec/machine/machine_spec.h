@@ -146,7 +146,8 @@ struct NetworkSpec {
 struct MachineSpec {
   std::string name;
   std::string source;
-  std::vector<NodeSpec> nodes;  // one entry per kind; ranks fill them in this order
+  bool has_measured_rates = false;  // by `echelon tune`: none are borrowed from other software
+  std::vector<NodeSpec> nodes;      // one entry per kind; ranks fill them in this order
   NetworkSpec network;
   // Measured by `echelon bench`: ranks are threads or processes of this host and share its cores.
   std::optional<HostSpec> host = {};

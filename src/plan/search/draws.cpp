@@ -1,0 +1,49 @@
+#include "plan/search/draws.h"
+
+#include "predict/software/uncertainty.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr int num_draws = 12;
+
+std::size_t index_of_least(const std::vector<double>& values) {
+  return static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin());
+}
+
+}  // namespace
+
+std::optional<PlanDraws> draws_of(const std::vector<Plan>& plans, const PlanRequest& request) {
+  if (plans.size() < 2 || request.objective == PlanObjective::memory ||
+      !has_borrowed_rates(request.profile, request.machine))
+    return std::nullopt;
+  std::vector<MachineSpec> machines;
+  for (int draw = 0; draw < num_draws; ++draw) machines.push_back(drawn(request.machine, draw));
+  std::vector<std::vector<double>> seconds(num_draws);  // by draw, of each plan
+  PlanDraws draws = {.wins = std::vector<int>(plans.size(), 0), .longest_seconds = {}};
+  for (const Plan& plan : plans) {
+    const Blueprint blueprint(plan.config);
+    draws.longest_seconds.push_back(0);
+    for (std::size_t draw = 0; draw < machines.size(); ++draw) {
+      seconds[draw].push_back(simulate(blueprint, machines[draw]).step_seconds);
+      draws.longest_seconds.back() = std::max(draws.longest_seconds.back(), seconds[draw].back());
+    }
+  }
+  for (const std::vector<double>& of_draw : seconds) ++draws.wins[index_of_least(of_draw)];
+  draws.safest = index_of_least(draws.longest_seconds);
+  return draws;
+}
+
+std::string to_text(const PlanDraws& draws) {
+  std::string text =
+      fmt::format("the first layout is the fastest in {} of {} draws of the rates", draws.wins.front(), num_draws);
+  if (draws.safest == 0) return text + ", and in the worst of them";
+  return text + fmt::format("; row {} is the best in the worst of them: {:.4f} s, the first {:.4f} s", draws.safest + 1,
+                            draws.longest_seconds[draws.safest], draws.longest_seconds.front());
+}
+
+}  // namespace echelon

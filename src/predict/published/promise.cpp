@@ -1,0 +1,72 @@
+#include "predict/published/promise.h"
+
+#include "predict/published/best_published.h"
+#include "predict/software/interval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+/// Utilisations are published for 16 bits.
+bool is_comparable(const RunConfig& config, const MachineSpec& machine) {
+  return !machine.host && is_half_dtype(config.training.dtype);
+}
+
+/// The best of the size; none if there is none that can be compared.
+std::optional<BestPublished> published_at(const RunConfig& config, const MachineSpec& machine) {
+  if (!is_comparable(config, machine)) return std::nullopt;
+  return best_published_at(machine.nodes.front().device, static_cast<double>(config.model.num_parameters()));
+}
+
+/// With as many digits as an interval of some percent is worth.
+std::string rounded(double seconds) {
+  const int decimals = 1 - static_cast<int>(std::floor(std::log10(seconds)));
+  const double scale = std::pow(10, decimals);
+  return fmt::format("{:.{}f}", std::round(seconds * scale) / scale, std::max(0, decimals));
+}
+
+}  // namespace
+
+SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine, const SoftwareProfile& profile) {
+  const TimeInterval interval = interval_of(profile, machine).value_or(TimeInterval());
+  return {.low = result.step_seconds * interval.low, .high = result.step_seconds * interval.high};
+}
+
+std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
+                         const SoftwareProfile& profile) {
+  const bool is_short = result.step_seconds < 1;
+  const double unit = is_short ? 1e-3 : 1;
+  const SecondsRange range = seconds_range(result, machine, profile);
+  std::string text = fmt::format("{:.3g} {} (", result.step_seconds / unit, is_short ? "ms" : "s");
+  text += range.low < range.high ? fmt::format("{} to {}", rounded(range.low / unit), rounded(range.high / unit))
+                                 : "a bound, which no software reaches";
+  if (result.peak_flops > 0) text += fmt::format("; {:.0f} % MFU", 100 * result.mfu());
+  if (const auto best = published_at(config, machine))
+    text += fmt::format("; best published on {} at this size: {:.0f} %", best->gpu, 100 * best->mfu);
+  return text + ")";
+}
+
+nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
+                                    const SoftwareProfile& profile) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  const SecondsRange range = seconds_range(result, machine, profile);
+  if (range.low < range.high) json["interval_seconds"] = {range.low, range.high};
+  if (const auto best = published_at(config, machine))
+    json["best_published"] = {{"mfu", 100 * best->mfu}, {"gpu", best->gpu}, {"source", best->source}};
+  if (const std::string warning = warning_of(result, config, machine); !warning.empty()) json["warning"] = warning;
+  return json;
+}
+
+std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine) {
+  if (!is_comparable(config, machine)) return "";
+  const auto best = best_published(machine.nodes.front().device);
+  if (!best || result.mfu() <= best->mfu) return "";
+  return fmt::format("{:.0f} % MFU is above the best published on {}: {:.0f} % ({})", 100 * result.mfu(), best->gpu,
+                     100 * best->mfu, best->source);
+}
+
+}  // namespace echelon

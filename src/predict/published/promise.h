@@ -1,0 +1,30 @@
+// What a prediction promises, in one line: its time, how far that may be off, and the best that was published.
+#pragma once
+
+#include "predict/simulation/simulate.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace echelon {
+
+/// "2.31 s (2.1 to 2.6; 41 % MFU; best published on A100 at this size: 65 %)".
+[[nodiscard]] std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
+                                       const SoftwareProfile& profile);
+
+/// interval_seconds, best_published, warning: those that there are.
+[[nodiscard]] nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config,
+                                                  const MachineSpec& machine, const SoftwareProfile& profile);
+
+/// Seconds, shortest and longest; equal where there is no interval.
+struct SecondsRange {
+  double low = 0, high = 0;
+};
+[[nodiscard]] SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine,
+                                         const SoftwareProfile& profile);
+
+/// A sentence if the step has a higher utilisation than any published one on the GPU; else empty.
+[[nodiscard]] std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine);
+
+}  // namespace echelon

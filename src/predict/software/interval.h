@@ -1,0 +1,20 @@
+// How far a predicted step may be off.
+#pragma once
+
+#include "predict/software/software_profile.h"
+
+#include <optional>
+
+namespace echelon {
+
+/// Factors of a predicted time between which four of five measured ones were.
+struct TimeInterval {
+  double low = 1, high = 1;
+};
+
+/// Of the predictions with a profile on a machine. GPUs: from groups of published runs, each predicted without its own
+/// constants and without the switches of its profile, and weighted as a whole (benchmarks/accuracy/run --intervals).
+/// Hosts: from 20 layouts (docs/results/accuracy-cpu.md). None for the profile `ideal`, whose time is a bound.
+[[nodiscard]] std::optional<TimeInterval> interval_of(const SoftwareProfile& profile, const MachineSpec& machine);
+
+}  // namespace echelon
