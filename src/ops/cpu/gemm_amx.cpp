@@ -1,6 +1,6 @@
-// Tiles by AMX (Intel's Advanced Matrix Extensions), whose registers hold 16 rows of 16 units each: a unit of a panel is
-// two bfloat16 values that follow each other along k. One instruction multiplies two registers into the float32 sums of
-// a third.
+// Tiles by AMX (Intel's Advanced Matrix Extensions), whose registers hold 16 rows of 16 units each: a unit of a panel
+// is two bfloat16 values that follow each other along k. One instruction multiplies two registers into the float32 sums
+// of a third.
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/targets.h"
 
