@@ -106,18 +106,21 @@ class Kills : public SmallRun {
     const std::string path = config.output.dir + ".toml";
     std::ofstream(path) << to_toml(config);
     std::mt19937 random(seed);
-    const int start = victim == Victim::process ? 40 : 900;
+    int start = victim == Victim::process ? 40 : 900;
     std::int64_t announced = 0;
-    for (int i = 0; i < num_kills; ++i) {
+    // A busy machine may need longer until the first save.
+    constexpr int most_more = 6;
+    for (int i = 0; i < num_kills || (announced == 0 && i < num_kills + most_more); ++i) {
       const std::string output =
           start_and_kill(path, victim, std::uniform_int_distribution<int>(start, start + 400)(random));
       announced = std::max(announced, last_announced(output));
+      if (announced == 0) start *= 2;
       const std::vector<std::int64_t> steps = steps_in(output_checkpoints(folder));
       const std::int64_t found = steps.empty() ? 0 : steps.back();
       ASSERT_GE(found, announced) << "kill " << i;
       if (found > 0) StateReader(checkpoint(folder, found)).verify();
     }
-    EXPECT_GT(announced, 0);
+    ASSERT_GT(announced, 0);
     expect_same_losses(output(folder) / "metrics.jsonl", expected);
     // The next start removes what dead attempts left.
     ReportLog log;
