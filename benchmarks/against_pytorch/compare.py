@@ -18,6 +18,7 @@ import time
 
 import cases
 import knobs
+import rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -39,6 +40,10 @@ def main():
     report = {"machine": machine, "results": results}
     if a.json:
         pathlib.Path(a.json).write_text(json.dumps(report, indent=1))
+    if a.row and not a.no_echelon:
+        page = pathlib.Path(a.row)
+        ours = next(iter(results[0]["sides"].values()))
+        page.write_text(rows.updated(page.read_text(), ours["turns"][0]["kind"], results))
 
 
 def parse():
@@ -49,6 +54,7 @@ def parse():
     p.add_argument("--compile", action="store_true", help="one more side: PyTorch with torch.compile")
     p.add_argument("--no-echelon", action="store_true")
     p.add_argument("--variants", nargs="*", help="PyTorch with each of these settings of knobs.py, instead of the best")
+    p.add_argument("--row", help="write the ratios into this page's table by kind of processor, which docs/results/performance.md has")
     add_common_options(p)
     return p.parse_args()
 
@@ -112,9 +118,9 @@ def echelon_turn(a, case, dtype, folder, options=()):
         config.write_text(cases.echelon_config(case, dtype, folder, a.steps) + f'[output]\ndir = "{output}"\n')
         # OPENBLAS_CORETYPE may be set for others; Echelon knows the kernels that suit.
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
-        turn = run(a, [a.echelon, "train", str(config), "--json", *options], environment)
+        turn = run(a, [a.echelon, "train", str(config), *options], environment)
         steps = [json.loads(line) for line in pathlib.Path(output, "metrics.jsonl").read_text().splitlines()]
-    return turn | finish(a, [s for s in steps if "step_seconds" in s])
+    return turn | {"kind": rows.kind_of(turn.pop("output"))} | finish(a, [s for s in steps if "step_seconds" in s])
 
 
 def pytorch_turn(a, name, dtype, folder, variant):
