@@ -1,5 +1,5 @@
 """Intervals of predictions of software that nothing was fitted to: every group of runs as predicted without it. The constants are fitted to the other groups, which
-count alike, and the switches of a profile that it alone uses are left out, as by benchmarks/accuracy/fit. For benchmarks/accuracy/run."""
+count equally, and the switches of a profile that it alone uses are left out, as by benchmarks/accuracy/fit. For benchmarks/accuracy/run."""
 import importlib.machinery, importlib.util, os
 import numpy
 
