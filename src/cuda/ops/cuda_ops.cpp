@@ -72,7 +72,7 @@ void CudaOps::perform(const Operation& operation) {
       flush();
       joined_->hold(args);
     } else {
-      joined_->release([this](const auto& held) { compute(held); });
+      joined_->release([this](const auto& held) { this->compute(held); });
       compute(args);
     }
   });

@@ -2,6 +2,7 @@
 // is two bfloat16 values that follow each other along k. One instruction multiplies two registers into the float32 sums
 // of a third.
 #include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/processor_kind.h"
 #include "ops/cpu/targets.h"
 
 #include "hwy/base.h"
@@ -180,9 +181,7 @@ HWY_POP_ATTRIBUTES
 namespace echelon {
 
 const GemmKernels* amx_kernels() {
-  __builtin_cpu_init();
-  static const bool has_tiles =
-      __builtin_cpu_supports("amx-tile") != 0 && __builtin_cpu_supports("amx-bf16") != 0 && system_allows_tiles();
+  static const bool has_tiles = this_processor().has_amx && system_allows_tiles();
   return has_tiles && kernels_use_avx512() ? &kernels : nullptr;
 }
 

@@ -2,6 +2,7 @@
 // along k, and twice as many multiplications are done per unit. Some CPUs do that at the rate of float32's
 // multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/processor_kind.h"
 #include "ops/cpu/targets.h"
 
 #include "hwy/base.h"
@@ -103,8 +104,8 @@ HWY_POP_ATTRIBUTES
 namespace echelon {
 
 const GemmKernels* bfloat16_kernels() {
-  __builtin_cpu_init();
-  return kernels_use_avx512() && __builtin_cpu_supports("avx512bf16") ? &kernels : nullptr;
+  static const bool has_products = this_processor().has_avx512_bf16;
+  return kernels_use_avx512() && has_products ? &kernels : nullptr;
 }
 
 }  // namespace echelon

@@ -71,8 +71,16 @@ ProcessorKind kind_of_arm(const ProcessorId& id) {
   }
 }
 
+ProcessorKind find_kind() {
+  const auto cap = instruction_set_cap();
+  if (!cap.has_value() || *cap == largest_of_processor()) return kind_of(this_processor());
+  return *cap == InstructionSet::avx2 ? ProcessorKind::generic_avx2 : ProcessorKind::generic;
+}
+
+}  // namespace
+
 #if defined(__x86_64__)
-ProcessorId id_of_this_processor() {
+ProcessorId this_processor() {
   ProcessorId id;
   unsigned a = 0, b = 0, c = 0, d = 0;
   __builtin_cpu_init();
@@ -82,7 +90,10 @@ ProcessorId id_of_this_processor() {
     id.family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
     id.model = (a >> 4 & 0xf) | (a >> 12 & 0xf0);
   }
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) id.has_amx = (d >> 24 & 1) != 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
+    constexpr unsigned amx_bf16 = 1U << 22, amx_tile = 1U << 24;
+    id.has_amx = (d & amx_bf16) != 0 && (d & amx_tile) != 0;
+  }
   const InstructionSet largest = largest_of_processor();
   id.has_avx2 = largest >= InstructionSet::avx2;
   id.has_avx512 = largest >= InstructionSet::avx512;
@@ -90,11 +101,10 @@ ProcessorId id_of_this_processor() {
   return id;
 }
 #elif defined(__aarch64__)
-/// The main identification register, which Linux lets programs read.
-ProcessorId id_of_this_processor() {
+ProcessorId this_processor() {
   constexpr unsigned long may_be_read = 1UL << 11;  // HWCAP_CPUID
   if ((getauxval(AT_HWCAP) & may_be_read) == 0) return {};
-  std::uint64_t midr = 0;
+  std::uint64_t midr = 0;  // the main identification register, which Linux lets programs read
   asm("mrs %0, MIDR_EL1" : "=r"(midr));
   constexpr unsigned of_arm = 0x41;
   ProcessorId id;
@@ -103,16 +113,8 @@ ProcessorId id_of_this_processor() {
   return id;
 }
 #else
-ProcessorId id_of_this_processor() { return {}; }
+ProcessorId this_processor() { return {}; }
 #endif
-
-ProcessorKind find_kind() {
-  const auto cap = instruction_set_cap();
-  if (!cap.has_value() || *cap == largest_of_processor()) return kind_of(id_of_this_processor());
-  return *cap == InstructionSet::avx2 ? ProcessorKind::generic_avx2 : ProcessorKind::generic;
-}
-
-}  // namespace
 
 std::string_view name_of(ProcessorKind kind) { return names.at(static_cast<std::size_t>(kind)); }
 

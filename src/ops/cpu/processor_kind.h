@@ -42,6 +42,8 @@ struct ProcessorId {
   bool has_avx2 = false, has_avx512 = false, has_avx512_bf16 = false, has_amx = false;
 };
 
+[[nodiscard]] ProcessorId this_processor();
+
 [[nodiscard]] ProcessorKind kind_of(const ProcessorId& id);
 
 /// Of the processor that this process runs on. With a smaller ECHELON_INSTRUCTION_SET than it has: the generic kind of
