@@ -17,6 +17,7 @@ const Layers& layers() {
   static const Layers table = {
       {"base", {}},
       {"files", {"base/"}},
+      {"context", {"base/"}},
       {"tensor", {"base/"}},
       {"machine", {"base/"}},
       {"schedule", {"base/"}},

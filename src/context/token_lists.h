@@ -1,0 +1,57 @@
+// Which tokens of a sequence each rank of a cp group holds: a pure function of its arguments, so that every rank
+// computes the same lists without a message. Legend: T = tokens of the sequence, T_r = rows that each rank holds.
+//
+//   T_r = ceil(T / cp), rounded up to `multiple`; what is not a token is padding, in the last rows
+#pragma once
+
+#include "context/documents.h"
+#include "context/load_balancer.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace echelon {
+
+struct TokenSplit {
+  std::int64_t seq_len = 0;
+  int cp = 1;
+  LoadBalancer balancer = LoadBalancer::headtail;
+  std::int64_t multiple = 1;  // of the rows of a rank: tp where sequence parallelism splits them again, 16 in float8
+  std::int64_t window = 0;    // of the attention whose pairs `packed` evens out; 0: no limit
+};
+
+/// T_r. Needs no documents: a plan knows it.
+[[nodiscard]] std::int64_t rows_per_rank(const TokenSplit& split);
+
+/// The positions of every rank, ascending. Each position of [0, T) is on exactly one rank, and the numbers of tokens of
+/// two ranks differ by one at most.
+class TokenLists {
+ public:
+  /// Overwrites the lists; reuses their memory. Linear time. `documents` (DocumentOffsets) are read where
+  /// reads_documents(split.balancer). Throws Error if cp exceeds seq_len, on a sequence of 2^31 tokens, and on
+  /// documents that are not of this sequence.
+  void assign(const TokenSplit& split, std::span<const std::int32_t> documents = {});
+
+  [[nodiscard]] int cp() const { return static_cast<int>(offsets_.size()) - 1; }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }  // T_r
+  [[nodiscard]] std::span<const std::int32_t> positions(int rank) const {
+    return std::span(positions_).subspan(offset(rank), offset(rank + 1) - offset(rank));
+  }
+  [[nodiscard]] std::int64_t num_padding(int rank) const { return rows_ - std::ssize(positions(rank)); }
+
+  /// For each position of the sequence its row where the T_r rows of rank 0, 1, ... follow each other: the index that
+  /// puts gathered rows into ascending order. Writes int32 [T].
+  void write_gathered_rows(std::span<std::int32_t> rows) const;
+
+ private:
+  [[nodiscard]] std::size_t offset(int rank) const {
+    return static_cast<std::size_t>(offsets_[static_cast<std::size_t>(rank)]);
+  }
+
+  std::int64_t rows_ = 0;
+  std::vector<std::int32_t> positions_;  // of rank 0, 1, ...
+  std::vector<std::int64_t> offsets_;    // where each rank's positions start; the end
+};
+
+}  // namespace echelon

@@ -1,0 +1,99 @@
+#include "context/token_lists.h"
+
+#include "base/error.h"
+#include "context/brute_force.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace echelon {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::vector<std::int64_t>& lengths() {
+  static const std::vector<std::int64_t> lengths = {1, 2, 3, 5, 7, 8, 13, 16, 31, 64, 97, 250};
+  return lengths;
+}
+
+/// Every position is on exactly one rank, lists ascend, and T_r is ceil(T / cp) rounded up.
+void expect_split(const TokenSplit& split, std::span<const std::int32_t> documents) {
+  const TokenLists lists = lists_of(split, documents);
+  std::vector<std::int32_t> all;
+  std::int64_t fewest = split.seq_len, most = 0;
+  for (int rank = 0; rank < split.cp; ++rank) {
+    const auto positions = lists.positions(rank);
+    EXPECT_TRUE(std::ranges::is_sorted(positions));
+    EXPECT_EQ(lists.num_padding(rank), lists.rows() - std::ssize(positions));
+    fewest = std::min(fewest, std::ssize(positions));
+    most = std::max(most, std::ssize(positions));
+    all.insert(all.end(), positions.begin(), positions.end());
+  }
+  std::ranges::sort(all);
+  std::vector<std::int32_t> every(static_cast<std::size_t>(split.seq_len));
+  std::iota(every.begin(), every.end(), 0);
+  EXPECT_EQ(all, every);
+  EXPECT_EQ(most, (split.seq_len + split.cp - 1) / split.cp) << "the fullest rank";
+  EXPECT_LE(most - fewest, 1);
+  EXPECT_EQ(lists.rows() % split.multiple, 0);
+  EXPECT_LT(lists.rows() - most, split.multiple);
+}
+
+TEST(TokenLists, HoldEveryPositionOnceInEqualNumbers) {
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+    for (const std::int64_t T : lengths())
+      for (int cp = 1; cp <= std::min<std::int64_t>(T, 9); ++cp)
+        for (const unsigned seed : {1U, 2U, 3U}) {
+          SCOPED_TRACE(fmt::format("{} T {} cp {} seed {}", name_of(balancer), T, cp, seed));
+          expect_split({.seq_len = T, .cp = cp, .balancer = balancer, .multiple = seed}, drawn_documents(T, seed));
+        }
+}
+
+// The chunks of 11 tokens over 2 ranks: 0-2, 3-5, 6-8, 9-10.
+TEST(TokenLists, HeadtailGivesEachRankAChunkFromBothEnds) {
+  const TokenLists lists = lists_of({.seq_len = 11, .cp = 2}, {});
+  EXPECT_THAT(lists.positions(0), ElementsAre(0, 1, 2, 9, 10));
+  EXPECT_THAT(lists.positions(1), ElementsAre(3, 4, 5, 6, 7, 8));
+  EXPECT_EQ(lists.num_padding(0), 1);
+}
+
+TEST(TokenLists, ContiguousAndStripedAreWhatTheirNamesSay) {
+  const TokenLists contiguous = lists_of({.seq_len = 5, .cp = 3, .balancer = LoadBalancer::none}, {});
+  EXPECT_THAT(contiguous.positions(0), ElementsAre(0, 1));
+  EXPECT_THAT(contiguous.positions(1), ElementsAre(2, 3));
+  EXPECT_THAT(contiguous.positions(2), ElementsAre(4));
+  const TokenLists striped = lists_of({.seq_len = 5, .cp = 3, .balancer = LoadBalancer::striped}, {});
+  EXPECT_THAT(striped.positions(1), ElementsAre(1, 4));
+}
+
+// Rows of gathered blocks, read in that order, are the sequence.
+TEST(TokenLists, GatheredRowsAreInOrderByTheirIndex) {
+  const TokenLists lists = lists_of({.seq_len = 23, .cp = 4, .multiple = 4}, {});
+  std::vector<std::int32_t> gathered(static_cast<std::size_t>(4 * lists.rows()), -1), rows(23);
+  for (int rank = 0; rank < 4; ++rank) std::ranges::copy(lists.positions(rank), gathered.begin() + rank * lists.rows());
+  lists.write_gathered_rows(rows);
+  for (std::int32_t position = 0; position < 23; ++position)
+    EXPECT_EQ(gathered[static_cast<std::size_t>(rows[static_cast<std::size_t>(position)])], position);
+}
+
+TEST(TokenLists, RefuseMoreRanksThanTokensAndForeignDocuments) {
+  TokenLists lists;
+  const auto refusal = [&](const TokenSplit& split, const DocumentOffsets& documents) -> std::string {
+    try {
+      lists.assign(split, documents);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal({.seq_len = 3, .cp = 4}, {}), HasSubstr("context_parallel_degree = 4"));
+  const TokenSplit packed = {.seq_len = 8, .cp = 2, .balancer = LoadBalancer::packed};
+  EXPECT_THAT(refusal(packed, {0, 7}), HasSubstr("must rise from 0 to 8"));
+  EXPECT_THAT(refusal(packed, {0, 5, 3, 8}), HasSubstr("must rise from 0 to 8"));
+}
+
+}  // namespace
+}  // namespace echelon
