@@ -1,8 +1,12 @@
 #include "context/token_lists.h"
 
 #include "base/error.h"
+#include "context/documents.h"
+#include "context/per_document.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace echelon {
 namespace {
@@ -12,32 +16,12 @@ std::int64_t chunk_start(std::int64_t T, std::int64_t num_chunks, std::int64_t c
   return c * (T / num_chunks) + std::min(c, T % num_chunks);
 }
 
-/// Appends [first, end).
-void append_run(std::vector<std::int32_t>& positions, std::int64_t first, std::int64_t end) {
-  for (std::int64_t p = first; p < end; ++p) positions.push_back(static_cast<std::int32_t>(p));
-}
-
-/// The first cp chunks are on different ranks, and so are the others: ranks differ by one token at most.
-void append_headtail(std::vector<std::int32_t>& positions, const TokenSplit& split, int rank) {
-  const std::int64_t num_chunks = 2 * std::int64_t{split.cp};
-  for (const std::int64_t c : {std::int64_t{rank}, num_chunks - 1 - rank})
-    append_run(positions, chunk_start(split.seq_len, num_chunks, c), chunk_start(split.seq_len, num_chunks, c + 1));
-}
-
-void append_positions(std::vector<std::int32_t>& positions, const TokenSplit& split, int rank) {
-  switch (split.balancer) {
-    case LoadBalancer::headtail: return append_headtail(positions, split, rank);
-    case LoadBalancer::none:
-      return append_run(positions, chunk_start(split.seq_len, split.cp, rank),
-                        chunk_start(split.seq_len, split.cp, rank + 1));
-    case LoadBalancer::striped:
-      for (std::int64_t p = rank; p < split.seq_len; p += split.cp) positions.push_back(static_cast<std::int32_t>(p));
-      return;
-    case LoadBalancer::per_document:
-    case LoadBalancer::packed: break;
-  }
-  throw Error(fmt::format("parallelism.context_parallel_load_balancer = {} is not supported yet (use headtail)",
-                          name_of(split.balancer)));
+void append_chunks(const TokenSplit& split, std::vector<TokenRun>& runs) {
+  const int num_chunks = split.balancer == LoadBalancer::headtail ? 2 * split.cp : split.cp;
+  for (int c = 0; c < num_chunks; ++c)
+    runs.push_back({static_cast<std::int32_t>(chunk_start(split.seq_len, num_chunks, c)),
+                    static_cast<std::int32_t>(chunk_start(split.seq_len, num_chunks, c + 1)),
+                    num_chunks == split.cp ? c : std::min(c, num_chunks - 1 - c)});
 }
 
 }  // namespace
@@ -55,12 +39,42 @@ void TokenLists::assign(const TokenSplit& split, std::span<const std::int32_t> d
           "training.seq_len = {} exceeds 2^31 - 1, the largest supported with context parallelism", split.seq_len);
   if (reads_documents(split.balancer)) require_documents_of(split.seq_len, documents);
   rows_ = rows_per_rank(split);
+  runs_.clear();
+  append_runs(split, documents);
+  if (split.balancer == LoadBalancer::striped) return write_stripes(split);
+  write_positions(split.cp);
+}
+
+void TokenLists::append_runs(const TokenSplit& split, std::span<const std::int32_t> documents) {
+  switch (split.balancer) {
+    case LoadBalancer::headtail:
+    case LoadBalancer::none: return append_chunks(split, runs_);
+    case LoadBalancer::striped: return;  // whose runs are single tokens
+    case LoadBalancer::per_document: return append_per_document(documents, split.cp, runs_);
+    case LoadBalancer::packed: return packer_.append_runs(documents, split.cp, split.window, runs_);
+  }
+}
+
+void TokenLists::write_stripes(const TokenSplit& split) {
   positions_.clear();
-  positions_.reserve(static_cast<std::size_t>(split.seq_len));
   offsets_.assign(1, 0);
   for (int rank = 0; rank < split.cp; ++rank) {
-    append_positions(positions_, split, rank);
+    for (std::int64_t p = rank; p < split.seq_len; p += split.cp) positions_.push_back(static_cast<std::int32_t>(p));
     offsets_.push_back(std::ssize(positions_));
+  }
+}
+
+/// Runs ascend, so each rank's positions do.
+void TokenLists::write_positions(int cp) {
+  offsets_.assign(static_cast<std::size_t>(cp) + 1, 0);
+  for (const TokenRun& run : runs_) offsets_[static_cast<std::size_t>(run.rank) + 1] += run.end - run.first;
+  std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+  positions_.resize(static_cast<std::size_t>(offsets_.back()));
+  next_.assign(offsets_.begin(), offsets_.end());
+  for (const TokenRun& run : runs_) {
+    std::int32_t* positions = positions_.data() + next_[static_cast<std::size_t>(run.rank)];
+    for (std::int32_t p = run.first; p < run.end; ++p) *positions++ = p;
+    next_[static_cast<std::size_t>(run.rank)] += run.end - run.first;
   }
 }
 

@@ -4,8 +4,9 @@
 //   T_r = ceil(T / cp), rounded up to `multiple`; what is not a token is padding, in the last rows
 #pragma once
 
-#include "context/documents.h"
+#include "context/document_packer.h"
 #include "context/load_balancer.h"
+#include "context/token_run.h"
 
 #include <cstdint>
 #include <span>
@@ -49,9 +50,16 @@ class TokenLists {
     return static_cast<std::size_t>(offsets_[static_cast<std::size_t>(rank)]);
   }
 
+  void append_runs(const TokenSplit& split, std::span<const std::int32_t> documents);
+  void write_stripes(const TokenSplit& split);
+  void write_positions(int cp);
+
   std::int64_t rows_ = 0;
   std::vector<std::int32_t> positions_;  // of rank 0, 1, ...
   std::vector<std::int64_t> offsets_;    // where each rank's positions start; the end
+  std::vector<std::int64_t> next_;       // where the next positions of each rank go, while assign() runs
+  std::vector<TokenRun> runs_;           // of the sequence, while assign() runs
+  DocumentPacker packer_;
 };
 
 }  // namespace echelon

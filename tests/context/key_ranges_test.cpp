@@ -46,7 +46,7 @@ std::int64_t expect_ranges(const QueriesAndKeys& rows, const Visibility& visibil
 }
 
 TEST(KeyRanges, EqualAllPairsByThemselves) {
-  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+  for (const LoadBalancer balancer : load_balancers)
     for (const std::int64_t T : {1, 2, 7, 16, 29})
       for (const int cp : {1, 2, 3, 5})
         for (const unsigned seed : {1U, 3U, 4U})

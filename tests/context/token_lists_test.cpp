@@ -43,7 +43,7 @@ void expect_split(const TokenSplit& split, std::span<const std::int32_t> documen
 }
 
 TEST(TokenLists, HoldEveryPositionOnceInEqualNumbers) {
-  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+  for (const LoadBalancer balancer : load_balancers)
     for (const std::int64_t T : lengths())
       for (int cp = 1; cp <= std::min<std::int64_t>(T, 9); ++cp)
         for (const unsigned seed : {1U, 2U, 3U}) {
