@@ -12,10 +12,10 @@ void DocumentPacker::append_runs(std::span<const std::int32_t> documents, int cp
   window_ = window;
   const std::int64_t T = documents.back();
   sort_pieces();
-  for (int rank = 0; rank < cp; ++rank) {
+  for (int rank = cp - 1; rank >= 0; --rank) {
     const std::int64_t num_tokens = T / cp + (rank < T % cp ? 1 : 0);
     sum_bottom(num_tokens);
-    take(choose(num_tokens, pairs_left_ / (cp - rank)), rank);
+    take(choose(num_tokens, pairs_left_ / (rank + 1)), rank);
   }
   write_runs(runs);
 }

@@ -3,7 +3,8 @@
 //
 // A rank needs the keys of a document up to its last query there. So a document costs least if it is split into few
 // contiguous pieces. Tokens at the end of long documents have many pairs each, short documents have few: each rank gets
-// both. One rank after another is filled,
+// both. One rank after another is filled, the last one first, so that the keys of a long document travel to the next
+// ranks of a ring and are dropped there:
 //   from the top:     the longest documents, the last of them only in part: its tail;
 //   from the bottom:  the shortest documents, the last of them only in part,
 // such that its tokens are exact and its pairs are the mean of what is left. Top and bottom are in order of density,

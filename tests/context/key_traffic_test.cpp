@@ -61,5 +61,32 @@ TEST(KeyTraffic, OfHeadAndTailByHand) {
   EXPECT_EQ(traffic.seen(0, 1), 2);
 }
 
+// Heads and tails of one document of 2^24 tokens: rank r has n positions from r n on and n from T - (r + 1) n on, where
+// n = T / 2 cp, so every rank has 2 n (T + 1) / 2 pairs, more than 2^31.
+TEST(KeyTraffic, CountsPairsOfLongSequencesExactly) {
+  constexpr std::int64_t T = std::int64_t{1} << 24;
+  const DocumentOffsets documents = {0, T};
+  std::vector<std::int64_t> pairs(4);
+  count_pairs(lists_of({.seq_len = T, .cp = 4}, {}), {documents}, pairs);
+  for (const std::int64_t of_rank : pairs) EXPECT_EQ(of_rank, T / 4 * (T + 1) / 2);
+}
+
+// A ring passes a block from rank to rank. The pieces of a long document are in the order of the ranks, so its first
+// piece is needed by the next ranks, and its last by none.
+TEST(KeyTraffic, OfPackedEndsSoonInARing) {
+  DocumentOffsets documents = {0, 4096};
+  for (int i = 0; i < 40; ++i) documents.push_back(documents.back() + 100);
+  KeyTraffic traffic;
+  traffic.count(lists_of({.seq_len = documents.back(), .cp = 8, .balancer = LoadBalancer::packed}, documents),
+                {documents});
+  std::int64_t seen = 0, ring = 0;
+  for (int source = 0; source < 8; ++source)
+    for (int i = 0; i < 8; ++i) {
+      seen += traffic.seen(source, i);
+      ring += traffic.ring(source, i);
+    }
+  EXPECT_LE(ring, seen + seen / 8) << "a row that is passed on to a rank that does not need it counts only in the ring";
+}
+
 }  // namespace
 }  // namespace echelon
