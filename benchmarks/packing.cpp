@@ -1,0 +1,30 @@
+// Time, memory and padding of data.packing = best_fit for documents of lognormal lengths (median 2,000, sigma 1.5).
+// usage: bench_packing [DOCUMENTS [SEQ_LEN]]   (10,000,000 and 32,768; one core)
+#include "base/clock.h"
+#include "context/drawn_lengths.h"
+#include "data/packing/best_fit.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+
+int main(int argc, char** argv) {
+  using namespace echelon;
+  const std::int64_t num_documents = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
+  const std::int64_t seq_len = argc > 2 ? std::atoll(argv[2]) : 32768;
+  DrawnLengths lengths(1);
+  std::vector<std::int64_t> starts = {0};
+  starts.reserve(static_cast<std::size_t>(num_documents) + 1);
+  for (std::int64_t d = 0; d < num_documents; ++d) starts.push_back(starts.back() + lengths.draw(Lengths::lognormal));
+  const double start = now_seconds();
+  const PackedSequences packed = pack_best_fit({.document_starts = starts, .seq_len = seq_len, .seed = 1});
+  const double seconds = now_seconds() - start;
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print(
+      "{} documents, {} tokens: {} sequences of {}, {} documents split, {:.4f} % padding\n", num_documents,
+      packed.num_tokens, packed.num_sequences(), seq_len, packed.num_split,
+      100.0 * static_cast<double>(packed.num_padding()) / static_cast<double>(packed.num_sequences() * packed.seq_len));
+  fmt::print("{:.2f} s, peak of the process {:.0f} MiB\n", seconds, static_cast<double>(usage.ru_maxrss) / 1024);
+}
