@@ -10,32 +10,42 @@
 
 namespace echelon {
 
-DatasetBatches::DatasetBatches(IndexedDataset dataset, BatchOrder order) : dataset_(std::move(dataset)), order_(order) {
+DatasetBatches::DatasetBatches(IndexedDataset dataset, BatchOrder order, std::optional<PackedSequences> packed)
+    : dataset_(std::move(dataset)), order_(order), packed_(std::move(packed)) {
   require(dataset_.num_tokens() >= 2, "{}.bin holds {} tokens; training needs at least 2", dataset_.prefix(),
           dataset_.num_tokens());
 }
 
 std::int64_t DatasetBatches::windows_per_epoch(std::int64_t seq_len) const {
   assert(seq_len >= 1);
-  return (dataset_.num_tokens() - 2) / seq_len + 1;
+  if (!packed_) return (dataset_.num_tokens() - 2) / seq_len + 1;
+  require(packed_->seq_len == seq_len, "{} is packed for training.seq_len = {}, not {}", dataset_.prefix(),
+          packed_->seq_len, seq_len);
+  return packed_->num_sequences();
 }
 
-std::int64_t DatasetBatches::first_token_of(std::int64_t sequence, std::int64_t seq_len) const {
+std::int64_t DatasetBatches::window_of(std::int64_t sequence, std::int64_t seq_len) const {
   assert(sequence >= 0);
-  const std::int64_t windows = windows_per_epoch(seq_len);
-  std::int64_t window = sequence % windows;
-  if (order_.order == WindowOrder::shuffled) {
-    const std::uint64_t key =
-        mix(static_cast<std::uint64_t>(order_.seed), static_cast<std::uint64_t>(sequence / windows));
-    window = static_cast<std::int64_t>(
-        permuted(static_cast<std::uint64_t>(window), static_cast<std::uint64_t>(windows), key));
-  }
-  return window * seq_len;
+  const std::int64_t windows = windows_per_epoch(seq_len), window = sequence % windows;
+  if (order_.order == WindowOrder::in_order) return window;
+  const std::uint64_t key =
+      mix(static_cast<std::uint64_t>(order_.seed), static_cast<std::uint64_t>(sequence / windows));
+  return static_cast<std::int64_t>(
+      permuted(static_cast<std::uint64_t>(window), static_cast<std::uint64_t>(windows), key));
 }
 
 void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
                           std::int32_t* targets) const {
-  const std::int64_t first = first_token_of(sequence, seq_len);
+  const std::int64_t window = window_of(sequence, seq_len);
+  if (packed_)
+    read_packed(window, seq_len, tokens, targets);
+  else
+    read_window(window * seq_len, seq_len, tokens, targets);
+  if (order_.vocab_size > 0) require_in_vocabulary(seq_len, tokens, targets);
+}
+
+void DatasetBatches::read_window(std::int64_t first, std::int64_t seq_len, std::int32_t* tokens,
+                                 std::int32_t* targets) const {
   // Includes the last target; at least 2.
   const std::int64_t present = std::min(seq_len + 1, dataset_.num_tokens() - first);
   const std::int64_t predicted = present - 1;
@@ -44,8 +54,46 @@ void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int3
   std::copy_n(tokens + 1, predicted - 1, targets);
   std::fill(tokens + predicted, tokens + seq_len, 0);
   std::fill(targets + predicted, targets + seq_len, ignored_target);
-  if (order_.vocab_size == 0) return;
-  for (std::int64_t t = 0; t < predicted; ++t) {
+  if (order_.eod_mask_loss) mask_ends(first, first + predicted, targets);
+}
+
+/// Of the tokens [first, end) of the stream.
+void DatasetBatches::mask_ends(std::int64_t first, std::int64_t end, std::int32_t* targets) const {
+  for (std::int64_t document = dataset_.document_of(first) + 1; document <= dataset_.num_documents(); ++document) {
+    const std::int64_t last = dataset_.document_start(document) - 1;  // of the document before
+    if (last >= end) return;
+    targets[last - first] = ignored_target;
+  }
+}
+
+void DatasetBatches::read_packed(std::int64_t window, std::int64_t seq_len, std::int32_t* tokens,
+                                 std::int32_t* targets) const {
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < packed_->num_pieces(window); ++i) {
+    const DocumentPiece piece = packed_->piece(window, i);
+    dataset_.read(piece.start, {tokens + at, static_cast<std::size_t>(piece.length)});
+    const bool follows_document = at > 0 && targets[at - 1] == ignored_target;
+    if (follows_document && !order_.eod_mask_loss) targets[at - 1] = tokens[at];
+    std::copy_n(tokens + at + 1, piece.length - 1, targets + at);
+    at += piece.length;
+    targets[at - 1] = token_after(piece);
+  }
+  std::fill(tokens + at, tokens + seq_len, 0);
+  std::fill(targets + at, targets + seq_len, ignored_target);
+}
+
+/// Of the same document; ignored_target if the piece ends with it.
+std::int32_t DatasetBatches::token_after(const DocumentPiece& piece) const {
+  const std::int64_t end = piece.start + piece.length;
+  if (dataset_.document_start(dataset_.document_of(piece.start) + 1) == end) return ignored_target;
+  std::int32_t token = 0;
+  dataset_.read(end, {&token, 1});
+  return token;
+}
+
+void DatasetBatches::require_in_vocabulary(std::int64_t seq_len, const std::int32_t* tokens,
+                                           const std::int32_t* targets) const {
+  for (std::int64_t t = 0; t < seq_len; ++t) {
     const std::int32_t largest = std::max(tokens[t], targets[t]);
     require(largest < order_.vocab_size,
             "{}.bin holds token {}, but model.vocab_size = {}; the data was made with another tokenizer",
@@ -54,7 +102,9 @@ void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int3
 }
 
 void DatasetBatches::read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const {
-  const std::int64_t first = first_token_of(sequence, seq_len), end = first + seq_len;
+  const std::int64_t window = window_of(sequence, seq_len);
+  if (packed_) return read_packed_starts(window, seq_len, starts);
+  const std::int64_t first = window * seq_len, end = first + seq_len;
   std::int64_t document = dataset_.document_of(first);
   for (std::int64_t position = first; position < end; ++document) {
     // Padding of a short last window belongs to the last document.
@@ -64,6 +114,15 @@ void DatasetBatches::read_document_starts(std::int64_t sequence, std::int64_t se
     std::fill(starts + (position - first), starts + (next - first), static_cast<std::int32_t>(start));
     position = next;
   }
+}
+
+void DatasetBatches::read_packed_starts(std::int64_t window, std::int64_t seq_len, std::int32_t* starts) const {
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < packed_->num_pieces(window); ++i) {
+    std::fill_n(starts + at, packed_->piece(window, i).length, static_cast<std::int32_t>(at));
+    at += packed_->piece(window, i).length;
+  }
+  std::fill(starts + at, starts + seq_len, static_cast<std::int32_t>(at));
 }
 
 }  // namespace echelon
