@@ -21,4 +21,16 @@ void require_documents_of(std::int64_t seq_len, std::span<const std::int32_t> of
           "document offsets of a sequence of {} tokens must rise from 0 to {}", seq_len, seq_len);
 }
 
+void write_document_positions(std::span<const std::int32_t> tokens, std::span<const std::int32_t> documents,
+                              std::span<std::int32_t> ids) {
+  const std::int32_t* next_document = documents.data() + 1;
+  std::int32_t start = 0;
+  std::size_t i = 0;
+  for (const std::int32_t token : tokens) {
+    while (*next_document <= token) start = *next_document++;
+    ids[i++] = token - start;
+  }
+  std::fill(ids.begin() + static_cast<std::ptrdiff_t>(i), ids.end(), 0);
+}
+
 }  // namespace echelon

@@ -18,6 +18,11 @@ void find_documents(std::span<const std::int32_t> starts, DocumentOffsets& offse
 /// Throws Error unless `offsets` starts with 0, does not decrease and ends with `seq_len`.
 void require_documents_of(std::int64_t seq_len, std::span<const std::int32_t> offsets);
 
+/// The position of each token in its document, int32: what data.reset_position_ids gives RoPE and learned positions.
+/// `tokens` ascend. Rows of `ids` after them are padding, and get 0.
+void write_document_positions(std::span<const std::int32_t> tokens, std::span<const std::int32_t> documents,
+                              std::span<std::int32_t> ids);
+
 /// Which keys a query sees: those of its own document up to its own position, and of these the last `window`.
 struct Visibility {
   std::span<const std::int32_t> documents;  // DocumentOffsets

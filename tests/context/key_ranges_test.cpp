@@ -86,5 +86,13 @@ TEST(KeyRanges, DocumentsAreThoseOfTheStartsOfTokens) {
   EXPECT_THAT(offsets, ElementsAre(0, 2, 3, 6));
 }
 
+// Documents 0-1, 2, 3-5, of which the rank has 1, 2, 4, 5.
+TEST(KeyRanges, PositionsRestartAtEveryDocument) {
+  const std::vector<std::int32_t> tokens = {1, 2, 4, 5}, documents = {0, 2, 3, 6};
+  std::vector<std::int32_t> ids(6, -1);
+  write_document_positions(tokens, documents, ids);
+  EXPECT_THAT(ids, ElementsAre(1, 0, 1, 2, 0, 0));
+}
+
 }  // namespace
 }  // namespace echelon
