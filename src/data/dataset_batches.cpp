@@ -34,6 +34,20 @@ std::int64_t DatasetBatches::window_of(std::int64_t sequence, std::int64_t seq_l
       permuted(static_cast<std::uint64_t>(window), static_cast<std::uint64_t>(windows), key));
 }
 
+std::int64_t DatasetBatches::num_targets() const {
+  std::int64_t num_ignored = 1;
+  if (order_.eod_mask_loss) {
+    num_ignored = 0;
+    for (std::int64_t d = 0; d < dataset_.num_documents(); ++d)
+      num_ignored += dataset_.document_start(d) < dataset_.document_start(d + 1) ? 1 : 0;
+  } else if (packed_) {
+    num_ignored = 0;
+    for (std::int64_t s = 0; s < packed_->num_sequences(); ++s)
+      num_ignored += ends_document(packed_->piece(s, packed_->num_pieces(s) - 1)) ? 1 : 0;
+  }
+  return dataset_.num_tokens() - num_ignored;
+}
+
 void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
                           std::int32_t* targets) const {
   const std::int64_t window = window_of(sequence, seq_len);
@@ -82,12 +96,15 @@ void DatasetBatches::read_packed(std::int64_t window, std::int64_t seq_len, std:
   std::fill(targets + at, targets + seq_len, ignored_target);
 }
 
+bool DatasetBatches::ends_document(const DocumentPiece& piece) const {
+  return dataset_.document_start(dataset_.document_of(piece.start) + 1) == piece.start + piece.length;
+}
+
 /// Of the same document; ignored_target if the piece ends with it.
 std::int32_t DatasetBatches::token_after(const DocumentPiece& piece) const {
-  const std::int64_t end = piece.start + piece.length;
-  if (dataset_.document_start(dataset_.document_of(piece.start) + 1) == end) return ignored_target;
+  if (ends_document(piece)) return ignored_target;
   std::int32_t token = 0;
-  dataset_.read(end, {&token, 1});
+  dataset_.read(piece.start + piece.length, {&token, 1});
   return token;
 }
 

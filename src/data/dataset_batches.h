@@ -43,13 +43,17 @@ class DatasetBatches final : public BatchSource {
 
   /// Packed: sequences. Throws Error if it is packed for another seq_len.
   [[nodiscard]] std::int64_t windows_per_epoch(std::int64_t seq_len) const;
+  /// Targets of an epoch that are not ignored.
+  [[nodiscard]] std::int64_t num_targets() const;
   [[nodiscard]] const IndexedDataset& dataset() const { return dataset_; }
+  [[nodiscard]] const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
 
  private:
   [[nodiscard]] std::int64_t window_of(std::int64_t sequence, std::int64_t seq_len) const;
   void read_window(std::int64_t first, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const;
   void read_packed(std::int64_t window, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const;
   void read_packed_starts(std::int64_t window, std::int64_t seq_len, std::int32_t* starts) const;
+  [[nodiscard]] bool ends_document(const DocumentPiece& piece) const;
   [[nodiscard]] std::int32_t token_after(const DocumentPiece& piece) const;
   void mask_ends(std::int64_t first, std::int64_t end, std::int32_t* targets) const;
   void require_in_vocabulary(std::int64_t seq_len, const std::int32_t* tokens, const std::int32_t* targets) const;

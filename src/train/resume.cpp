@@ -6,7 +6,7 @@
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
 #include "spec/config/config_changes.h"
-#include "train/data_fingerprint.h"
+#include "train/data/data_fingerprint.h"
 #include "train/state_saver.h"
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 #include "blueprint/blueprint.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/state/step_folders.h"
-#include "data/dataset_batches.h"
 #include "engine/device/rank_cores.h"
 #include "engine/run_device.h"
 #include "engine/types/layout_types.h"
@@ -12,7 +11,8 @@
 #include "measure/host_rates.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
-#include "train/data_fingerprint.h"
+#include "train/data/data_fingerprint.h"
+#include "train/data/open_data.h"
 #include "train/run_claim.h"
 #include "train/run_start.h"
 #include "train/trainer.h"
@@ -23,40 +23,6 @@
 
 namespace echelon {
 namespace {
-
-DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix,
-                            WindowOrder order) {
-  const bool is_there = has_target(prefix + ".idx");
-  const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
-  require(is_there || !is_file_name, "{} = '{}' is not the prefix of a .bin and an .idx file (use '{}')", key, prefix,
-          prefix.substr(0, prefix.rfind('.')));
-  require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
-  IndexedDataset dataset(prefix);
-  require(!config.data.reset_attention_mask || dataset.num_documents() > 1,
-          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document (use false)", prefix,
-          dataset.num_tokens());
-  return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
-}
-
-/// Finds tokens outside of the vocabulary now, not when their batch is read. Checks the whole text, or as much of a
-/// very long text as is read in a minute.
-DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement) {
-  constexpr std::int64_t most_tokens = 4'000'000'000;
-  DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
-  if (placement.is_first_process()) require_tokens_below(config.model.vocab_size, training.dataset(), most_tokens);
-  return training;
-}
-
-/// Reads all of it once, to find tokens outside of the vocabulary now and not at the first evaluation.
-DatasetBatches open_validation(const RunConfig& config) {
-  DatasetBatches validation =
-      open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
-  const std::int64_t T = config.training.seq_len;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
-  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window)
-    validation.read(window, T, tokens.data(), targets.data());
-  return validation;
-}
 
 /// Nothing is left to do: the run has made its steps and written its model.
 std::optional<TrainResult> finished_result(const RunConfig& config, const Resume& resume, RunObserver& observer) {
@@ -183,15 +149,15 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const RatesOfHost rates(config.metrics, placement, backend->kind());
-  const DatasetBatches training = open_training(config, placement);
+  const DatasetBatches training = open_training(config, placement, observer);
   std::optional<DatasetBatches> validation;
-  if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
+  if (!config.data.validation_path.empty()) validation.emplace(open_validation(config, placement, observer));
 
   std::optional<RunClaim> claim;
   prepare_output(config, [&] {
     if (placement.is_first_process()) claim.emplace(config.output.dir, highest_attempt(checkpoint_folder(config)));
   });
-  const Resume resume(config, fingerprint_of(training.dataset()),
+  const Resume resume(config, fingerprint_of(training),
                       [&](const std::string& sentence) { observer.warned(sentence); });
   if (auto finished = finished_result(config, resume, observer)) {
     if (placement.is_first_process()) remove_litter_or_warn(config, observer);
@@ -302,7 +268,8 @@ EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
           "data.validation_path is empty: on which tokens is the model to be evaluated?");
   const RankPlacement placement = placement_of(wanted);
   const auto initial = initial_weights(wanted);
-  const DatasetBatches validation = open_validation(wanted);
+  RunObserver no_observer;
+  const DatasetBatches validation = open_validation(wanted, placement, no_observer);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
   const RunConfig config =
       with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
@@ -320,7 +287,7 @@ EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
     if (host.rank() == placement.first_rank_here)
       result = {.loss = mean.loss,
                 .num_targets = mean.num_targets,
-                .num_targets_of_text = validation.dataset().num_tokens() - 1,
+                .num_targets_of_text = validation.num_targets(),
                 .unigram_entropy = unigram_entropy(validation.dataset()),
                 .note = initial->unused_tensors_note(),
                 .device = device->description()};

@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
 #include "data/masked_batches.h"
+#include "data/packing/packing_file.h"
 #include "engine/types/layout_types.h"
 #include "report/system_memory.h"
 #include "spec/config/pipeline.h"
@@ -112,6 +113,18 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
           config.model.num_hidden_layers);
 }
 
+/// Packed data is packed for the shrunk sequences, and not stored.
+DatasetBatches batches_of(const RunConfig& config) {
+  IndexedDataset dataset(config.data.path);
+  const BatchOrder order = {.seed = config.data.seed,
+                            .order = WindowOrder::shuffled,
+                            .vocab_size = config.model.vocab_size,
+                            .eod_mask_loss = config.data.eod_mask_loss};
+  if (config.data.packing == Packing::stream) return {std::move(dataset), order};
+  PackedSequences packed = open_packing(dataset, config.training.seq_len, order.seed, false).packed;
+  return {std::move(dataset), order, std::move(packed)};
+}
+
 }  // namespace
 
 DType parse_verified_dtype(std::string_view name) {
@@ -144,9 +157,7 @@ VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& re
   setup.config = shrunk(setup.config, request, !has_dataset);
   note_shrinking(config.model, setup.config.model, setup.notes);
   if (has_dataset) {
-    const BatchOrder order = {
-        .seed = config.data.seed, .order = WindowOrder::shuffled, .vocab_size = config.model.vocab_size};
-    setup.sources.push_back(std::make_unique<DatasetBatches>(IndexedDataset(config.data.path), order));
+    setup.sources.push_back(std::make_unique<DatasetBatches>(batches_of(setup.config)));
     setup.notes.push_back(fmt::format(
         "data: {}, of each sequence up to three quarters of the targets ignored, so that ranks have unequal counts",
         config.data.path));

@@ -40,6 +40,7 @@ WrittenJson to_json(const RunScalars& scalars) {
                   {"idx_bytes", scalars.data.idx_bytes},
                   {"idx", to_text(scalars.data.idx)},
                   {"sampled_bin", to_text(scalars.data.sampled_bin)}};
+  if (scalars.data.packing) json["data"]["packing"] = to_text(*scalars.data.packing);
   return json;
 }
 
@@ -132,6 +133,7 @@ RunScalars parse_scalars(const ReadJson& json) {
   const ReadJson& data = json.at("data");
   scalars.data = {count_in(data, "bin_bytes"), count_in(data, "idx_bytes"), digest_in(data, "idx"),
                   digest_in(data, "sampled_bin")};
+  if (data.contains("packing")) scalars.data.packing = digest_in(data, "packing");
   require(scalars.skipped_steps <= scalars.step, "'skipped_steps' is more than 'step'");
   return scalars;
 }

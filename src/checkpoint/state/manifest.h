@@ -20,7 +20,8 @@ namespace echelon {
 /// What the tokens of a dataset are known by.
 struct DataFingerprint {
   std::int64_t bin_bytes = 0, idx_bytes = 0;
-  Digest idx, sampled_bin;  // of the whole .idx file, and of blocks of the .bin file
+  Digest idx, sampled_bin;             // of the whole .idx file, and of blocks of the .bin file
+  std::optional<Digest> packing = {};  // of the sequences of packed data
   bool operator==(const DataFingerprint&) const = default;
 };
 

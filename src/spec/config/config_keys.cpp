@@ -97,6 +97,8 @@ const ConfigKey keys[] = {
     {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
     {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
     {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends only to tokens of its own document, as the .idx file gives them"},
+    {"data.eod_mask_loss", at<data, &DataConfig::eod_mask_loss>, "the last token of a document has no target"},
+    {"data.packing", choice<data, &DataConfig::packing>, "stream | best_fit: whole documents into sequences, so that few are split"},
     {"data.reset_position_ids", NotYet{}, "positions that restart at every document"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 

@@ -54,6 +54,10 @@ constexpr FieldWord known_words[] = {
     {"n_gpus", "gpus", ""},
     {"world_size", "gpus", ""},
     {"num_devices", "gpus", ""},
+    // data
+    {"eod_mask", "data.eod_mask_loss", ""},
+    {"pack_sequences", "data.packing=best_fit", ""},
+    {"sample_packing", "data.packing=best_fit", ""},
     // batch and length
     {"batch_size", "training.global_batch_size", ""},
     {"train_batch_size", "training.global_batch_size", ""},

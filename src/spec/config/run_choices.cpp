@@ -17,6 +17,7 @@ constexpr MatmulPrecision all_precisions[] = {MatmulPrecision::highest, MatmulPr
 constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
 constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automatic, AttentionKernels::cudnn,
                                                       AttentionKernels::own};
+constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
 
 }  // namespace
@@ -100,6 +101,14 @@ std::string_view name_of(AttentionKernels kernels) {
   return "?";
 }
 
+std::string_view name_of(Packing packing) {
+  switch (packing) {
+    case Packing::stream: return "stream";
+    case Packing::best_fit: return "best_fit";
+  }
+  return "?";
+}
+
 std::string_view name_of(OptimizerKind optimizer) {
   switch (optimizer) {
     case OptimizerKind::adamw: return "adamw";
@@ -140,6 +149,10 @@ LinearDType parse_exactly(std::string_view key, std::string_view name) {
 template <>
 AttentionKernels parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<AttentionKernels>(key, name, all_attention_kernels);
+}
+template <>
+Packing parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<Packing>(key, name, all_packings);
 }
 template <>
 OptimizerKind parse_exactly(std::string_view key, std::string_view name) {

@@ -36,6 +36,8 @@ enum class MatmulPrecision : std::uint8_t { highest, high };
 enum class LinearDType : std::uint8_t { float8 };
 /// On GPUs. automatic: cuDNN where it has a plan, else our kernels.
 enum class AttentionKernels : std::uint8_t { automatic, cudnn, own };
+/// How documents become sequences. stream: windows of all tokens; best_fit: whole documents, so that few are split.
+enum class Packing : std::uint8_t { stream, best_fit };
 /// What a run that resumes does not take from its checkpoint.
 struct LoadExclusions {
   bool optimizer = false, lr_scheduler = false, dataloader = false;
@@ -53,9 +55,10 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(MatmulPrecision precision);
 [[nodiscard]] std::string_view name_of(LinearDType dtype);
 [[nodiscard]] std::string_view name_of(AttentionKernels kernels);  // "auto", "cudnn", "own"
+[[nodiscard]] std::string_view name_of(Packing packing);
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
-/// The choice of exactly this name. Defined for the eight enums above. Throws UnknownChoice (spec/choice.h) naming
+/// The choice of exactly this name. Defined for the nine enums above. Throws UnknownChoice (spec/choice.h) naming
 /// `key` and the closest valid one.
 template <class Choice>
 [[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);

@@ -22,6 +22,8 @@ struct DataConfig {
   std::string validation_path;  // the same for validation; empty: no evaluation
   std::int64_t seed = 0;
   bool reset_attention_mask = false;  // a token attends only to its own document
+  bool eod_mask_loss = false;         // the last token of a document has no target
+  Packing packing = Packing::stream;
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -1,14 +1,16 @@
-#include "train/data_fingerprint.h"
+#include "train/data/data_fingerprint.h"
 
 #include "base/error.h"
+#include "data/packing/packing_file.h"
 #include "files/file.h"
 
 #include <algorithm>
 
 namespace echelon {
 
-DataFingerprint fingerprint_of(const IndexedDataset& dataset) {
+DataFingerprint fingerprint_of(const DatasetBatches& batches) {
   constexpr std::int64_t num_samples = 64, sample_bytes = 4096;
+  const IndexedDataset& dataset = batches.dataset();
   const std::string idx = read_text(dataset.prefix() + ".idx", INT64_MAX);
   const File bin = File::open_to_read(dataset.prefix() + ".bin");
   DataFingerprint fingerprint = {
@@ -22,12 +24,14 @@ DataFingerprint fingerprint_of(const IndexedDataset& dataset) {
     samples += sample;
   }
   fingerprint.sampled_bin = digest_of(samples);
+  if (batches.packed() != nullptr) fingerprint.packing = Digest{.low = packing_digest(*batches.packed())};
   return fingerprint;
 }
 
 std::string to_text(const DataFingerprint& fingerprint) {
-  return fmt::format("{} bytes of tokens (digests {:.8} and {:.8})", fingerprint.bin_bytes, to_text(fingerprint.idx),
-                     to_text(fingerprint.sampled_bin));
+  return fmt::format("{} bytes of tokens (digests {:.8} and {:.8}){}", fingerprint.bin_bytes, to_text(fingerprint.idx),
+                     to_text(fingerprint.sampled_bin),
+                     fingerprint.packing ? fmt::format(", packed ({:.8})", to_text(*fingerprint.packing)) : "");
 }
 
 }  // namespace echelon

@@ -1,0 +1,162 @@
+// Runs over packed data: their sequences, losses and checkpoints.
+#include "train/train.h"
+
+#include "base/error.h"
+#include "blueprint/small_config.h"
+#include "checkpoint/scratch_folder.h"
+#include "comm/thread/thread_world.h"
+#include "data/dataset_batches.h"
+#include "data/packing/packing_file.h"
+#include "engine/rank_run.h"
+#include "ops/cpu/cpu_ops.h"
+#include "tensor/tokens.h"
+#include "train/report_log.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace echelon {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class PackedData : public ::testing::Test {
+ protected:
+  PackedData() {
+    write("train", 90);
+    write("validation", 40);
+  }
+
+  /// Documents of 1 to 16 tokens, at most a sequence.
+  void write(const char* name, std::int32_t num_documents) const {
+    IndexedDatasetWriter writer((scratch_ / name).string(), TokenType::u16);
+    for (std::int32_t d = 0; d < num_documents; ++d) {
+      std::vector<std::int32_t> tokens;
+      for (std::int32_t i = 0; i <= d * 7 % 16; ++i) tokens.push_back((d * d + 3 * i) % 97);
+      writer.add_document(tokens);
+    }
+    writer.publish();
+  }
+
+  [[nodiscard]] RunConfig config() const {
+    RunConfig config = testing::small_config();
+    config.model.initializer_range = 0.2;
+    config.data.path = (scratch_ / "train").string();
+    config.data.validation_path = (scratch_ / "validation").string();
+    config.data.packing = Packing::best_fit;
+    config.data.reset_attention_mask = config.data.eod_mask_loss = true;
+    config.output.dir = (scratch_ / "out").string();
+    config.training.steps = 3;
+    config.training.global_batch_size = 4;
+    config.training.micro_batch_size = 1;
+    config.training.eval_batches = 1000;
+    config.training.dtype = DType::float64;
+    config.checkpoint.interval = 1;
+    return config;
+  }
+
+  ScratchFolder scratch_;
+};
+
+/// Each document of a dataset as a sequence of its own.
+class SingleDocuments final : public BatchSource {
+ public:
+  explicit SingleDocuments(const IndexedDataset& dataset) : dataset_(dataset) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
+    const std::int64_t first = dataset_.document_start(sequence), end = dataset_.document_start(sequence + 1);
+    std::fill_n(tokens, seq_len, 0);
+    std::fill_n(targets, seq_len, ignored_target);
+    dataset_.read(first, {tokens, static_cast<std::size_t>(end - first)});
+    std::copy_n(tokens + 1, end - first - 1, targets);
+  }
+  void read_document_starts(std::int64_t, std::int64_t seq_len, std::int32_t* starts) const override {
+    std::fill_n(starts, seq_len, 0);
+  }
+
+ private:
+  const IndexedDataset& dataset_;
+};
+
+// Attention sees no other document and RoPE only differences of positions, so the loss does not depend on what a
+// document is packed with.
+TEST_F(PackedData, GivesTheLossOfEveryDocumentByItself) {
+  const TrainResult result = train(config(), {});
+  RunConfig one = config();
+  one.training.global_batch_size = 1;
+  const IndexedDataset dataset(one.data.validation_path);
+  const SingleDocuments documents(dataset);
+  double sum = 0, count = 0;
+  const Blueprint blueprint(one);
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun run(blueprint, mesh, *ops);
+    run.model().load(ModelReader(result.model_folder), *ops);
+    for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
+      const StepResult step =
+          run.step().run(ProgramKind::evaluation, {.batches = &documents, .first_sequence = d, .adamw = {}});
+      sum += step.loss * step.num_targets;
+      count += step.num_targets;
+    }
+  });
+  EXPECT_EQ(count, static_cast<double>(dataset.num_tokens() - dataset.num_documents()));
+  EXPECT_NEAR(*result.validation_loss, sum / count, 1e-11);
+  RunConfig evaluated = config();
+  evaluated.checkpoint.initial_load_path = result.model_folder.string();
+  EXPECT_EQ(evaluate(evaluated).num_targets, static_cast<std::int64_t>(count));
+  EXPECT_EQ(evaluate(evaluated).num_targets_of_text, static_cast<std::int64_t>(count));
+}
+
+TEST_F(PackedData, IsTheSameForEveryLayoutAndReadFromItsFile) {
+  testing::ReportLog first, second;
+  const double loss = train(config(), {.observer = &first}).last_step.loss;
+  const std::string path = packing_path(config().data.path, 16, 0);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_THAT(first.lines, Contains(HasSubstr("packed " + path + ": ")));
+  RunConfig layout = config();
+  layout.output.dir = (scratch_ / "layout").string();
+  layout.parallelism.data_parallel_shard_degree = layout.parallelism.tensor_parallel_degree = 2;
+  layout.parallelism.pipeline_parallel_degree = 2;
+  EXPECT_NEAR(train(layout, {.observer = &second}).last_step.loss, loss, 1e-11);
+  EXPECT_THAT(second.lines, Contains(HasSubstr("read " + path + ": ")));
+
+  RunConfig stream = config();
+  stream.data.packing = Packing::stream;
+  stream.output.dir = (scratch_ / "stream").string();
+  EXPECT_GT(std::abs(train(stream, {}).last_step.loss - loss), 1e-4) << "other sequences";
+}
+
+TEST_F(PackedData, IsWhatARunResumesWith) {
+  RunConfig config = this->config();
+  config.training.steps = 6;
+  config.output.dir = (scratch_ / "whole").string();
+  config.lr_scheduler.decay = LrDecay::none;
+  const double loss = train(config, {}).last_step.loss;
+  config.output.dir = (scratch_ / "out").string();
+  config.training.steps = 3;
+  (void)train(config, {});
+  config.training.steps = 6;
+  EXPECT_EQ(train(config, {}).last_step.loss, loss);
+
+  config.training.steps = 9;
+  const auto refusal = [&]() -> std::string {
+    try {
+      (void)train(config, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  config.data.packing = Packing::stream;
+  config.checkpoint.load = "latest";
+  EXPECT_THAT(refusal(), HasSubstr("packed")) << "the data is not the same";
+  config.checkpoint.load = "auto";
+  config.data.packing = Packing::best_fit;
+  config.data.eod_mask_loss = false;
+  EXPECT_THAT(refusal(), HasSubstr("data.eod_mask_loss: was true, is false"));
+}
+
+}  // namespace
+}  // namespace echelon
