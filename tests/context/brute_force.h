@@ -4,6 +4,7 @@
 #include "context/key_ranges.h"
 #include "context/token_lists.h"
 
+#include <algorithm>
 #include <random>
 #include <vector>
 

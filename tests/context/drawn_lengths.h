@@ -4,6 +4,7 @@
 #include "base/philox.h"
 #include "context/documents.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
