@@ -146,6 +146,7 @@ const BadInput train_arguments[] = {
     {{"train", good, "--parallelism.virtual_stages=2"}, {"parallelism.virtual_stages", "(use 1)"}},
     {{"train", good, "--parallelism.virtual_stage=2"}, {"there is no key parallelism.virtual_stage"}},
     {{"train", good, "--data.packing=best"}, {"data.packing = 'best'", "stream, best_fit", "did you mean best_fit?"}},
+    {{"train", good, "--data.balance_batch"}, {"data.balance_batch", "is not supported yet"}},
     {{"train", good, "--data.reset_position_ids"}, {"data.reset_position_ids", "is not supported yet"}},
     {{"train", good, "--checkpoint.async_mode=asynk"}, {"checkpoint.async_mode = 'asynk'", "did you mean async?"}},
     {{"train", good, "--checkpoint.snapshot_bytes=-2"}, {"checkpoint.snapshot_bytes = -2", "-1"}},

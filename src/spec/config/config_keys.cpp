@@ -100,6 +100,7 @@ const ConfigKey keys[] = {
     {"data.eod_mask_loss", at<data, &DataConfig::eod_mask_loss>, "the last token of a document has no target"},
     {"data.packing", choice<data, &DataConfig::packing>, "stream | best_fit: whole documents into sequences, so that few are split"},
     {"data.reset_position_ids", NotYet{}, "positions that restart at every document"},
+    {"data.balance_batch", NotYet{}, "sequences of a batch are distributed by their pairs (query, key)"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},
