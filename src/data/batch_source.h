@@ -22,6 +22,13 @@ class BatchSource {
                                     std::int32_t* /*starts*/) const {
     throw Failure("this source of batches knows no documents");
   }
+
+  /// Writes int32 positions[seq_len]: of each token in its document, or in the sequence if its document started
+  /// earlier. What data.reset_position_ids gives RoPE and learned positions.
+  void read_positions(std::int64_t sequence, std::int64_t seq_len, std::int32_t* positions) const {
+    read_document_starts(sequence, seq_len, positions);
+    for (std::int64_t i = 0; i < seq_len; ++i) positions[i] = static_cast<std::int32_t>(i) - positions[i];
+  }
 };
 
 }  // namespace echelon

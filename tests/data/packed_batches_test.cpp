@@ -91,6 +91,25 @@ TEST(PackedBatches, HaveEveryTokenOncePerEpochWithItsTarget) {
     }
 }
 
+// The i-th token of a document is at position i of its first piece; windows start anew.
+TEST(PackedBatches, CountPositionsFromTheStartOfTheDocument) {
+  const Scratch scratch;
+  write_documents(scratch);
+  std::vector<std::int32_t> positions(32);
+  const DatasetBatches packed = packed_batches(scratch, 32, {.seed = 3});
+  for (std::int64_t s = 0; s < packed.windows_per_epoch(32); ++s) {
+    const Row row = read(packed, s, 32);
+    packed.read_positions(s, 32, positions.data());
+    for (std::size_t i = 0; i < 32 && row.tokens[i] != 0; ++i) EXPECT_EQ(positions[i], row.tokens[i] % 1000);
+  }
+  const DatasetBatches stream(IndexedDataset(scratch.path("a")), {.order = WindowOrder::in_order});
+  // Documents of 7, 14 and 21 tokens: the second ends with token 20 of the stream, the first of the third window.
+  stream.read_positions(1, 10, positions.data());
+  EXPECT_THAT(std::vector(positions.begin(), positions.begin() + 10), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  stream.read_positions(2, 10, positions.data());
+  EXPECT_THAT(std::vector(positions.begin(), positions.begin() + 10), ElementsAre(0, 0, 1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST(PackedBatches, AreInAnotherOrderInEachEpoch) {
   const Scratch scratch;
   write_documents(scratch);

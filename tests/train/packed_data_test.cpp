@@ -140,6 +140,14 @@ TEST_F(PackedData, IsWhatARunResumesWith) {
   config.training.steps = 6;
   EXPECT_EQ(train(config, {}).last_step.loss, loss);
 
+  RunConfig layout = config;
+  layout.output.dir = (scratch_ / "other").string();
+  layout.training.steps = 3;
+  (void)train(layout, {});
+  layout.training.steps = 6;
+  layout.parallelism.data_parallel_shard_degree = layout.parallelism.pipeline_parallel_degree = 2;
+  EXPECT_NEAR(train(layout, {}).last_step.loss, loss, 1e-11) << "on other ranks";
+
   config.training.steps = 9;
   const auto refusal = [&]() -> std::string {
     try {
