@@ -401,6 +401,33 @@ std::vector<std::int32_t> document_starts(std::int64_t B, std::int64_t first, st
   return starts;
 }
 
+/// Of every query at first_query + i, the range of the keys from first_key on that it sees, as rows of Tk keys.
+struct KeyRanges {
+  Numbers begin = Numbers::tokens({}), end = Numbers::tokens({});
+  std::int64_t num_pairs = 0;
+
+  [[nodiscard]] AttentionMask mask(const Tensor& from, const Tensor& to) const {
+    return {.begin = from, .end = to, .num_pairs = num_pairs};
+  }
+};
+KeyRanges key_ranges(std::int64_t B, std::int64_t first_query, std::int64_t Tq, std::int64_t first_key, std::int64_t Tk,
+                     bool has_documents) {
+  std::vector<std::int32_t> begin = document_starts(B, first_query, Tq), end;
+  KeyRanges ranges;
+  for (std::size_t n = 0; n < begin.size(); ++n) {
+    const std::int64_t position = first_query + static_cast<std::int64_t>(n) % Tq;
+    const auto row = [&](std::int64_t at) {
+      return static_cast<std::int32_t>(std::clamp<std::int64_t>(at - first_key, 0, Tk));
+    };
+    begin[n] = has_documents ? row(begin[n]) : 0;
+    end.push_back(row(position + 1));
+    ranges.num_pairs += end.back();
+  }
+  ranges.begin = Numbers::tokens(begin);
+  ranges.end = Numbers::tokens(end);
+  return ranges;
+}
+
 // Sequences of documents, and keys that lie before the queries, behind them and across.
 TEST_P(OpsConformance, AttentionUnderMasks) {
   struct Case {
@@ -415,16 +442,11 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                                                   {{1, 90, 33, 1, 1, 8, 1, 0}, 10, 40},
                                                   {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50}})
     for (const bool has_documents : {true, false}) {
-      if (!has_documents && a.Tq == a.Tk) continue;
       const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}", first_query,
                                            a.Tq, first_key, a.Tk, has_documents);
-      const Numbers starts = Numbers::tokens(document_starts(a.B, first_query, a.Tq));
+      const KeyRanges ranges = key_ranges(a.B, first_query, a.Tq, first_key, a.Tk, has_documents);
       const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
       const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
-      const auto mask = [&](const Numbers& of) {
-        return AttentionMask{
-            .first_query = first_query, .first_key = first_key, .starts = has_documents ? of.tensor() : Tensor()};
-      };
       const auto attention = [&](Ops& ops, Tensors& t) {
         ops.attention({.q = t[0],
                        .k = t[1],
@@ -434,16 +456,17 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                        .scale = 0.3,
                        .group = a.group,
                        .first_head = a.first_head,
-                       .mask = mask(t[5])});
+                       .mask = ranges.mask(t[5], t[6])});
       };
-      Tensors forward = {q, k, v, random(queries, 4), statistics(rows), starts};
+      Tensors forward = {q, k, v, random(queries, 4), statistics(rows), ranges.begin, ranges.end};
       compare(what, forward, attention);
       ReferenceOps reference;
       attention(reference, forward);
       // Rows that see nothing of these keys may see others.
       for (std::int64_t i = 0; i < forward[4].count(); ++i) forward[4].set(i, std::max(forward[4].get(i), 0.0) + 0.5);
       compare(
-          what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), starts, q, k, v, statistics(rows)},
+          what + " backward",
+          {q, k, v, forward[3], forward[4], random(queries, 5), ranges.begin, ranges.end, q, k, v, statistics(rows)},
           [&](Ops& ops, Tensors& t) {
             ops.attention_backward({.q = t[0],
                                     .k = t[1],
@@ -451,14 +474,14 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                                     .out = t[3],
                                     .lse = t[4],
                                     .dout = t[5],
-                                    .dq = t[7],
-                                    .dk = t[8],
-                                    .dv = t[9],
-                                    .delta = t[10],
+                                    .dq = t[8],
+                                    .dk = t[9],
+                                    .dv = t[10],
+                                    .delta = t[11],
                                     .scale = 0.3,
                                     .group = a.group,
                                     .first_head = a.first_head,
-                                    .mask = mask(t[6])});
+                                    .mask = ranges.mask(t[6], t[7])});
           },
           1);
     }
@@ -496,11 +519,13 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
   for (const bool has_documents : {false, true}) {
     const Sizes queries = {1, T, H, C}, keys = {1, T, K, C}, rows = {1, H, T};
     const Numbers starts = Numbers::tokens(document_starts(1, 0, T));
-    const auto mask = [&](const Tensors& t, const Block& block) {
-      return AttentionMask{
-          .first_query = 0, .first_key = block.first, .starts = has_documents ? t[6].tensor() : Tensor()};
+    std::vector<KeyRanges> ranges;
+    for (const Block& block : blocks) ranges.push_back(key_ranges(1, 0, T, block.first, block.count, has_documents));
+    const auto mask = [&](const Tensors& t, std::size_t block) {
+      return ranges[block].mask(t[14 + 2 * block], t[15 + 2 * block]);
     };
-    // q, k, v, dout, out, lse, starts, dq, dk, dv, and scratch: part or dq of a block, its lse, delta
+    // q, k, v, dout, out, lse, starts, dq, dk, dv, and scratch: part or dq of a block, its lse, delta; out in the
+    // format of q; the ranges of each block
     const Tensors tensors = {random(queries, 1, 2.0),
                              random(keys, 2, 2.0),
                              random(keys, 3),
@@ -517,43 +542,38 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
     const auto in_blocks = [&](Ops& ops, Tensors& t) {
       ops.fill(t[4], 0);
       ops.fill(t[5], -std::numeric_limits<double>::infinity());
-      for (const Block& block : blocks) {
-        const Tensor k = of_block(t[1], block), v = of_block(t[2], block);
-        ops.attention({.q = t[0],
-                       .k = k,
-                       .v = v,
-                       .out = t[10],
-                       .lse = t[11],
-                       .scale = 0.25,
-                       .group = H / K,
-                       .mask = mask(t, block)});
+      for (std::size_t n = 0; n < std::size(blocks); ++n) {
+        const Tensor k = of_block(t[1], blocks[n]), v = of_block(t[2], blocks[n]);
+        ops.attention(
+            {.q = t[0], .k = k, .v = v, .out = t[10], .lse = t[11], .scale = 0.25, .group = H / K, .mask = mask(t, n)});
         ops.merge_attention({.out = t[4], .lse = t[5], .part = t[10], .part_lse = t[11]});
       }
       ops.fill(t[7], 0);
       ops.copy(t[13], t[4]);  // gradients read out in the format of q
-      for (const Block& block : blocks) {
+      for (std::size_t n = 0; n < std::size(blocks); ++n) {
         ops.attention_backward({.q = t[0],
-                                .k = of_block(t[1], block),
-                                .v = of_block(t[2], block),
+                                .k = of_block(t[1], blocks[n]),
+                                .v = of_block(t[2], blocks[n]),
                                 .out = t[13],
                                 .lse = t[5],
                                 .dout = t[3],
                                 .dq = t[10],
-                                .dk = of_block(t[8], block),
-                                .dv = of_block(t[9], block),
+                                .dk = of_block(t[8], blocks[n]),
+                                .dv = of_block(t[9], blocks[n]),
                                 .delta = t[12],
                                 .scale = 0.25,
                                 .group = H / K,
-                                .mask = mask(t, block)});
+                                .mask = mask(t, n)});
         ops.add(t[7], t[7], t[10]);
       }
     };
     Tensors whole = tensors, with_copy = tensors;
     with_copy.push_back(random(queries, 10));
+    for (const KeyRanges& each : ranges) with_copy.insert(with_copy.end(), {each.begin, each.end});
     const Tensors actual = run(with_copy, in_blocks);
     ReferenceOps reference;
     Numbers out = random(queries, 10), dq = random(queries, 11);
-    const AttentionMask all = {.starts = has_documents ? starts.tensor() : Tensor()};
+    const AttentionMask all = {.begin = has_documents ? starts.tensor() : Tensor()};
     reference.attention({.q = whole[0],
                          .k = whole[1],
                          .v = whole[2],

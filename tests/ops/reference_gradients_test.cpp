@@ -161,7 +161,7 @@ TEST(ReferenceAttention, OfADocumentIsThatOfItAlone) {
   const Numbers starts = Numbers::tokens({0, 0, 0, 3, 4, 4, 4, 4, 4});
   Numbers out = empty({1, T, H, C}), lse = empty({1, H, T}), delta = empty({1, H, T});
   Numbers dq = empty({1, T, H, C}), dk = empty({1, T, H, C}), dv = empty({1, T, H, C});
-  ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .mask = {.starts = starts}});
+  ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .mask = {.begin = starts}});
   ops.attention_backward({.q = q,
                           .k = k,
                           .v = v,
@@ -172,7 +172,7 @@ TEST(ReferenceAttention, OfADocumentIsThatOfItAlone) {
                           .dk = dk,
                           .dv = dv,
                           .delta = delta,
-                          .mask = {.starts = starts}});
+                          .mask = {.begin = starts}});
   for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 5}}) {
     const auto part = [&, first = first, count = count](const Numbers& x) {
       return x.tensor().reshaped({T, H, C}).rows(first, count).reshaped({1, count, H, C});

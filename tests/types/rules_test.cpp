@@ -210,7 +210,7 @@ TEST_F(LayoutTypeRules, DocumentsBelongToTheirSequences) {
     const Tensor q = tensor({2, 3, 4, 8}, of_heads), lse = tensor({2, 4, 3});
     const Tensor starts = typed(tensor({2, 3}, DType::int32), of_starts);
     return fault([&] {
-      ops_.attention({.q = q, .k = q, .v = q, .out = tensor({2, 3, 4, 8}), .lse = lse, .mask = {.starts = starts}});
+      ops_.attention({.q = q, .k = q, .v = q, .out = tensor({2, 3, 4, 8}), .lse = lse, .mask = {.begin = starts}});
     });
   };
   const AxisLayout heads = sharded_along(tensor({2, 3, 4, 8}), 2), positions = sharded_along(tensor({2, 3}), 1);

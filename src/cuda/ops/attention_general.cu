@@ -64,14 +64,13 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forwar
 
   tiles::Sums<W, columns> out = {};
   RunningSoftmax<W> softmax;
-  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1,
-                     end = min(sizes.num_visible(last_query), sizes.Tk);
+  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = sizes.end_visible(b, last_query);
   for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s;
     tiles::products(s, memory, q, k.from(first_key), sizes.C);
     for (int r = 0; r < tiles::per_thread; ++r) {
       const std::int64_t i = first_query + tiles::row_of_thread(r), first_visible = sizes.first_visible(b, i),
-                         end_visible = min(sizes.num_visible(i), sizes.Tk);
+                         end_visible = sizes.end_visible(b, i);
       for (int n = 0; n < tiles::per_thread; ++n) {
         const std::int64_t j = first_key + tiles::column_of_thread(n);
         s[r][n] = first_visible <= j && j < end_visible ? s[r][n] * a.scale : W(-INFINITY);

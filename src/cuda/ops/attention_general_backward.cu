@@ -66,11 +66,11 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
   const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
   const Rows<const T> k = sizes.keys(a.k, b, kv_head).from(first_key), v = sizes.keys(a.v, b, kv_head).from(first_key);
 
-  const std::int64_t end = end_seeing(sizes, b, first_key + tiles::side - 1);
+  const std::int64_t begin = first_seeing(sizes, b, first_key), end = end_seeing(sizes, b, first_key + tiles::side - 1);
   tiles::Sums<W, columns> dk = {}, dv = {};
   for (std::int64_t h = sizes.first_of(kv_head); h < sizes.first_of(kv_head + 1); ++h) {
     const W *const lse = sizes.statistics(a.lse, b, h), *const delta = sizes.statistics(a.delta, b, h);
-    for (std::int64_t first_query = sizes.first_seeing(first_key); first_query < end; first_query += tiles::side) {
+    for (std::int64_t first_query = begin; first_query < end; first_query += tiles::side) {
       const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query),
                           dout = sizes.queries(a.dout, b, h).from(first_query);
       tiles::Scores<W> s, dp;
@@ -80,11 +80,10 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
         const std::int64_t i = first_query + tiles::column_of_thread(n);
         const bool exists = i < sizes.Tq;
         const W lse_i = exists ? lse[i] : W(0), delta_i = exists ? delta[i] : W(0);
-        const std::int64_t first_visible = sizes.first_visible(b, i);
+        const std::int64_t first_visible = sizes.first_visible(b, i), end_visible = sizes.end_visible(b, i);
         for (int r = 0; r < tiles::per_thread; ++r) {
           const std::int64_t j = first_key + tiles::row_of_thread(r);
-          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < sizes.num_visible(i), lse_i, delta_i,
-                        a.scale);
+          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < end_visible, lse_i, delta_i, a.scale);
         }
       }
       tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
@@ -118,15 +117,14 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
   }
 
   tiles::Sums<W, columns> dq = {};
-  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1,
-                     end = min(sizes.num_visible(last_query), sizes.Tk);
+  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = sizes.end_visible(b, last_query);
   for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s, dp;
     tiles::products(s, memory, q, keys.from(first_key), sizes.C);
     tiles::products(dp, memory, dout, values.from(first_key), sizes.C);
     for (int r = 0; r < tiles::per_thread; ++r) {
       const std::int64_t i = first_query + tiles::row_of_thread(r), first_visible = sizes.first_visible(b, i),
-                         end_visible = min(sizes.num_visible(i), sizes.Tk);
+                         end_visible = sizes.end_visible(b, i);
       for (int n = 0; n < tiles::per_thread; ++n) {
         const std::int64_t j = first_key + tiles::column_of_thread(n);
         differentiate(s[r][n], dp[r][n], i < sizes.Tq && first_visible <= j && j < end_visible, lse[r], delta[r],

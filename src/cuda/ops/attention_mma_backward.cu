@@ -67,9 +67,9 @@ __device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const 
     const int i = thread % Blocks::queries;
     const float* const from = sizes.statistics(thread < Blocks::queries ? a.lse : a.delta, b, h) + first_query + i;
     begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), from, first_query + i < sizes.Tq);
-  } else if (thread < 3 * Blocks::queries && sizes.starts != nullptr) {
+  } else if (thread < 3 * Blocks::queries && sizes.begins != nullptr) {
     const std::int64_t i = min(std::int64_t{first_query} + thread % Blocks::queries, sizes.Tq - 1);
-    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), sizes.starts + b * sizes.Tq + i, true);
+    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), sizes.begins + b * sizes.Tq + i, true);
   }
 }
 
@@ -171,16 +171,16 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
     close_group_of_copies();
 
     // The column from which the warp's first key is seen.
-    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) - first_query;
-    const int position = first_key + first_row + static_cast<int>(sizes.first_key);
-    if (first_seen < N && (sizes.starts == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
+    const int first_seen = first_key + first_row - static_cast<int>(sizes.Tk - sizes.Tq) - first_query;
+    const int position = first_key + first_row;
+    if (first_seen < N && (sizes.begins == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
       Sums<M, N> p, ds;
       Weights<M, N> weights;
       multiply_transposed<M, N>(p, my_k, stage.q());
       exponentiate<M, N>(p, stage.lse(), a.base_scale);
       if (first_seen + 16 * M > 1 || first_query + N > num_queries)
         mask<M, N>(p, first_seen, num_queries - first_query);
-      if (sizes.starts != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position)
+      if (sizes.begins != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position)
         mask_documents<M, N>(p, stage.starts(), position);
       narrow<M, N>(weights, p);
       add_weighted<M, N>(dv, weights, stage.dout());
@@ -357,7 +357,7 @@ void start(Width<Keys, Queries> /*width*/, const Backward& backward, cudaStream_
 
 bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0) return false;
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr) return false;
   const auto scale = static_cast<float>(args.scale);
   const Backward backward = {numbers<bfloat16>(args.q),
                              numbers<bfloat16>(args.k),

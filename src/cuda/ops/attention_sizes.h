@@ -22,8 +22,7 @@ struct Rows {
 struct AttentionSizes {
   std::int64_t B, Tq, Tk, H, K, C;
   std::int64_t group, first_head;
-  std::int64_t diagonal, first_key;  // of the mask
-  const std::int32_t* starts;        // null: no documents
+  const std::int32_t *begins, *ends;  // of the mask; null: from the first key on, and causal
 
   /// The k, v, dk or dv [B, Tk, K, C] of one kv head.
   template <class T>
@@ -48,17 +47,21 @@ struct AttentionSizes {
     const std::int64_t h = kv_head * group - first_head;
     return h < 0 ? 0 : h > H ? H : h;
   }
-  /// Query i sees the keys below this, if there are so many.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t num_visible(std::int64_t i) const { return i + diagonal + 1; }
-  /// And those from this on. Queries past the end see what the last one sees.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t first_visible(std::int64_t b, std::int64_t i) const {
-    if (starts == nullptr) return 0;
-    const std::int64_t first = starts[b * Tq + (i < Tq ? i : Tq - 1)] - first_key;
-    return first > 0 ? first : 0;
-  }
-  /// The first query that sees this key or, if there is none that does, one after it.
+  /// Query i of a causal mask sees the keys below this, if there are so many.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t num_visible(std::int64_t i) const { return i + Tk - Tq + 1; }
+  /// The first query of a causal mask that sees this key or, if there is none that does, one after it.
   [[nodiscard]] __device__ __forceinline__ std::int64_t first_seeing(std::int64_t key) const {
-    return key > diagonal ? key - diagonal : 0;
+    return key > Tk - Tq ? key - (Tk - Tq) : 0;
+  }
+  /// Of any mask: query i sees the existing keys from first_visible to end_visible. Queries past the end see what the
+  /// last one sees.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_visible(std::int64_t b, std::int64_t i) const {
+    return begins == nullptr ? 0 : begins[b * Tq + (i < Tq ? i : Tq - 1)];
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end_visible(std::int64_t b, std::int64_t i) const {
+    if (ends != nullptr) return ends[b * Tq + (i < Tq ? i : Tq - 1)];
+    const std::int64_t end = num_visible(i);
+    return end < Tk ? end : Tk;
   }
 };
 
@@ -74,9 +77,8 @@ template <class Args>
           .C = q.size(3),
           .group = args.group,
           .first_head = args.first_head,
-          .diagonal = args.mask.diagonal(q.size(1), k.size(1)),
-          .first_key = args.mask.first_key,
-          .starts = reinterpret_cast<const std::int32_t*>(args.mask.starts.data)};
+          .begins = reinterpret_cast<const std::int32_t*>(args.mask.begin.data),
+          .ends = reinterpret_cast<const std::int32_t*>(args.mask.end.data)};
 }
 
 }  // namespace echelon::cuda

@@ -189,14 +189,15 @@ class LoadedCudnn final : public CudnnAttention {
   inline static const std::string other_dtype = "it is used for bfloat16 only", no_values = "there are no queries",
                                   no_documents = "documents are masked by our kernels only",
                                   no_offset = "its queries are not the last keys",
+                                  no_ranges = "parts of the keys are attended to by our kernels only",
                                   uneven_heads = "its kv heads are not read by equally many query heads";
 
   /// For both passes; null: none.
   [[nodiscard]] static const std::string* refusal_of(const AttentionSizes& sizes, DType dtype) {
     if (dtype != DType::bfloat16) return &other_dtype;
     if (sizes.B * sizes.Tq * sizes.H * sizes.C == 0) return &no_values;
-    if (sizes.starts != nullptr) return &no_documents;
-    if (sizes.diagonal != sizes.Tk - sizes.Tq) return &no_offset;
+    if (sizes.begins != nullptr) return &no_documents;
+    if (sizes.ends != nullptr) return &no_ranges;
     // cuDNN divides the heads evenly among kv heads, from the first on.
     if (sizes.first_head % sizes.group != 0 || sizes.H % sizes.group != 0) return &uneven_heads;
     return nullptr;

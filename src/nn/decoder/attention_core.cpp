@@ -73,7 +73,7 @@ class LocalAttention final : public AttentionCore {
 
   [[nodiscard]] static AttentionMask mask(const Microbatch& microbatch, std::int64_t B, std::int64_t T) {
     const Tensor& starts = microbatch.document_starts;
-    return {.starts = starts.exists() ? starts.reshaped({B, T}) : Tensor()};
+    return {.begin = starts.exists() ? starts.reshaped({B, T}) : Tensor()};
   }
 
   std::int64_t group_;  // query heads per kv head

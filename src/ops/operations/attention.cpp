@@ -24,16 +24,20 @@ void check_attention(const ArgumentChecker& must, const AttentionArgs& args) {
   must.that(args.group >= 1 && args.first_head >= 0, "q", args.q, "have a positive group and no negative first_head");
   must.that((args.q.size(2) + args.first_head + args.group - 1) / args.group <= args.k.size(2), "k", args.k,
             "have a kv head for every head of q");
-  if (!args.mask.starts.exists()) return;
-  must.dtype("starts", args.mask.starts, DType::int32);
-  must.count("starts", args.mask.starts, args.q.size(0) * args.q.size(1));
+  for (const auto& [name, bound] : {std::pair("begin", args.mask.begin), std::pair("end", args.mask.end)}) {
+    if (!bound.exists()) continue;
+    must.dtype(name, bound, DType::int32);
+    must.count(name, bound, args.q.size(0) * args.q.size(1));
+  }
 }
 
-/// Of attention or its gradients.
+/// Heads, the pairs of each in all sequences, and the width, of attention or its gradients.
+struct AttentionWork {
+  std::int64_t heads, pairs, width;
+};
 template <class Args>
-std::int64_t visible_pairs(const Args& args) {
-  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
-  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+AttentionWork work_of(const Args& args) {
+  return {args.q.size(2), num_visible_pairs(args.mask, args.q, args.k), args.q.size(3)};
 }
 
 /// As many queries as keys, with as many pairs as s.n(): a whole triangle.
@@ -70,15 +74,16 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   return types;
 }
 
-/// A rank needs the document starts of its own sequences, at all their positions.
-void require_starts_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
-  if (!mask.starts.exists()) return;
-  const Operand starts = call.read("starts", mask.starts);
-  for (const TypeAxis axis : call.axes()) {
-    const bool both_are_cut =
-        q.is_sharded_along(axis, dim_of_sequences) && starts.is_sharded_along(axis, dim_of_sequences);
-    if (!both_are_cut) call.require_whole(starts, axis);
-    if (!both_are_cut && q.is_sharded_along(axis, dim_of_sequences)) call.fail_together(starts, q, axis);
+/// A rank needs the ranges of its own sequences, at all their positions.
+void require_ranges_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
+  for (const Tensor& bound : existing({mask.begin, mask.end})) {
+    const Operand range = call.read("the range of keys", bound);
+    for (const TypeAxis axis : call.axes()) {
+      const bool both_are_cut =
+          q.is_sharded_along(axis, dim_of_sequences) && range.is_sharded_along(axis, dim_of_sequences);
+      if (!both_are_cut) call.require_whole(range, axis);
+      if (!both_are_cut && q.is_sharded_along(axis, dim_of_sequences)) call.fail_together(range, q, axis);
+    }
   }
 }
 
@@ -92,28 +97,35 @@ void require_type(const Inference& call, const Operand& x, const LayoutType& typ
 
 }  // namespace
 
-std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal) {
-  // Queries below `first` see nothing, those from `all` on every key, and those in between one key more each.
-  const std::int64_t first = std::clamp<std::int64_t>(-diagonal, 0, num_queries),
-                     all = std::clamp<std::int64_t>(num_keys - diagonal - 1, first, num_queries);
-  const std::int64_t fewest = first + diagonal + 1, growing = all - first;
-  return growing * (2 * fewest + growing - 1) / 2 + (num_queries - all) * num_keys;
+std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {
+  // The last queries see one key less each, down to one.
+  const std::int64_t seeing = std::min(num_queries, num_keys);
+  return seeing * (2 * num_keys - seeing + 1) / 2;
+}
+
+std::int64_t num_visible_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k) {
+  return mask.is_causal() ? q.size(0) * num_visible_pairs(q.size(1), k.size(1)) : mask.num_pairs;
 }
 
 void check(const AttentionArgs& args) { check_attention(ArgumentChecker("attention"), args); }
 // Two dot products per visible pair: q k^T and p v.
 OpCost cost(const AttentionArgs& args) {
-  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
-  const std::int64_t bytes = bytes_of(args.q, args.k, args.v, args.out, args.lse) + bytes_if(args.mask.starts);
-  return {.m = heads, .n = pairs, .k = width, .flops = 4 * heads * pairs * width, .bytes = bytes};
+  const auto [heads, pairs, width] = work_of(args);
+  const std::int64_t bytes =
+      bytes_of(args.q, args.k, args.v, args.out, args.lse) + bytes_if(args.mask.begin) + bytes_if(args.mask.end);
+  return {.m = args.q.size(0) * heads,
+          .n = mean_visible_pairs(args.mask, args.q, args.k),
+          .k = width,
+          .flops = 4 * heads * pairs * width,
+          .bytes = bytes};
 }
 Operands operands_of(const AttentionArgs& args) {
-  return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}};
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.begin, args.mask.end}), {args.out, args.lse}};
 }
 void infer(Inference& call, const AttentionArgs& args) {
   const Operand q = call.read("q", args.q);
   const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
-  require_starts_of(call, q, args.mask);
+  require_ranges_of(call, q, args.mask);
   call.write(args.out, types.out);
   call.write(args.lse, types.lse);
 }
@@ -150,24 +162,25 @@ void check(const AttentionBackwardArgs& args) {
 }
 // Five dot products per visible pair: q k^T again, dout v^T, p^T dout, ds k, ds^T q.
 OpCost cost(const AttentionBackwardArgs& args) {
-  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
-  const std::int64_t read =
-                         bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout) + bytes_if(args.mask.starts),
+  const auto [heads, pairs, width] = work_of(args);
+  const std::int64_t read = bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout) +
+                            bytes_if(args.mask.begin) + bytes_if(args.mask.end),
                      written = bytes_of(args.dq, args.dk, args.dv);
-  return {.m = heads,
-          .n = pairs,
+  return {.m = args.q.size(0) * heads,
+          .n = mean_visible_pairs(args.mask, args.q, args.k),
           .k = width,
           .flops = 10 * heads * pairs * width,
           .bytes = read + written + 2 * bytes_of(args.delta)};
 }
 Operands operands_of(const AttentionBackwardArgs& args) {
-  return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}),
+  return {args.q.dtype,
+          existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.begin, args.mask.end}),
           existing({args.dq, args.dk, args.dv, args.delta, args.scratch})};
 }
 void infer(Inference& call, const AttentionBackwardArgs& args) {
   const Operand q = call.read("q", args.q);
   const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
-  require_starts_of(call, q, args.mask);
+  require_ranges_of(call, q, args.mask);
   require_type(call, call.read("out", args.out), types.out);
   require_type(call, call.read("dout", args.dout), types.out);
   require_type(call, call.read("lse", args.lse), types.lse);

@@ -4,31 +4,29 @@
 #include "tensor/tensor.h"
 
 #include <cstdint>
-#include <optional>
 
 namespace echelon {
 
-/// Which keys a query sees. Queries and keys are parts of a sequence: query i is at position first_query + i, key j at
-/// first_key + j. A query sees the keys up to its own position. With `starts` (int32 [B, Tq], positions that do not
-/// decrease along Tq) it sees only those from starts[b, i] on, the start of its document. Keys may be any part of the
-/// sequence. A query that sees none of them has out 0 and lse -inf.
+/// Which keys a query sees: those from begin[b, i] on and before end[b, i], as rows of k. Neither decreases along the
+/// queries. Queries and keys may be any positions of a sequence in ascending order, so documents, chunks and blocks of
+/// a ring are all such ranges. A query that sees no key has out 0 and lse -inf.
 struct AttentionMask {
-  std::optional<std::int64_t> first_query = {};  // by default such that the last query is at the last key
-  std::int64_t first_key = 0;
-  Tensor starts = {};
+  Tensor begin = {};  // int32 [B, Tq]; 0 where left out
+  Tensor end = {};    // int32 [B, Tq], at most Tk; left out, the mask is causal, and the last query sees the last key
+  /// With `end`: how many pairs (query, key) of a head the causal mask leaves, of all sequences together. Where
+  /// documents end is data, which a trace does not have: pairs across two documents count, though none is computed.
+  std::int64_t num_pairs = 0;
 
-  /// Query i sees no key beyond i + this.
-  [[nodiscard]] std::int64_t diagonal(std::int64_t Tq, std::int64_t Tk) const {
-    return first_query ? *first_query - first_key : Tk - Tq;
-  }
+  [[nodiscard]] bool is_causal() const { return !end.exists(); }
 };
 
-/// Pairs (query, key) of one head that the causal mask leaves: query i sees keys 0 .. i + diagonal. The boundaries of
-/// documents are data, which a trace does not have: pairs across two documents count here, though none is computed.
-[[nodiscard]] std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal);
-/// The last query sees the last key.
-[[nodiscard]] inline std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {
-  return num_visible_pairs(num_queries, num_keys, num_keys - num_queries);
+/// Pairs (query, key) of one head and one sequence that the causal mask leaves where the last query sees the last key.
+[[nodiscard]] std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys);
+/// Of a head of all B sequences.
+[[nodiscard]] std::int64_t num_visible_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k);
+/// The mean over the sequences, rounded down.
+[[nodiscard]] inline std::int64_t mean_visible_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k) {
+  return q.size(0) == 0 ? 0 : num_visible_pairs(mask, q, k) / q.size(0);
 }
 
 /// q, out [B, Tq, H, C]; k, v [B, Tk, K, C]; lse [B, H, Tq] is written: log sum exp of the scaled scores. Head h reads

@@ -44,13 +44,10 @@ struct HeadView {
   [[nodiscard]] std::int64_t key_offset(std::int64_t j) const { return ((b * Tk + j) * K + kv_head) * C; }
   /// Query i sees the keys from first_visible(i) up to, but not including, end_visible(i); none if that is not above.
   [[nodiscard]] std::int64_t first_visible(std::int64_t i) const {
-    return args.mask.starts.exists()
-               ? std::max<std::int64_t>(0,
-                                        args.mask.starts.template as<std::int32_t>()[b * Tq + i] - args.mask.first_key)
-               : 0;
+    return args.mask.begin.exists() ? args.mask.begin.template as<std::int32_t>()[b * Tq + i] : 0;
   }
   [[nodiscard]] std::int64_t end_visible(std::int64_t i) const {
-    return std::min(Tk, i + args.mask.diagonal(Tq, Tk) + 1);
+    return args.mask.end.exists() ? args.mask.end.template as<std::int32_t>()[b * Tq + i] : i + Tk - Tq + 1;
   }
   [[nodiscard]] std::int64_t row(std::int64_t i) const { return (b * H + h) * Tq + i; }  // of lse and delta
   [[nodiscard]] A dot(const T* x, const T* y) const {

@@ -25,8 +25,7 @@ namespace HWY_NAMESPACE {
 constexpr std::int64_t num_shares = 4;  // of the tiles of one kv head, where there are fewer kv heads than that
 
 HWY_INLINE std::int64_t num_pairs(const AttentionBackwardArgs& args) {
-  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
-  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+  return mean_visible_pairs(args.mask, args.q, args.k);
 }
 
 template <class Format, class T>

@@ -163,8 +163,7 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   const TileOrder order(args.q, args.group, args.first_head);
   if (order.num_pairs() == 0) return;
-  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1),
-                     num_pairs = num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+  const std::int64_t num_pairs = mean_visible_pairs(args.mask, args.q, args.k);
   const std::int64_t work = num_pairs * args.q.size(3) / 16 / order.pairs_per_head();
   divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
     Scratch<Sum> scratch(Forward<Format, T>::capacity(args));

@@ -1,4 +1,4 @@
-// Which keys the queries of a tile see: the causal mask, and documents. Included once per instruction set (Highway).
+// Which keys the queries of a tile see. Included once per instruction set (Highway).
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_ATTENTION_MASK_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -12,25 +12,27 @@
 #include "ops/cpu/attention/packing-inl.h"
 #include "ops/operations/attention.h"
 
+#include <array>
+
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-/// A tile of queries and a tile of keys: query i sees the existing keys up to i + diagonal, from the first one of its
-/// document on. Both counts may reach beyond the end, where packed rows are zero.
+/// A tile of queries and a tile of keys: of each query the keys that it sees, of each key the queries that see it. Both
+/// counts may reach beyond the end, where packed rows are zero.
 struct CausalTile {
-  std::int64_t diagonal = 0;
   std::int64_t true_queries = 0;  // those that there are
   std::int64_t num_queries = 0;   // a multiple of the lanes
   std::int64_t true_keys = 0;     // those that exist, and that some query sees
   std::int64_t num_keys = 0;      // a multiple of block_rows
   std::int64_t queries_at_once = 1;
-  bool is_cut_by_documents = false;  // some document starts after the tile's first key
+  bool is_cut_by_documents = false;  // some query's range begins after the tile's first key
+  // Keys before the end of query i's range, and the first query whose range ends after key r: neither decreases.
+  std::array<std::int16_t, tile_queries> ends = {};
+  std::array<std::int16_t, tile_keys> first_queries = {};
 
-  /// How many keys of the tile are at or before query i's position.
-  [[nodiscard]] std::int64_t visible(std::int64_t i) const {
-    return std::clamp<std::int64_t>(i + diagonal + 1, 0, true_keys);
-  }
+  /// How many keys of the tile are before the end of query i's range.
+  [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
   /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
   /// of the others of their block.
   [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i) const {
@@ -42,7 +44,33 @@ struct CausalTile {
   /// The first query that sees key r, or one of the keys that are processed with it.
   [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const {
     return r >= true_keys ? num_queries
-                          : std::clamp<std::int64_t>(r - diagonal, 0, num_queries) / queries_at_once * queries_at_once;
+                          : std::min(first_ending_after(r), num_queries) / queries_at_once * queries_at_once;
+  }
+  /// tile_queries where there is none.
+  [[nodiscard]] std::int64_t first_ending_after(std::int64_t r) const {
+    return first_queries[static_cast<std::size_t>(r)];
+  }
+
+  /// Query i sees the keys up to i + diagonal.
+  void cut_along(std::int64_t diagonal) {
+    for (std::int64_t i = 0; i < tile_queries; ++i)
+      ends[static_cast<std::size_t>(i)] =
+          static_cast<std::int16_t>(std::clamp<std::int64_t>(i + diagonal + 1, 0, true_keys));
+    for (std::int64_t r = 0; r < tile_keys; ++r)
+      first_queries[static_cast<std::size_t>(r)] =
+          static_cast<std::int16_t>(std::clamp<std::int64_t>(r - diagonal, 0, tile_queries));
+  }
+  /// Query i sees the keys before last[i] - key.
+  void cut_at(const std::int32_t* last, std::int64_t key) {
+    for (std::int64_t i = 0; i < tile_queries; ++i)
+      ends[static_cast<std::size_t>(i)] =
+          static_cast<std::int16_t>(std::clamp<std::int64_t>(last[std::min(i, true_queries - 1)] - key, 0, true_keys));
+    if (ends.front() == true_keys) return first_queries.fill(0);
+    std::int16_t i = 0;
+    for (std::int16_t r = 0; r < tile_keys; ++r) {
+      while (i < tile_queries && ends[static_cast<std::size_t>(i)] <= r) ++i;
+      first_queries[static_cast<std::size_t>(r)] = i;
+    }
   }
 };
 
@@ -58,7 +86,7 @@ struct KeyRange {
 template <class A>
 HWY_INLINE auto seeing(const CausalTile& tile, const A* first_keys, std::int64_t r, std::int64_t query) {
   const Tag<A> d;
-  const std::int64_t first_query = r < tile.true_keys ? r - tile.diagonal : tile_queries;
+  const std::int64_t first_query = r < tile.true_keys ? tile.first_ending_after(r) : tile_queries;
   const auto is_before = hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(first_query)));
   return tile.is_cut_by_documents
              ? hn::And(is_before, hn::Ge(hn::Set(d, static_cast<A>(r)), hn::Load(d, first_keys + query)))
@@ -71,13 +99,14 @@ class VisibleKeys {
   VisibleKeys(const AttentionMask& mask, const Tensor& q, const Tensor& k)
       : Tq_(q.size(1)),
         Tk_(k.size(1)),
-        diagonal_(mask.diagonal(Tq_, Tk_)),
-        first_key_(mask.first_key),
-        starts_(mask.starts.exists() ? mask.starts.as<std::int32_t>() : nullptr) {}
+        begins_(mask.begin.exists() ? mask.begin.as<std::int32_t>() : nullptr),
+        ends_(mask.end.exists() ? mask.end.as<std::int32_t>() : nullptr) {}
 
   /// Of `count` queries from first_query on: from a tile's start on; empty if they see none.
   [[nodiscard]] KeyRange of(std::int64_t b, std::int64_t first_query, std::int64_t count) const {
-    const std::int64_t last = std::clamp<std::int64_t>(first_query + count + diagonal_, 0, Tk_);
+    const std::int64_t of_last =
+        ends_ == nullptr ? first_query + count + Tk_ - Tq_ : ends_[b * Tq_ + first_query + count - 1];
+    const std::int64_t last = std::clamp<std::int64_t>(of_last, 0, Tk_);
     const std::int64_t first = first_of(b, first_query);
     return first < last ? KeyRange{first / tile_keys * tile_keys, last} : KeyRange{};
   }
@@ -87,10 +116,8 @@ class VisibleKeys {
   [[nodiscard]] CausalTile tile(std::int64_t b, std::int64_t first_query, std::int64_t count, const KeyRange& keys,
                                 Sum* first_keys) const {
     const std::int64_t key = keys.first, num_keys = std::min(tile_keys, keys.last - key);
-    CausalTile tile{.diagonal = first_query + diagonal_ - key,
-                    .true_queries = count,
-                    .true_keys = num_keys,
-                    .num_keys = rounded_up(num_keys, block_rows)};
+    CausalTile tile{.true_queries = count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
+    ends_ == nullptr ? tile.cut_along(first_query + Tk_ - Tq_ - key) : tile.cut_at(ends_ + b * Tq_ + first_query, key);
     tile.is_cut_by_documents = first_of(b, first_query + count - 1) > key;
     if (tile.is_cut_by_documents)
       for (std::int64_t i = 0; i < tile_queries; ++i)
@@ -101,11 +128,11 @@ class VisibleKeys {
 
  private:
   [[nodiscard]] std::int64_t first_of(std::int64_t b, std::int64_t query) const {
-    return starts_ == nullptr ? 0 : std::max<std::int64_t>(0, starts_[b * Tq_ + query] - first_key_);
+    return begins_ == nullptr ? 0 : begins_[b * Tq_ + query];
   }
 
-  std::int64_t Tq_, Tk_, diagonal_, first_key_;
-  const std::int32_t* starts_;
+  std::int64_t Tq_, Tk_;
+  const std::int32_t *begins_, *ends_;
 };
 
 }  // namespace HWY_NAMESPACE
