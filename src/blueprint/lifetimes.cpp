@@ -159,10 +159,10 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   const std::int64_t scalar_bytes = num_scalars * size_of(DType::float64);
   buffers.push_back(persistent({BufferRole::scalars}, MemoryCategory::constants, scalar_bytes, scalar_bytes));
 
-  const std::int64_t batch_bytes = num_microbatches * part.options.num_tokens() * size_of(DType::int32);
-  for (const BufferRole role : {BufferRole::tokens, BufferRole::targets, BufferRole::document_starts})
-    if (role != BufferRole::document_starts || part.options.masks_documents)
-      buffers.push_back(persistent({role}, MemoryCategory::batch, batch_bytes, batch_bytes));
+  for (const BufferRole role : batch_roles) {
+    const std::int64_t bytes = num_microbatches * part.batch_size(role) * size_of(DType::int32);
+    if (bytes > 0) buffers.push_back(persistent({role}, MemoryCategory::batch, bytes, bytes));
+  }
   return buffers;
 }
 

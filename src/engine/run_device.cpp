@@ -14,7 +14,8 @@ namespace {
 
 // Those of a step's actions and of its layers.
 std::vector<Group> groups_of(const RunConfig& config) {
-  std::vector<Group> groups = {step_group, data_group, shard_group, replicate_group, tp_group, pipeline_group};
+  std::vector<Group> groups = {step_group, data_group, shard_group,   replicate_group,
+                               tp_group,   cp_group,   pipeline_group};
   if (config.model.tie_word_embeddings) groups.push_back(tied_group);
   const int replicas = kv_replicas(config.model, config.mesh_shape().degree(Axis::tp));
   if (replicas > 1) groups.push_back(kv_replica_group(replicas));

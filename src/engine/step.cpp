@@ -1,7 +1,6 @@
 #include "engine/step.h"
 
 #include "base/error.h"
-#include "blueprint/batch_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +18,9 @@ Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankPart
       buffers_{ProgramBuffers(parts.memory, ProgramKind::training),
                ProgramBuffers(parts.memory, ProgramKind::evaluation),
                ProgramBuffers(parts.memory, ProgramKind::training_with_snapshot)},
-      executor_(config_, {parts.model.part(), parts.ops, parts.mesh}) {}
+      executor_(config_, {parts.model.part(), parts.ops, parts.mesh}),
+      batch_(config_, parts.model.part(), parts.mesh.rank()),
+      next_batch_(batch_) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
@@ -131,45 +132,26 @@ bool Step::is_last_of_snapshot(const Action& action) const {
   return rank_.program(kind_)[static_cast<std::size_t>(action.id) + 1].kind != ActionKind::take_snapshot;
 }
 
-void Step::read(HostBatch& batch, std::int64_t first_sequence) const {
-  const std::int64_t T = config_.training.seq_len;
-  const bool masks_documents = model_.part().options.masks_documents;
-  const std::vector<std::int64_t> sequences = BatchLayout(config_).sequences_of(mesh_.rank(), first_sequence);
-  batch.source = nullptr;
-  batch.tokens.resize(sequences.size() * static_cast<std::size_t>(T));
-  batch.targets.resize(batch.tokens.size());
-  if (masks_documents) batch.starts.resize(batch.tokens.size());
-  std::int64_t offset = 0;
-  for (const std::int64_t sequence : sequences) {
-    input_.batches->read(sequence, T, batch.tokens.data() + offset, batch.targets.data() + offset);
-    if (masks_documents) input_.batches->read_document_starts(sequence, T, batch.starts.data() + offset);
-    offset += T;
-  }
-  batch.source = input_.batches;
-  batch.first_sequence = first_sequence;
-}
-
 // What cannot be read is an error of the step that needs it. Where the host computes, nothing is gained.
 void Step::read_ahead() {
   const bool is_host = ops_.host_address(executor_.scalars(count_scalar, num_count_scalars)) != nullptr;
   if (!input_.has_next || is_host || !is_training(kind_)) return;
   try {
-    read(next_batch_, input_.first_sequence + config_.training.global_batch_size);
+    next_batch_.read(*input_.batches, input_.first_sequence + config_.training.global_batch_size);
   } catch (const std::exception&) {
-    next_batch_.source = nullptr;
+    next_batch_.release();
   }
 }
 
 // Values that change in every step are uploaded with the tokens.
 void Step::load_batch() {
-  if (next_batch_.source == input_.batches && next_batch_.first_sequence == input_.first_sequence)
+  if (next_batch_.holds(input_.batches, input_.first_sequence))
     std::swap(batch_, next_batch_);
   else
-    read(batch_, input_.first_sequence);
-  next_batch_.source = nullptr;
-  const auto ignored = std::count(batch_.targets.begin(), batch_.targets.end(), ignored_target);
-  values_.batch = {batch_.tokens.data(), batch_.targets.data(), batch_.starts.data()};
-  values_.given = {.num_targets = static_cast<double>(std::ssize(batch_.targets) - ignored),
+    batch_.read(*input_.batches, input_.first_sequence);
+  next_batch_.release();
+  values_.batch = batch_.values();
+  values_.given = {.num_targets = static_cast<double>(batch_.num_targets()),
                    .requests = summand_of(input_.request),
                    .num_saved = input_.has_saved ? 1.0 : 0.0,
                    .loss_scale = input_.loss_scale.value_or(1),

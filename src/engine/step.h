@@ -3,6 +3,7 @@
 
 #include "backend/work_recorder.h"
 #include "data/batch_source.h"
+#include "engine/rank_batch.h"
 #include "engine/rank_model.h"
 #include "engine/run_requests.h"
 #include "executor/action_executor.h"
@@ -129,14 +130,7 @@ class Step {
   StepInput input_;
   StepValues values_;
   std::vector<std::vector<Pending>> pending_;  // by action
-  /// This rank's part of a global batch.
-  struct HostBatch {
-    const BatchSource* source = nullptr;  // null: nothing was read
-    std::int64_t first_sequence = 0;
-    std::vector<std::int32_t> tokens, targets, starts;
-  };
-  void read(HostBatch& batch, std::int64_t first_sequence) const;
-  HostBatch batch_, next_batch_;
+  RankBatch batch_, next_batch_;
 };
 
 }  // namespace echelon

@@ -57,9 +57,14 @@ std::vector<Pending> ActionExecutor::perform(const Action& action) {
 
 void ActionExecutor::load_batch() {
   const HostBatch& batch = values_->batch;
-  ops_.upload(of_batch(BufferRole::tokens), batch.tokens);
-  ops_.upload(of_batch(BufferRole::targets), batch.targets);
-  if (model_.options.masks_documents) ops_.upload(of_batch(BufferRole::document_starts), batch.document_starts);
+  const auto upload = [&](BufferRole role, const std::int32_t* values) {
+    if (model_.batch_size(role) > 0) ops_.upload(of_batch(role), values);
+  };
+  upload(BufferRole::tokens, batch.tokens);
+  upload(BufferRole::targets, batch.targets);
+  upload(BufferRole::key_begin, batch.key_begin);
+  upload(BufferRole::key_end, batch.key_end);
+  upload(BufferRole::positions, batch.positions);
   ops_.upload(scalars(0, num_scalars), &values_->given);
 }
 
@@ -205,15 +210,19 @@ double ActionExecutor::expected_targets() const {
 }
 
 Tensor ActionExecutor::of_batch(BufferRole role) {
-  return buffers_->tensor({role}, DType::int32, {config_.num_microbatches() * model_.options.num_tokens()});
+  return buffers_->tensor({role}, DType::int32, {config_.num_microbatches() * model_.batch_size(role)});
 }
 
 Microbatch ActionExecutor::microbatch(int index) {
-  const std::int64_t N = model_.options.num_tokens();
-  const auto rows = [&](BufferRole role) { return of_batch(role).rows(index * N, N); };
+  const auto rows = [&](BufferRole role) {
+    const std::int64_t size = model_.batch_size(role);
+    return size == 0 ? Tensor() : of_batch(role).rows(index * size, size);
+  };
   return {.tokens = rows(BufferRole::tokens),
           .targets = rows(BufferRole::targets),
-          .document_starts = model_.options.masks_documents ? rows(BufferRole::document_starts) : Tensor(),
+          .key_begin = rows(BufferRole::key_begin),
+          .key_end = rows(BufferRole::key_end),
+          .positions = rows(BufferRole::positions),
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),

@@ -14,12 +14,13 @@
 
 namespace echelon {
 
-/// The tokens of a step on the host, microbatch after microbatch: [microbatches, B, T]. Null pointers where the backend
-/// reads no data.
+/// The tokens of a step on the host, microbatch after microbatch: [microbatches, B, T], and what else a Microbatch has
+/// of them. Null pointers where the backend reads no data.
 struct HostBatch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;
-  const std::int32_t* document_starts = nullptr;  // of models that mask documents
+  const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // [microbatches, cp, B, T]
+  const std::int32_t* positions = nullptr;
 };
 
 /// What a step is given and what it returns.

@@ -25,7 +25,9 @@ enum class BufferRole : std::uint8_t {
   scalars,
   tokens,
   targets,
-  document_starts,
+  key_begin,
+  key_end,
+  positions,
   // of (microbatch, stage)
   stash,        // what forward saves until the weights' gradients are computed,
   input_stash,  // and what it saves until its input's gradient is

@@ -4,6 +4,7 @@
 #include "nn/head_split.h"
 
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace echelon {
@@ -45,7 +46,24 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
+/// Under sequence parallelism a rank's tokens are divided again.
+std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
+  if (mesh.degree(Axis::cp) == 1) return nullptr;
+  return std::make_shared<const RankTokens>(rank_tokens(token_split(config), mesh.coordinate(rank, Axis::cp)));
+}
+
 }  // namespace
+
+TokenSplit token_split(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  // A microbatch's tokens are divided over the ranks of sequence parallelism, and into the blocks of float8.
+  const std::int64_t unit = std::lcm(p.sequence_parallel ? p.tensor_parallel_degree : 1,
+                                     config.training.linear_dtype == LinearDType::float8 ? 16 : 1);
+  return {.seq_len = config.training.seq_len,
+          .cp = static_cast<int>(p.context_parallel_degree),
+          .balancer = p.context_parallel_load_balancer,
+          .multiple = unit / std::gcd(unit, config.training.micro_batch_size)};
+}
 
 LayerOptions layer_options(const RunConfig& config, int rank) {
   const MeshShape mesh = config.mesh_shape();
@@ -59,7 +77,8 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
     options.recompute.num_blocks = config.training.recompute_num_layers;
   options.masks_documents = config.data.reset_attention_mask;
   options.num_sequences = config.training.micro_batch_size;
-  options.seq_len = config.training.seq_len;
+  options.tokens = tokens_of(config, mesh, rank);
+  options.seq_len = options.tokens ? options.tokens->lists.rows() : config.training.seq_len;
   options.tp = mesh.degree(Axis::tp);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
   options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
@@ -135,6 +154,16 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
   part.rank_of_stage = schedule.rank_of_stage;
   add_stages(part, config, rank);
   return part;
+}
+
+std::int64_t ModelPart::batch_size(BufferRole role) const {
+  const std::int64_t N = options.num_tokens(), cp = options.tokens ? options.tokens->cp : 1;
+  switch (role) {
+    case BufferRole::key_begin: return options.masks_documents || cp > 1 ? cp * N : 0;
+    case BufferRole::key_end: return cp > 1 ? cp * N : 0;
+    case BufferRole::positions: return cp > 1 && options.model.position == PositionKind::learned ? N : 0;
+    default: return N;
+  }
 }
 
 const StagePart& ModelPart::stage(int index) const {

@@ -2,15 +2,21 @@
 // memory; the blueprint traces it, the engine binds it to memory.
 #pragma once
 
+#include "executor/buffers.h"
 #include "nn/decoder/stage.h"
 #include "optim/sharded_unit.h"
 #include "schedule/schedule.h"
 #include "spec/config/run_config.h"
 
+#include <array>
 #include <memory>
 #include <vector>
 
 namespace echelon {
+
+/// What a rank is given of a batch: HostBatch.
+inline constexpr std::array batch_roles = {BufferRole::tokens, BufferRole::targets, BufferRole::key_begin,
+                                           BufferRole::key_end, BufferRole::positions};
 
 /// One virtual stage on a rank.
 struct StagePart {
@@ -51,12 +57,17 @@ struct ModelPart {
   /// Every parameter of this rank, a tied weight once.
   [[nodiscard]] std::vector<Param*> params() const;
 
+  /// How many int32 of a microbatch are in one of batch_roles; 0: this model does not read them.
+  [[nodiscard]] std::int64_t batch_size(BufferRole role) const;
+
   /// Of x and y between stages.
   [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
 };
 
+/// How sequences are divided over the ranks of context parallelism.
+[[nodiscard]] TokenSplit token_split(const RunConfig& config);
 /// What the layers of `rank` are made with.
 [[nodiscard]] LayerOptions layer_options(const RunConfig& config, int rank);
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include "comm/mesh.h"
+#include "context/rank_tokens.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
+
+#include <memory>
 
 namespace echelon {
 
@@ -38,7 +41,9 @@ struct LayerOptions {
   bool masks_documents = false;       // a token attends to its own document alone
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
-  std::int64_t seq_len = 1;        // T
+  std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
+  // Where the ranks of a cp group hold different tokens of a sequence: T is then the rows that each has.
+  std::shared_ptr<const RankTokens> tokens = nullptr;
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
@@ -55,9 +60,10 @@ struct LayerOptions {
 struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
   Tensor targets;  // int32 [B T]; ignored_target where nothing is predicted
-  // int32 [B T]: for every token the position in its sequence where its document starts; empty without document
-  // masking.
-  Tensor document_starts = {};
+  // int32 [cp, B, T]: for every token, of the keys of each cp rank, the first that it sees and the one after the last.
+  // key_begin is empty where no range begins after the first key, key_end where the mask is causal.
+  Tensor key_begin = {}, key_end = {};
+  Tensor positions = {};        // int32 [B T], in the sequence; empty where they follow each other
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step

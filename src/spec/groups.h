@@ -14,6 +14,9 @@ inline constexpr Group tp_group = {AxisSet{Axis::tp}, Group::Part::all, 0};
   return {AxisSet{Axis::tp}, Group::Part::block, num_replicas};
 }
 
+/// The ranks that hold different tokens of the same sequences: transfers inside attention.
+inline constexpr Group cp_group = {AxisSet{Axis::cp}, Group::Part::all, 0};
+
 /// The stages of a pipeline: transfers between neighbours.
 inline constexpr Group pipeline_group = {AxisSet{Axis::pp}, Group::Part::all, 0};
 /// The first and the last stage: a tied weight.

@@ -73,6 +73,9 @@ void Inference::add_to(std::string_view role, const Tensor& x, const LayoutType&
 
 void Inference::require_complete(const Operand& x, TypeAxis axis) const {
   const TensorPlacement placement = x[axis].placement;
+  if (placement == TensorPlacement::attended)
+    fail(fmt::format("{}, but is read as if all {} blocks of the ring were in it", words(x, axis), axes_.degree(axis)));
+  if (x[axis].distance != 0) fail(fmt::format("{}, but is read as if it were this rank's", words(x, axis)));
   if (placement == TensorPlacement::partial)
     fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
                      axes_.name(axis)));
@@ -96,7 +99,8 @@ void Inference::require_the_same(const Operand& x) const {
 }
 
 AxisLayout Inference::shared(const Operand& a, const Operand& b, TypeAxis axis) const {
-  if (a[axis] == b[axis]) return a[axis];
+  if (const auto both = united(a[axis], b[axis], axes_.degree(axis))) return *both;
+  if (a[axis] == b[axis] && a[axis].placement != TensorPlacement::attended) return a[axis];
   if (a[axis] == own_layout && b[axis] == replicated_layout) return own_layout;
   if (b[axis] == own_layout && a[axis] == replicated_layout) return own_layout;
   fail_together(a, b, axis);
@@ -131,7 +135,9 @@ std::string Inference::words(const Operand& x, TypeAxis axis) const {
 }
 
 void Inference::fail_together(const Operand& a, const Operand& b, TypeAxis axis) const {
-  for (const Operand& x : {a, b}) require_complete(x, axis);
+  const bool are_of_a_ring = a[axis].placement == TensorPlacement::attended || a[axis].distance != b[axis].distance;
+  for (const Operand& x : {a, b})
+    if (!are_of_a_ring) require_complete(x, axis);
   fail(fmt::format("{}, and {}: they do not belong together", words(a, axis), words(b, axis)));
 }
 

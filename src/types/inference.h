@@ -55,7 +55,7 @@ class Inference {
   /// Fails unless all ranks have the same, since it decides what they do.
   void require_the_same(const Operand& x) const;
   /// The common layout of two operands that are combined element by element. A replicated operand can be combined with
-  /// one that is each rank's own.
+  /// one that is each rank's own. Attended rows are united.
   [[nodiscard]] AxisLayout shared(const Operand& a, const Operand& b, TypeAxis axis) const;
   /// Fails unless `first` is the start of this rank's part of x, if ranks hold parts along `dim`.
   void require_position(const Operand& x, int dim, std::int64_t first) const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace echelon {
 
 LayoutType everywhere(TensorPlacement placement) {
@@ -16,6 +18,16 @@ std::int64_t block_from(const Sizes& sizes, int dim) {
   return product;
 }
 
+std::optional<AxisLayout> united(AxisLayout a, AxisLayout b, int n) {
+  if (a.placement != TensorPlacement::attended || b.placement != TensorPlacement::attended) return {};
+  if (a.block != b.block || a.distance != b.distance || a.count + b.count > n) return {};
+  if ((a.first + a.count) % n != b.first) std::swap(a, b);
+  if ((a.first + a.count) % n != b.first) return {};
+  if (a.count + b.count < n) return AxisLayout{a.placement, a.block, a.distance, a.first, a.count + b.count};
+  if (a.distance != 0) return {};
+  return AxisLayout{TensorPlacement::sharded, a.block};
+}
+
 bool is_sharded_along(AxisLayout layout, const Tensor& x, int dim) {
   if (layout.placement != TensorPlacement::sharded) return false;
   if (layout.block == outermost) return dim == 0;
@@ -28,6 +40,10 @@ bool is_sharded_between_rows(AxisLayout layout, const Tensor& x) {
 }
 
 std::string describe(AxisLayout layout, const Tensor& x) {
+  if (layout.distance != 0) {
+    const int distance = std::exchange(layout.distance, 0);
+    return fmt::format("{} of the rank {} before", describe(layout, x), distance);
+  }
   switch (layout.placement) {
     case TensorPlacement::replicated: return "replicated";
     case TensorPlacement::sharded:
@@ -39,6 +55,8 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     case TensorPlacement::local_max: return "the maximum of each rank's part";
     case TensorPlacement::own: return "each rank's own";
     case TensorPlacement::zero: return "zero";
+    case TensorPlacement::attended:
+      return fmt::format("attended at distances {} to {} alone", layout.first, layout.first + layout.count - 1);
   }
   return "?";
 }

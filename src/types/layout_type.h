@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace echelon {
@@ -25,16 +26,26 @@ enum class TensorPlacement : std::uint8_t {
   local_max,   // maxima of the ranks' parts
   own,         // each its own, with nothing in common: what the stages of a pipeline hold
   zero,        // zeros, which are both replicated and addends
+  // Rows of context parallelism that some of the ring's blocks are in: of attention's result, merged or to be merged,
+  // and of gradients that are sums over the blocks.
+  attended,
 };
 
 /// A value of AxisLayout::block: sharded along the outermost dim.
 inline constexpr std::int64_t outermost = 0;
 
+///
+/// Blocks of a ring over n ranks: rank r has the queries of its own tokens, and for a time the keys of rank r - d. Such
+/// a pair of blocks has distance d, whichever of the two is at rank r.
 struct AxisLayout {
   TensorPlacement placement = TensorPlacement::replicated;
   /// Of a sharded tensor: how many of a rank's elements are adjacent in the whole tensor, the product of the sizes from
   /// the sharded dim on. Unlike the index of a dim, it does not change when the tensor is reshaped or split into rows.
   std::int64_t block = outermost;
+  /// Whose rows they are: those of the rank this many places before.
+  int distance = 0;
+  /// Of attended rows: the distances of the pairs that they have, first, ..., first + count - 1 (mod n).
+  int first = 0, count = 0;
   bool operator==(const AxisLayout&) const = default;
 };
 
@@ -60,6 +71,10 @@ inline constexpr AxisLayout sharded_rows = {TensorPlacement::sharded, outermost}
 [[nodiscard]] inline AxisLayout sharded_along(const Tensor& x, int dim) {
   return {TensorPlacement::sharded, block_from(x.sizes, dim)};
 }
+
+/// Both together, of n ranks: what attended rows have of the ring's blocks. None if they are not of the same rows, or
+/// have a pair twice or pairs that do not follow each other. Of all n pairs: sharded_rows, at home.
+[[nodiscard]] std::optional<AxisLayout> united(AxisLayout a, AxisLayout b, int n);
 
 /// True if the ranks hold parts of x along `dim`.
 [[nodiscard]] bool is_sharded_along(AxisLayout layout, const Tensor& x, int dim);

@@ -48,6 +48,8 @@ std::string name_of(const Layout& layout) {
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
   if (layout.documents) name << "_documents";
+  if (layout.cp > 1) name << "_cp" << layout.cp << "_" << echelon::name_of(layout.balancer);
+  if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
   for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
   return name.str();
@@ -60,7 +62,7 @@ RunConfig config_of(const Layout& layout) {
   config.model = tiny_model(layout);
   config.data.reset_attention_mask = layout.documents;
   config.training.steps = 10;
-  config.training.seq_len = layout.sequence_parallel ? 4 * layout.tp : 12;
+  config.training.seq_len = layout.seq_len > 0 ? layout.seq_len : layout.sequence_parallel ? 4 * layout.tp : 12;
   config.training.micro_batch_size = 2;
   config.training.global_batch_size = 2 * layout.microbatches * layout.replicate * layout.shard;
   config.training.dtype = DType::float64;
@@ -75,6 +77,8 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.reshard_after_forward = layout.reshard;
   config.parallelism.tensor_parallel_degree = layout.tp;
   config.parallelism.sequence_parallel = layout.sequence_parallel;
+  config.parallelism.context_parallel_degree = layout.cp;
+  config.parallelism.context_parallel_load_balancer = layout.balancer;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
   config.parallelism.virtual_stages = layout.virtual_stages;
@@ -281,6 +285,60 @@ std::vector<Layout> order_rows() {
        .order = "pp-dp-tp"},
       // those that share a key/value head, too
       {.shard = 2, .tp = 4, .microbatches = 3, .order = "dp_replicate-dp_shard-tp"},
+  };
+}
+
+std::vector<Layout> context_rows() {
+  const auto none = LoadBalancer::none, striped = LoadBalancer::striped;
+  return {
+      {.microbatches = 2, .cp = 2},
+      {.microbatches = 1, .family = Family::gpt2, .tied = true, .cp = 3, .balancer = none},
+      {.microbatches = 3, .family = Family::qwen2, .cp = 4, .balancer = striped},
+      // lengths that do not divide: padding on some ranks, a rank with one token, a prime
+      {.microbatches = 2, .family = Family::qwen3, .cp = 4, .seq_len = 13},
+      {.microbatches = 2, .family = Family::gpt2, .cp = 5, .seq_len = 7},
+      {.microbatches = 2, .cp = 7, .balancer = striped, .seq_len = 7},
+      // documents, whose boundaries are anywhere
+      {.microbatches = 2, .documents = true, .cp = 2, .seq_len = 17},
+      {.microbatches = 2, .family = Family::gpt2, .documents = true, .cp = 3, .balancer = striped, .seq_len = 23},
+      {.microbatches = 2, .tied = true, .documents = true, .cp = 4, .balancer = none, .seq_len = 31},
+      // with each other axis
+      {.replicate = 2, .microbatches = 2, .tied = true, .cp = 2},
+      {.shard = 2, .microbatches = 3, .zero = 1, .cp = 3},
+      {.shard = 2, .microbatches = 2, .family = Family::qwen2, .tied = true, .zero = 2, .cp = 2},
+      {.shard = 1, .microbatches = 3, .zero = 3, .cp = 3, .seq_len = 13},
+      {.shard = 2, .microbatches = 2, .zero = 3, .reshard = ReshardAfterForward::never, .cp = 2},
+      {.tp = 2, .microbatches = 2, .family = Family::qwen3, .cp = 2},
+      {.tp = 4, .microbatches = 2, .cp = 2, .seq_len = 13},  // kv heads on more ranks than there are
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::gpt2,
+       .tied = true,
+       .cp = 2,
+       .seq_len = 13},
+      {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3, .cp = 3, .seq_len = 16},
+      {.pp = 2, .microbatches = 3, .tied = true, .documents = true, .cp = 2},
+      {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .layers = 5, .cp = 2, .seq_len = 13},
+      {.pp = 2,
+       .schedule = PipelineSchedule::zb_h1,
+       .microbatches = 4,
+       .family = Family::gpt2,
+       .cp = 2,
+       .balancer = striped},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::qwen2,
+       .tied = true,
+       .zero = 3,
+       .documents = true,
+       .cp = 2,
+       .seq_len = 19},
+      {.shard = 2, .tp = 2, .microbatches = 2, .zero = 2, .order = "cp-tp-dp_shard", .cp = 2},
   };
 }
 

@@ -23,6 +23,9 @@ struct Layout {
   std::vector<std::int64_t> layers_per_stage = {};  // empty: spread evenly
   std::string order = {};                           // of the axes over the ranks; empty: the default
   bool documents = false;                           // attention within documents, of which a sequence has a few
+  int cp = 1;
+  LoadBalancer balancer = LoadBalancer::headtail;
+  int seq_len = 0;  // 0: 12, or what sequence parallelism divides
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -39,6 +42,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Axes in other orders.
 [[nodiscard]] std::vector<Layout> order_rows();
+
+/// Context parallelism: every balancer, with documents and every other axis, and lengths that do not divide.
+[[nodiscard]] std::vector<Layout> context_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -61,6 +61,10 @@ class TypedMesh::TypedComm final : public Comm {
     check_peer(*this, peer);
     const Inference call = begin(CommKind::send, x);
     const Operand sent = call.read("x", x);
+    if (axes_ == ring_axes) {
+      in_ring_.push_back({peer - rank_, sent.piece.type});
+      return {};
+    }
     for (const TypeAxis axis : call.axes())
       if (sent[axis] != mesh_.border_[axis] && !may_be_the_same_on_all_stages(axis, sent[axis]))
         call.fail(fmt::format("{}, but the stage that receives it takes it for {}", call.words(sent, axis),
@@ -70,7 +74,8 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending receive(Tensor x, int peer) override {
     check_peer(*this, peer);
-    begin(CommKind::receive, x).write(x, mesh_.border_);
+    Inference call = begin(CommKind::receive, x);
+    call.write(x, axes_ == ring_axes ? received_in_ring(call, peer) : mesh_.border_);
     return {};
   }
 
@@ -83,6 +88,23 @@ class TypedMesh::TypedComm final : public Comm {
   }
 
  private:
+  /// Transfers among these ranks are symmetrical: what a rank receives from k places before it, that rank sent by the
+  /// same call with which this one sends k places on.
+  static inline const std::vector<TypeAxis> ring_axes = {TypeAxis::cp};
+
+  [[nodiscard]] LayoutType received_in_ring(const Inference& call, int peer) {
+    const int shift = (rank_ - peer + size_) % size_;
+    const auto sent =
+        std::ranges::find_if(in_ring_, [&](const auto& each) { return (each.first + size_) % size_ == shift; });
+    if (sent == in_ring_.end())
+      call.fail(fmt::format("nothing was sent before it by {} places of '{}'", shift, over()));
+    LayoutType type = sent->second;
+    in_ring_.erase(sent);
+    AxisLayout& moved = type[TypeAxis::cp];
+    moved.distance = (moved.distance + shift) % size_;
+    return type;
+  }
+
   [[nodiscard]] Inference begin(CommKind kind, const Tensor& x) const {
     return {mesh_.memory_, mesh_.axes_, name_of(kind), std::span(&x, 1)};
   }
@@ -130,6 +152,8 @@ class TypedMesh::TypedComm final : public Comm {
         call.fail(fmt::format("{}, so the sum over '{}' would add up different parts", call.words(x, axis), over()));
       case TensorPlacement::local_sum:
         call.fail(fmt::format("{}: it must be rescaled before it is summed over '{}'", call.words(x, axis), over()));
+      case TensorPlacement::attended:
+        call.fail(fmt::format("{}, so the sum over '{}' would add up different rows", call.words(x, axis), over()));
       case TensorPlacement::local_max:
         call.fail(fmt::format("{}, and is summed over '{}'", call.words(x, axis), over()));
     }
@@ -175,6 +199,7 @@ class TypedMesh::TypedComm final : public Comm {
   TypedMesh& mesh_;
   Group group_;
   std::vector<TypeAxis> axes_;
+  std::vector<std::pair<int, LayoutType>> in_ring_;  // by how many places, until it is received
   int rank_;
   int size_;
 };

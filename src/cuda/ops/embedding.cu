@@ -37,10 +37,11 @@ __global__ void __launch_bounds__(block_threads)
 template <class T, int width>
 __global__ void __launch_bounds__(block_threads)
     add_positions_kernel(const T* __restrict__ w, T* __restrict__ y, std::int64_t N, std::int64_t D,
-                         std::int64_t seq_len, std::int64_t first_token) {
+                         std::int64_t seq_len, std::int64_t first_token, const std::int32_t* __restrict__ positions) {
   const RowOfWarp<width> at;
   if (at.row >= N) return;
-  const T* const added = w + (first_token + at.row) % seq_len * D;
+  const std::int64_t token = first_token + at.row;
+  const T* const added = w + (positions == nullptr ? token % seq_len : positions[token]) * D;
   T* const row = y + at.row * D;
 #pragma unroll 4
   for (std::int64_t column = at.column; column < D; column += at.stride) {
@@ -93,7 +94,7 @@ void CudaOps::compute(const PositionsArgs& args) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
       launch({.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream()},
              add_positions_kernel<on_device<T>, width>, numbers<T>(args.w), numbers<T>(args.y), N, D, args.seq_len,
-             args.first_token);
+             args.first_token, numbers<std::int32_t>(args.positions));
     });
   });
 }
@@ -101,6 +102,9 @@ void CudaOps::compute(const PositionsArgs& args) {
 void CudaOps::compute(const PositionsBackwardArgs& args) {
   const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D;
   if (N == 0) return;
+  if (args.positions.exists())
+    return compute(EmbeddingBackwardArgs{
+        .tokens = positions_of_rows(args.positions, args.first_token, N), .dy = args.dy, .dw = args.dw});
   visit_numbers_and_gradient(args.dy.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
       launch({.num_blocks = blocks_for(args.seq_len * (D / width), block_threads),

@@ -8,12 +8,22 @@
 namespace echelon {
 namespace {
 
-constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard};
+constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard, TypeAxis::cp};
 constexpr std::array shard_axes = {TypeAxis::dp_shard, TypeAxis::cp};
 constexpr std::array tensor_axes = {TypeAxis::tp, TypeAxis::kv_replica};
 
 void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
   for (const TypeAxis axis : axes) type[axis] = layout;
+}
+
+/// Ranges of keys, int32 [microbatches, cp, B, T]: for each cp rank those of its keys.
+void name_ranges(const Tensor& ranges, const LayerOptions& options, LayoutType type, TypedMemory& memory) {
+  const RankTokens* tokens = options.tokens.get();
+  const std::int64_t of_block = options.num_tokens(), num_blocks = tokens == nullptr ? 1 : tokens->cp;
+  for (std::int64_t first = 0, block = 0; first < ranges.num_elements(); first += of_block, ++block) {
+    if (tokens != nullptr) type[TypeAxis::cp].distance = tokens->distance_of(static_cast<int>(block % num_blocks));
+    memory.name(ranges.rows(first, of_block), {.name = "the ranges of keys", .type = type, .is_of_host = true});
+  }
 }
 
 }  // namespace
@@ -27,21 +37,22 @@ LayoutType boundary_type(const RunConfig& config) {
 }
 
 void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
-  const std::int64_t num_tokens =
-      config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
   LayoutType batch, count;
   set(batch, batch_axes, sharded_rows);
   set(count, batch_axes, partial_layout);
   const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) {
     return run.memory().tensor(ProgramKind::training, {role}, dtype, {size});
   };
-  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens),
-              {.name = "the tokens", .type = batch, .is_of_host = true});
-  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens),
-              {.name = "the targets", .type = batch, .is_of_host = true});
-  if (config.data.reset_attention_mask)
-    memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens),
-                {.name = "the starts of documents", .type = batch, .is_of_host = true});
+  const ModelPart& part = run.model().part();
+  const auto of_batch = [&](BufferRole role) {
+    return buffer(role, DType::int32, config.num_microbatches() * part.batch_size(role));
+  };
+  memory.name(of_batch(BufferRole::tokens), {.name = "the tokens", .type = batch, .is_of_host = true});
+  memory.name(of_batch(BufferRole::targets), {.name = "the targets", .type = batch, .is_of_host = true});
+  for (const BufferRole role : {BufferRole::key_begin, BufferRole::key_end})
+    if (part.batch_size(role) > 0) name_ranges(of_batch(role), part.options, batch, memory);
+  if (part.batch_size(BufferRole::positions) > 0)
+    memory.name(of_batch(BufferRole::positions), {.name = "the positions", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
   const LayoutType zero = everywhere(TensorPlacement::zero), given = {};
   const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type,

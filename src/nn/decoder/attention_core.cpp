@@ -1,5 +1,7 @@
 #include "nn/decoder/attention_core.h"
 
+#include "nn/decoder/ring_attention.h"
+
 #include <cmath>
 
 namespace echelon {
@@ -72,8 +74,8 @@ class LocalAttention final : public AttentionCore {
   }
 
   [[nodiscard]] static AttentionMask mask(const Microbatch& microbatch, std::int64_t B, std::int64_t T) {
-    const Tensor& starts = microbatch.document_starts;
-    return {.begin = starts.exists() ? starts.reshaped({B, T}) : Tensor()};
+    const Tensor& begin = microbatch.key_begin;
+    return {.begin = begin.exists() ? begin.reshaped({B, T}) : Tensor()};
   }
 
   std::int64_t group_;  // query heads per kv head
@@ -86,6 +88,7 @@ class LocalAttention final : public AttentionCore {
 }  // namespace
 
 std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split) {
+  if (options.tokens) return make_ring_attention(options, split);
   return std::make_unique<LocalAttention>(options, split);
 }
 

@@ -40,7 +40,7 @@ class AttentionCore {
   virtual void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
 };
 
-/// The core where a rank has all tokens of its heads.
+/// Of a rank that has all tokens of its heads, or its part of them (options.tokens): ring_attention.h.
 [[nodiscard]] std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split);
 
 }  // namespace echelon

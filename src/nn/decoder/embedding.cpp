@@ -22,8 +22,11 @@ std::vector<Param*> Embedding::params() {
 void Embedding::forward(Context& context, Tensor /*x*/, Tensor y, Stash& /*stash*/) const {
   look_up(context, context.microbatch.tokens, y);
   if (positions_)
-    context.ops.add_positions(
-        {.w = positions_->value, .y = y, .seq_len = options_.seq_len, .first_token = first_token()});
+    context.ops.add_positions({.w = positions_->value,
+                               .y = y,
+                               .seq_len = options_.seq_len,
+                               .first_token = first_token(),
+                               .positions = context.microbatch.positions});
 }
 
 void Embedding::backward_input(Context& context, Tensor dy, Tensor /*dx*/, Stash& stash) const {
@@ -58,8 +61,11 @@ void Embedding::look_up(Context& context, Tensor tokens, Tensor y) const {
 
 void Embedding::weight_gradient(Context& context, Tensor dy) {
   if (positions_)
-    context.ops.positions_backward(
-        {.dy = dy, .dw = positions_->grad, .seq_len = options_.seq_len, .first_token = first_token()});
+    context.ops.positions_backward({.dy = dy,
+                                    .dw = positions_->grad,
+                                    .seq_len = options_.seq_len,
+                                    .first_token = first_token(),
+                                    .positions = context.microbatch.positions});
   const Stack::Scope scope(context.workspace);
   const Tensor dy_full = leave_backward(context, options_, dy);
   context.ops.embedding_backward({.tokens = context.microbatch.tokens,

@@ -18,9 +18,13 @@ double scaled(double frequency, const RopeScaling& scaling) {
 }
 
 template <class T>
-void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTables& tables) {
+void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTables& tables,
+               std::span<const std::int32_t> positions) {
   std::vector<T> cos, sin;
-  for (std::int64_t position = 0; position < tables.cos.size(0); ++position) {
+  for (std::int64_t row = 0; row < tables.cos.size(0); ++row) {
+    const std::int64_t position = positions.empty()             ? row
+                                  : row < std::ssize(positions) ? positions[static_cast<std::size_t>(row)]
+                                                                : 0;
     for (const double frequency : frequencies) {
       const double angle = static_cast<double>(position) * frequency;
       cos.push_back(static_cast<T>(std::cos(angle)));
@@ -43,14 +47,15 @@ std::vector<double> rope_frequencies(const ModelSpec& model) {
   return frequencies;
 }
 
-void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables) {
+void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables,
+                        std::span<const std::int32_t> positions) {
   const std::vector<double> frequencies = rope_frequencies(model);
   if (!ops.computes_values())
     for (const Tensor& table : {tables.cos, tables.sin}) ops.upload(table, nullptr);
   else if (tables.cos.dtype == DType::float64)
-    upload_as<double>(ops, frequencies, tables);
+    upload_as<double>(ops, frequencies, tables, positions);
   else
-    upload_as<float>(ops, frequencies, tables);
+    upload_as<float>(ops, frequencies, tables, positions);
 }
 
 }  // namespace echelon

@@ -5,11 +5,13 @@
 #include "ops/ops.h"
 #include "spec/model_spec.h"
 
+#include <span>
 #include <vector>
 
 namespace echelon {
 
-/// [positions, head_dim / 2] each, in accumulate_dtype. The layers of a stage share them.
+/// [T, head_dim / 2] each, in accumulate_dtype: a row for each of a rank's tokens of a sequence. The layers of a stage
+/// share them.
 struct RopeTables {
   Tensor cos, sin;
 };
@@ -17,7 +19,9 @@ struct RopeTables {
 /// Radians per position of pair i: rope_theta^(-2 i / head_dim), i < head_dim / 2, scaled if the model says so.
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelSpec& model);
 
-/// Fills the tables, which have memory. The angles are computed in float64 whatever the tables' dtype.
-void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables);
+/// Fills the tables, which have memory. The angles are computed in float64 whatever the tables' dtype. `positions` are
+/// those of the first rows, in the sequence; empty: row i is position i. Rows of padding have position 0.
+void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables,
+                        std::span<const std::int32_t> positions = {});
 
 }  // namespace echelon

@@ -73,7 +73,9 @@ Sizes Stage::rope_table_sizes() const {
 void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   if (options_.model.position != PositionKind::rope) return;
   *rope_ = {.cos = cos, .sin = sin};
-  upload_rope_tables(ops, options_.model, *rope_);
+  const RankTokens* tokens = options_.tokens.get();
+  upload_rope_tables(ops, options_.model, *rope_,
+                     tokens == nullptr ? std::span<const std::int32_t>() : tokens->lists.positions(tokens->rank));
 }
 
 void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {

@@ -47,14 +47,21 @@ void EmbeddingBackward(const EmbeddingBackwardArgs& args, int num_threads) {
   });
 }
 
+/// Of a sum with learned positions, or of its gradient.
+template <class Args>
+HWY_INLINE auto position_of_row(const Args& args) {
+  const auto* positions = args.positions.exists() ? args.positions.template as<std::int32_t>() : nullptr;
+  return [positions, first_token = args.first_token, seq_len = args.seq_len](std::int64_t n) -> std::int64_t {
+    return positions != nullptr ? positions[first_token + n] : (first_token + n) % seq_len;
+  };
+}
+
 void PositionsBackward(const PositionsBackwardArgs& args, int num_threads) {
   visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) HWY_ATTR {
     using T = decltype(t);
     using G = decltype(g);
-    const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D, first_token = args.first_token,
-                       seq_len = args.seq_len;
-    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {N, D}, num_threads,
-                [=](std::int64_t n) { return (first_token + n) % seq_len; });
+    const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D;
+    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {N, D}, num_threads, position_of_row(args));
   });
 }
 
@@ -62,10 +69,11 @@ void AddPositions(const PositionsArgs& args, int num_threads) {
   visit_float(args.y.dtype, [&](auto t) HWY_ATTR {
     using T = decltype(t);
     const std::int64_t D = args.w.size(1), N = D == 0 ? 0 : args.y.num_elements() / D;
+    const auto position = position_of_row(args);
     divide({N, D, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
       for (std::int64_t n = first; n < last; ++n) {
         T* y = args.y.as<T>() + n * D;
-        const T* w = args.w.as<T>() + (args.first_token + n) % args.seq_len * D;
+        const T* w = args.w.as<T>() + position(n) * D;
         for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
           lanes.store(hn::Add(lanes.load(y + i), lanes.load(w + i)), y + i);
         });

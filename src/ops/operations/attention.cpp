@@ -52,33 +52,55 @@ SampleSizes usual_lengths() {
 
 /// Attention mixes positions and keeps sequences and heads apart, so a rank needs all positions of some heads of some
 /// sequences. Where it has only some of a kv head's query heads (k, v replicated, q sharded along its heads), its dk
-/// and dv are addends.
+/// and dv are addends. Along cp it has its own queries, and the keys of one rank of the ring.
 struct AttentionTypes {
-  LayoutType out, lse, dkv;
+  LayoutType out, lse, dkv;  // of one call
+  LayoutType whole_lse;      // of attention to all keys; `out` of it has q's
 };
+
+/// Keys of the rank `distance` before, and what attention to them gives.
+void set_ring_types(const Inference& call, const Operand& q, const Operand& k, AttentionTypes& types) {
+  constexpr TypeAxis axis = TypeAxis::cp;
+  call.require_complete(q, axis);
+  if (!q.is_sharded_along(axis, 0) || !k.is_sharded_along(axis, 0)) call.fail_together(q, k, axis);
+  const int distance = k[axis].distance;
+  const AxisLayout of_queries = {TensorPlacement::attended, outermost, 0, distance, 1};
+  types.out[axis] = types.lse[axis] = of_queries;
+  types.whole_lse[axis] = q[axis];
+  types.dkv[axis] = of_queries;
+  types.dkv[axis].distance = distance;
+}
 
 AttentionTypes attention_types(const Inference& call, const Operand& q, const Operand& k, const Operand& v,
                                const Tensor& lse) {
   AttentionTypes types;
   for (const TypeAxis axis : call.axes()) {
-    for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
     if (k[axis] != v[axis]) call.fail_together(k, v, axis);
+    if (axis == TypeAxis::cp) {
+      set_ring_types(call, q, k, types);
+      continue;
+    }
+    for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
     const bool heads_are_cut = q.is_sharded_along(axis, dim_of_heads),
                shares_kv = heads_are_cut && k[axis] == replicated_layout;
     const bool kv_heads_are_cut = heads_are_cut && k.is_sharded_along(axis, dim_of_heads);
     if (!shares_kv && !kv_heads_are_cut && q[axis] != k[axis]) call.fail_together(q, k, axis);
     types.out[axis] = q[axis];
-    types.lse[axis] = heads_are_cut ? sharded_along(lse, 1) : q[axis];
+    types.lse[axis] = types.whole_lse[axis] = heads_are_cut ? sharded_along(lse, 1) : q[axis];
     types.dkv[axis] = shares_kv ? partial_layout : k[axis];
   }
   return types;
 }
 
-/// A rank needs the ranges of its own sequences, at all their positions.
-void require_ranges_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
+/// A rank needs the ranges of its own sequences, at all their positions, in the keys at hand.
+void require_ranges_of(const Inference& call, const Operand& q, const Operand& k, const AttentionMask& mask) {
   for (const Tensor& bound : existing({mask.begin, mask.end})) {
     const Operand range = call.read("the range of keys", bound);
     for (const TypeAxis axis : call.axes()) {
+      if (axis == TypeAxis::cp) {
+        if (range[axis] != k[axis]) call.fail_together(range, k, axis);
+        continue;
+      }
       const bool both_are_cut =
           q.is_sharded_along(axis, dim_of_sequences) && range.is_sharded_along(axis, dim_of_sequences);
       if (!both_are_cut) call.require_whole(range, axis);
@@ -124,8 +146,9 @@ Operands operands_of(const AttentionArgs& args) {
 }
 void infer(Inference& call, const AttentionArgs& args) {
   const Operand q = call.read("q", args.q);
-  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
-  require_ranges_of(call, q, args.mask);
+  const Operand k = call.read("k", args.k);
+  const AttentionTypes types = attention_types(call, q, k, call.read("v", args.v), args.lse);
+  require_ranges_of(call, q, k, args.mask);
   call.write(args.out, types.out);
   call.write(args.lse, types.lse);
 }
@@ -179,12 +202,13 @@ Operands operands_of(const AttentionBackwardArgs& args) {
 }
 void infer(Inference& call, const AttentionBackwardArgs& args) {
   const Operand q = call.read("q", args.q);
-  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
-  require_ranges_of(call, q, args.mask);
-  require_type(call, call.read("out", args.out), types.out);
-  require_type(call, call.read("dout", args.dout), types.out);
-  require_type(call, call.read("lse", args.lse), types.lse);
-  call.write(args.delta, types.lse);
+  const Operand k = call.read("k", args.k);
+  const AttentionTypes types = attention_types(call, q, k, call.read("v", args.v), args.lse);
+  require_ranges_of(call, q, k, args.mask);
+  require_type(call, call.read("out", args.out), q.piece.type);
+  require_type(call, call.read("dout", args.dout), q.piece.type);
+  require_type(call, call.read("lse", args.lse), types.whole_lse);
+  call.write(args.delta, types.whole_lse);
   call.write(args.dq, types.out);
   call.write(args.dk, types.dkv);
   call.write(args.dv, types.dkv);
@@ -225,16 +249,27 @@ OpCost cost(const MergeAttentionArgs& args) {
 Operands operands_of(const MergeAttentionArgs& args) {
   return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}};
 }
-// Row by row: a row of lse is on the ranks that have its row of out.
+// Row by row: a row of lse is on the ranks that have its row of out, and has seen the same blocks.
 void infer(Inference& call, const MergeAttentionArgs& args) {
-  const Operand out = call.read("out", args.out), lse = call.read("lse", args.lse), part = call.read("part", args.part);
+  const Operand out = call.read("out", args.out), lse = call.read("lse", args.lse), part = call.read("part", args.part),
+                part_lse = call.read("part_lse", args.part_lse);
+  LayoutType merged = out.piece.type, merged_lse = lse.piece.type;
   for (const TypeAxis axis : call.axes()) {
+    if (axis == TypeAxis::cp) {
+      if (out[axis] != lse[axis]) call.fail_together(out, lse, axis);
+      if (part[axis] != part_lse[axis]) call.fail_together(part, part_lse, axis);
+      const auto both = united(out[axis], part[axis], call.ranks().degree(axis));
+      if (!both) call.fail_together(out, part, axis);
+      merged[axis] = merged_lse[axis] = *both;
+      continue;
+    }
     require_whole_rows_of_heads(call, out, axis);
     if (part[axis] != out[axis]) call.fail_together(part, out, axis);
+    call.require_complete(part_lse, axis);
+    if (part_lse[axis] != lse[axis]) call.fail_together(part_lse, lse, axis);
   }
-  require_type(call, call.read("part_lse", args.part_lse), lse.piece.type);
-  call.write(args.out, out.piece.type);
-  call.write(args.lse, lse.piece.type);
+  call.write(args.out, merged);
+  call.write(args.lse, merged_lse);
 }
 void sample(SampleOperands& s, MergeAttentionArgs& args) {
   const Sizes heads = {1, s.m(), 1, s.n()};

@@ -17,11 +17,17 @@ void check_lookup(const ArgumentChecker& must, const Tensor& tokens, const Tenso
   must.count("y", y, tokens.num_elements() * table.size(1));
 }
 
-void check_positions(const ArgumentChecker& must, const Tensor& table, const Tensor& y, std::int64_t seq_len) {
+/// Args: of a sum with learned positions or of its gradient, y being what has a row for each token.
+template <class Args>
+void check_positions(const ArgumentChecker& must, const Args& args, const Tensor& table, const Tensor& y) {
   must.dims("table", table, 2);
   must.matrix("y", y);
   must.that(num_columns(y) == table.size(1), "y", y, "have rows of the table's width");
-  must.that(seq_len >= 1 && seq_len <= table.size(0), "table", table, "have a row for every position");
+  must.that(args.seq_len >= 1 && args.seq_len <= table.size(0), "table", table, "have a row for every position");
+  if (!args.positions.exists()) return;
+  must.dtype("positions", args.positions, DType::int32);
+  must.that(args.first_token >= 0 && args.first_token + num_rows(y) <= args.positions.num_elements(), "positions",
+            args.positions, "have one for every row");
 }
 
 constexpr std::int64_t sample_table_rows = 512;
@@ -29,10 +35,19 @@ std::int64_t sample_seq_len(const SampleOperands& s) { return std::min<std::int6
 
 /// Fails unless x starts at `first_token` of its sequence. Axes that divide the batch into whole sequences do not shift
 /// positions.
-void require_first_token(const Inference& call, const Operand& x, std::int64_t first_token) {
+void require_first_token(const Inference& call, const Operand& x, std::int64_t first_token, const Tensor& positions) {
   std::int64_t index = 0;
+  if (positions.exists()) {
+    const Operand given = call.read("positions", positions);
+    for (const TypeAxis axis : call.axes())
+      if (axis == TypeAxis::tp || axis == TypeAxis::kv_replica)
+        call.require_whole(given, axis);
+      else
+        require_same_rows(call, given, x, axis);
+  }
   for (const TypeAxis axis : {TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica})
-    if (x.is_sharded_along(axis, dim_of_rows)) index = index * call.ranks().degree(axis) + call.ranks().index(axis);
+    if ((axis != TypeAxis::cp || !positions.exists()) && x.is_sharded_along(axis, dim_of_rows))
+      index = index * call.ranks().degree(axis) + call.ranks().index(axis);
   const std::int64_t first = index * x.tensor.size(dim_of_rows);
   if (first_token != first)
     call.fail(fmt::format("{} starts at token {}, but position {} is given", x.role, first, first_token));
@@ -102,20 +117,23 @@ SampleSizes usual_sizes(const EmbeddingBackwardArgs& /*args*/) { return usual_si
 
 void check(const PositionsArgs& args) {
   const ArgumentChecker must("add_positions");
-  check_positions(must, args.w, args.y, args.seq_len);
+  check_positions(must, args, args.w, args.y);
   must.dtype("w", args.w, args.y.dtype);
 }
 OpCost cost(const PositionsArgs& args) {
-  return cost_by_rows(args.y, 1, 2 * bytes_of(args.y) + args.seq_len * args.w.size(1) * size_of(args.w.dtype));
+  const std::int64_t table = args.seq_len * args.w.size(1) * size_of(args.w.dtype);
+  return cost_by_rows(args.y, 1, 2 * bytes_of(args.y) + table + bytes_if(args.positions));
 }
-Operands operands_of(const PositionsArgs& args) { return {args.y.dtype, {args.w, args.y}, {}}; }
+Operands operands_of(const PositionsArgs& args) {
+  return {args.y.dtype, existing({args.w, args.y, args.positions}), {}};
+}
 void infer(Inference& call, const PositionsArgs& args) {
   const Operand w = call.read("w", args.w), y = call.read("y", args.y);
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(y, axis);
     call.require_whole(w, axis);
   }
-  require_first_token(call, y, args.first_token);
+  require_first_token(call, y, args.first_token, args.positions);
   call.write(args.y, y.piece.type);
 }
 void sample(SampleOperands& s, PositionsArgs& args) {
@@ -126,19 +144,22 @@ SampleSizes usual_sizes(const PositionsArgs& /*args*/) { return usual_sizes_of_r
 
 void check(const PositionsBackwardArgs& args) {
   const ArgumentChecker must("positions_backward");
-  check_positions(must, args.dw, args.dy, args.seq_len);
+  check_positions(must, args, args.dw, args.dy);
   must.gradient("dw", args.dw, args.dy.dtype);
 }
 OpCost cost(const PositionsBackwardArgs& args) {
-  return cost_by_rows(args.dy, 1, bytes_of(args.dy) + 2 * args.seq_len * args.dw.size(1) * size_of(args.dw.dtype));
+  const std::int64_t table = args.seq_len * args.dw.size(1) * size_of(args.dw.dtype);
+  return cost_by_rows(args.dy, 1, bytes_of(args.dy) + 2 * table + bytes_if(args.positions));
 }
-Operands operands_of(const PositionsBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dw}, {}}; }
+Operands operands_of(const PositionsBackwardArgs& args) {
+  return {args.dy.dtype, existing({args.dy, args.dw, args.positions}), {}};
+}
 void infer(Inference& call, const PositionsBackwardArgs& args) {
   const Operand dy = call.read("dy", args.dy);
   LayoutType dw;
   for (const TypeAxis axis : call.axes())
     dw[axis] = dy[axis].placement == TensorPlacement::sharded ? partial_layout : dy[axis];
-  require_first_token(call, dy, args.first_token);
+  require_first_token(call, dy, args.first_token, args.positions);
   call.add_to("dw", args.dw, dw);
 }
 void sample(SampleOperands& s, PositionsBackwardArgs& args) {

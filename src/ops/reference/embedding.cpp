@@ -34,13 +34,22 @@ void ReferenceOps::compute(const EmbeddingBackwardArgs& args) {
   });
 }
 
+namespace {
+/// Args: of a sum with learned positions or of its gradient.
+template <class Args>
+std::int64_t position_of(const Args& args, std::int64_t row) {
+  const std::int64_t token = args.first_token + row;
+  return args.positions.exists() ? args.positions.template as<std::int32_t>()[token] : token % args.seq_len;
+}
+}  // namespace
+
 void ReferenceOps::compute(const PositionsArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
     const std::int64_t D = args.w.size(1);
     for (std::int64_t i = 0; i < args.y.num_elements(); ++i) {
-      const std::int64_t position = (args.first_token + i / D) % args.seq_len;
+      const std::int64_t position = position_of(args, i / D);
       args.y.as<T>()[i] = to<T>(to<A>(args.y.as<T>()[i]) + to<A>(args.w.as<T>()[position * D + i % D]));
     }
   });
@@ -53,7 +62,7 @@ void ReferenceOps::compute(const PositionsBackwardArgs& args) {
     using A = Accumulate<T>;
     const std::int64_t D = args.dw.size(1);
     for (std::int64_t i = 0; i < args.dy.num_elements(); ++i) {
-      const std::int64_t position = (args.first_token + i / D) % args.seq_len;
+      const std::int64_t position = position_of(args, i / D);
       G& dw = args.dw.as<G>()[position * D + i % D];
       dw = to<G>(to<A>(dw) + to<A>(args.dy.as<T>()[i]));
     }

@@ -9,7 +9,8 @@ namespace echelon {
 
 int num_communicators(const MeshShape& mesh, bool has_tied_weight) {
   std::set<AxisSet> groups;
-  for (const Group& group : {step_group, data_group, shard_group, replicate_group, tp_group, pipeline_group}) {
+  for (const Group& group :
+       {step_group, data_group, shard_group, replicate_group, tp_group, cp_group, pipeline_group}) {
     AxisSet axes;
     for (int axis = 0; axis < num_axes; ++axis)
       if (group.axes.contains(static_cast<Axis>(axis)) && mesh.degree(static_cast<Axis>(axis)) > 1)

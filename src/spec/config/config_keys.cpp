@@ -145,8 +145,9 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
     {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "microbatches in flight on a rank at most; 0: p for ZB-1p, 2p for ZB-2p, none for others", not_negative},
-    {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
-    {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
+    {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "ranks that hold different tokens of the same sequences", degree},
+    {"parallelism.context_parallel_method", choice<parallelism, &P::context_parallel_method>, "ring: keys and values go from rank to rank"},
+    {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
     {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
 

@@ -18,6 +18,9 @@ constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
 constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automatic, AttentionKernels::cudnn,
                                                       AttentionKernels::own};
 constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
+constexpr ContextMethod all_context_methods[] = {ContextMethod::ring};
+// The token lists of the others depend on a batch's documents.
+constexpr LoadBalancer balancers_of_every_batch[] = {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
 
 }  // namespace
@@ -109,6 +112,13 @@ std::string_view name_of(Packing packing) {
   return "?";
 }
 
+std::string_view name_of(ContextMethod method) {
+  switch (method) {
+    case ContextMethod::ring: return "ring";
+  }
+  return "?";
+}
+
 std::string_view name_of(OptimizerKind optimizer) {
   switch (optimizer) {
     case OptimizerKind::adamw: return "adamw";
@@ -153,6 +163,16 @@ AttentionKernels parse_exactly(std::string_view key, std::string_view name) {
 template <>
 Packing parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<Packing>(key, name, all_packings);
+}
+template <>
+ContextMethod parse_exactly(std::string_view key, std::string_view name) {
+  constexpr std::string_view not_yet[] = {"all_gather", "ulysses", "ulysses_ring"};
+  return parse_exact_choice<ContextMethod>(key, name, all_context_methods, not_yet);
+}
+template <>
+LoadBalancer parse_exactly(std::string_view key, std::string_view name) {
+  constexpr std::string_view not_yet[] = {"per_document", "packed"};
+  return parse_exact_choice<LoadBalancer>(key, name, balancers_of_every_batch, not_yet);
 }
 template <>
 OptimizerKind parse_exactly(std::string_view key, std::string_view name) {

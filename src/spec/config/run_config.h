@@ -81,6 +81,8 @@ struct ParallelConfig {
   // In microbatches of one rank's activations; 0: p for ZB-1p, 2p for ZB-2p, none for others.
   double pipeline_memory_limit = 0;
   std::int64_t context_parallel_degree = 1;
+  ContextMethod context_parallel_method = ContextMethod::ring;
+  LoadBalancer context_parallel_load_balancer = LoadBalancer::headtail;
   std::int64_t expert_parallel_degree = 1;
   AxisOrder order;  // of the mesh's axes over the ranks
   bool operator==(const ParallelConfig&) const = default;

@@ -61,7 +61,8 @@ void check_float8(const RunConfig& config) {
   require_units("model.hidden_size", m.hidden_size, unit);
   require_units("model.head_dim", m.head_dim, unit);
   require_units("model.intermediate_size", m.intermediate_size, unit * p.tensor_parallel_degree);
-  require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
+  if (p.context_parallel_degree == 1)  // else the tokens of a rank are padded
+    require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
   require(
       p.tensor_parallel_degree <= m.num_key_value_heads,
       "training.linear_dtype = 'float8' rounds gradients, and with parallelism.tensor_parallel_degree = {} above "
@@ -138,14 +139,17 @@ void check_parallelism(const RunConfig& config) {
           "parallelism.reshard_after_forward = '{}' does not apply to parameters that parallelism.zero_level = {} does "
           "not shard (use zero_level = 3)",
           name_of(p.reshard_after_forward), p.zero_level);
-  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not supported yet (use 1)",
-          p.context_parallel_degree);
+  require(
+      p.context_parallel_degree <= config.training.seq_len,
+      "parallelism.context_parallel_degree = {} is more than training.seq_len = {}: every rank holds a token (use {})",
+      p.context_parallel_degree, config.training.seq_len, config.training.seq_len);
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,
           "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {} (use {})",
           p.tensor_parallel_degree, config.model.num_attention_heads, config.model.num_attention_heads);
-  if (p.sequence_parallel) check_sequence_parallel(config);
+  // Under context parallelism the tokens of a rank are padded.
+  if (p.sequence_parallel && p.context_parallel_degree == 1) check_sequence_parallel(config);
 }
 
 /// A stage has at least one layer; embedding and head count as layers.
