@@ -30,9 +30,11 @@ constexpr Quantity quantities[] = {Quantity::loss, Quantity::gradient, Quantity:
 
 std::string layout_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  return fmt::format("replicate {} x pipeline {} x shard {} x tensor {} = {} ranks, {} microbatches",
+  const std::string context =
+      p.context_parallel_degree > 1 ? fmt::format("context {} x ", p.context_parallel_degree) : "";
+  return fmt::format("replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks, {} microbatches",
                      p.data_parallel_replicate_degree, p.pipeline_parallel_degree, p.data_parallel_shard_degree,
-                     p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches());
+                     context, p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches());
 }
 
 /// Before the run, which may take minutes.

@@ -55,8 +55,7 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     case TensorPlacement::local_max: return "the maximum of each rank's part";
     case TensorPlacement::own: return "each rank's own";
     case TensorPlacement::zero: return "zero";
-    case TensorPlacement::attended:
-      return fmt::format("attended at distances {} to {} alone", layout.first, layout.first + layout.count - 1);
+    case TensorPlacement::attended: return fmt::format("attended to {} of the ring's blocks", layout.count);
   }
   return "?";
 }

@@ -17,6 +17,7 @@ const std::vector<BlockOperations> recomputations = {{}, attention_internals, wh
 TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   std::vector<Layout> layouts = grid();
   for (const Layout& row : rows()) layouts.push_back(row);
+  for (const Layout& row : context_rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
     if (i % 2 == 1) config.training.dtype = DType::bfloat16;  // with master weights
@@ -35,7 +36,9 @@ TEST(LayoutTypes, ScratchOfTheDeviceIsOfNoLayout) {
 }
 
 TEST(LayoutTypes, WhatIsFormedAgainFits) {
-  for (const Layout& layout : rows())
+  std::vector<Layout> layouts = rows();
+  for (const Layout& row : context_rows()) layouts.push_back(row);
+  for (const Layout& layout : layouts)
     for (const BlockOperations& recompute : recomputations) {
       RunConfig config = config_of(layout);
       config.training.recompute = recompute;

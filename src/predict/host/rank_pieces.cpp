@@ -95,10 +95,10 @@ class Builder {
 
   void add(const Piece& piece) { all_.ranks[static_cast<std::size_t>(rank_)].push_back(piece); }
 
-  /// Ranks that differ in data axes alone do the same, each on its part of the batch and of the shards.
+  /// Ranks that see different sequences do the same, each on its part of the batch and of the shards.
   const RankBlueprint& representative(int rank) {
     Coordinates like{};
-    for (const Axis axis : {Axis::pp, Axis::tp})
+    for (const Axis axis : {Axis::pp, Axis::cp, Axis::tp})
       like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
     auto& known = representatives_[blueprint_.mesh().rank_of(like)];
     if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like), units_));
