@@ -52,6 +52,35 @@ TEST(Traffic, ZeroOneSendsAsMuchAsDataParallel) {
   }
 }
 
+/// Bytes of a rank's keys and values in one layer and microbatch, as numbers of this size.
+std::int64_t block_bytes(const RunConfig& config, std::int64_t rows, DType dtype) {
+  const ModelSpec& model = config.model;
+  const std::int64_t heads = model.num_key_value_heads / config.parallelism.tensor_parallel_degree;
+  return 2 * config.training.micro_batch_size * rows * heads * model.head_dim * size_of(dtype);
+}
+
+// docs/internals/context.md: forward (cp - 1) b, again where attention is recomputed, and backward (cp - 1) (b + g).
+TEST(Traffic, ARingSendsBlocksAndTheirGradients) {
+  for (const int cp : {2, 3, 5})
+    for (const std::int64_t tp : {1, 2})
+      for (const DType dtype : {DType::float32, DType::bfloat16})
+        for (const BlockOperations& recompute : {BlockOperations(), attention_internals, whole_block}) {
+          RunConfig config = testing::small_config();
+          config.parallelism.context_parallel_degree = cp;
+          config.parallelism.tensor_parallel_degree = tp;
+          config.training.dtype = dtype;
+          config.training.recompute = recompute;
+          const std::int64_t rows = (config.training.seq_len + cp - 1) / cp,
+                             passes = config.model.num_hidden_layers * config.num_microbatches();
+          const std::int64_t b = block_bytes(config, rows, dtype), g = block_bytes(config, rows, DType::float32);
+          const std::int64_t per_pass = (cp - 1) * ((recompute.empty() ? 2 : 3) * b + g);
+          const Blueprint blueprint(config);
+          for (const int rank : {0, cp * static_cast<int>(tp) - 1})
+            EXPECT_EQ(sent_per_step(blueprint.rank(rank)).at(cp_group), passes * per_pass)
+                << "cp " << cp << ", tp " << tp << ", " << name_of(dtype);
+        }
+}
+
 /// Padded bytes in float32 of each unit of one rank without a pipeline.
 std::vector<std::int64_t> unit_bytes(const Blueprint& blueprint) {
   std::vector<std::int64_t> bytes;

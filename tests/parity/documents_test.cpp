@@ -45,12 +45,7 @@ void run_first_step(const RunConfig& config, const BatchSource& batches, FirstSt
   run_layout({.blueprint = Blueprint(config), .batches = batches}, outcome);
 }
 
-// Claim (reference): With attention within documents (block-diagonal masks), 20 steps give
-//   PyTorch's losses, and one document changes no bit of another's loss and gradients.
-// Bound: 1e-9 in float64; identical bits.
-// Tests: Documents
-TEST(Documents, DoNotSeeEachOther) {
-  RunConfig config = config_of({.tp = 2, .pp = 2, .microbatches = 2, .documents = true});
+void expect_separate_documents(RunConfig config) {
   FirstStep of_one, of_other;
   run_first_step(config, ThreeDocuments(3), of_one);
   run_first_step(config, ThreeDocuments(40), of_other);
@@ -61,6 +56,16 @@ TEST(Documents, DoNotSeeEachOther) {
   run_first_step(config, ThreeDocuments(3), seen_from_one);
   run_first_step(config, ThreeDocuments(40), seen_from_other);
   EXPECT_GT(std::abs(seen_from_one.loss - seen_from_other.loss), 1e-4);
+}
+
+// Claim (reference): With attention within documents (block-diagonal masks), 20 steps give
+//   PyTorch's losses, and one document changes no bit of another's loss and gradients.
+// Bound: 1e-9 in float64; identical bits.
+// Tests: Documents
+TEST(Documents, DoNotSeeEachOther) {
+  expect_separate_documents(config_of({.tp = 2, .pp = 2, .microbatches = 2, .documents = true}));
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+    expect_separate_documents(config_of({.microbatches = 2, .documents = true, .cp = 3, .balancer = balancer}));
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
               in_part = {part.first - owned.first, part.count};
   const LayoutType type = type_of(param);
   LayoutType of_part = type;
-  set(of_part, shard_axes, sharded_rows);
+  const bool is_divided = unit.options().level > 0;  // else every rank of the group updates all
+  if (is_divided) set(of_part, shard_axes, sharded_rows);
   const auto owned_of = [&](const Tensor& x) {
     return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor();
   };
@@ -107,8 +108,9 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
   const bool is_cut = unit.options().shards_parameters();
   const Tensor kept = is_cut ? owned_of(flat.param) : param.value, own = unit.param_part(bucket);
   const int gathered =
-      is_cut ? -1
-             : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
+      is_cut || !is_divided
+          ? -1
+          : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
   name(kept, {.name = param.name, .type = is_cut ? of_part : type});
   if (kept.exists()) memory_.write(kept, {.type = is_cut ? of_part : type, .gathered = gathered});
   const std::string gradient = "the gradient of " + param.name;

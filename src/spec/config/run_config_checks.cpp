@@ -143,6 +143,10 @@ void check_parallelism(const RunConfig& config) {
       p.context_parallel_degree <= config.training.seq_len,
       "parallelism.context_parallel_degree = {} is more than training.seq_len = {}: every rank holds a token (use {})",
       p.context_parallel_degree, config.training.seq_len, config.training.seq_len);
+  require(p.context_parallel_degree > 1 || p.context_parallel_load_balancer == LoadBalancer::headtail,
+          "parallelism.context_parallel_load_balancer = '{}' does not apply to whole sequences: "
+          "context_parallel_degree = 1 (use headtail)",
+          name_of(p.context_parallel_load_balancer));
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,

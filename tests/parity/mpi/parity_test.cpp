@@ -15,13 +15,14 @@ namespace echelon::testing {
 namespace {
 
 bool has_a_rank_per_process(const Layout& layout) {
-  return layout.replicate * layout.shard * layout.tp * layout.pp == num_processes();
+  return layout.replicate * layout.shard * layout.cp * layout.tp * layout.pp == num_processes();
 }
 
 /// The rows, of those of schedules every fifth, and all of the grid; of its many layouts with eight ranks every sixth.
 std::vector<Layout> layouts() {
   std::vector<Layout> chosen;
   std::ranges::copy_if(rows(), std::back_inserter(chosen), has_a_rank_per_process);
+  std::ranges::copy_if(context_rows(), std::back_inserter(chosen), has_a_rank_per_process);
   int index = 0;
   for (const Layout& layout : schedule_rows())
     if (has_a_rank_per_process(layout) && index++ % 5 == 0) chosen.push_back(layout);

@@ -47,6 +47,14 @@ SettingList schedules() {
   return settings;
 }
 
+SettingList balancers() {
+  SettingList settings;
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+    settings.push_back({std::string(name_of(balancer)),
+                        [=](Draft& d) { d.config.parallelism.context_parallel_load_balancer = balancer; }});
+  return settings;
+}
+
 SettingList recomputed() {
   SettingList settings;
   for (const BlockOperations& operations :
@@ -86,6 +94,8 @@ std::vector<SweepAxis> make_axes() {
       {"parallelism.reshard_after_forward", resharding()},
       {"parallelism.tensor_parallel_degree", numbers(&P::tensor_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.sequence_parallel", {number(&P::sequence_parallel, false), number(&P::sequence_parallel, true)}},
+      {"parallelism.context_parallel_degree", numbers(&P::context_parallel_degree, {1, 2, 3, 4})},
+      {"parallelism.context_parallel_load_balancer", balancers()},
       {"parallelism.pipeline_parallel_degree", numbers(&P::pipeline_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.pipeline_parallel_schedule", schedules()},
       {"parallelism.virtual_stages", numbers(&P::virtual_stages, {0, 1, 2, 3})},
@@ -102,6 +112,9 @@ std::vector<SweepAxis> make_axes() {
       {"training.seq_len",
        {{"12", [](Draft& d) { d.config.training.seq_len = 12; }},
         {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
+      {"data.reset_attention_mask",
+       {{"false", [](Draft& d) { d.config.data.reset_attention_mask = false; }},
+        {"true", [](Draft& d) { d.config.data.reset_attention_mask = true; }}}},
       {"training.recompute", recomputed()},
       {"training.recompute_method",
        {{"uniform", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::uniform; }},

@@ -44,7 +44,9 @@ class Refusals {
 
 const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree",
                   zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
-                  sequence = "parallelism.sequence_parallel", pipeline = "parallelism.pipeline_parallel_degree",
+                  sequence = "parallelism.sequence_parallel", context = "parallelism.context_parallel_degree",
+                  balancer = "parallelism.context_parallel_load_balancer",
+                  pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
                   microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
 
@@ -58,10 +60,18 @@ void refuse_tensor_parallel(Refusals& refused) {
   refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
               "a degree above the number of kv heads must be a multiple of it");
   const std::string tokens = "the tokens of a microbatch are split evenly over the tensor-parallel ranks";
-  refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"3", "4"}}}, sequence, tokens);
-  refused.add(
-      {{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"2"}}, {"training.micro_batch_size", {"1"}}},
-      sequence, tokens);
+  refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"3", "4"}}, {context, {"1"}}}, sequence,
+              tokens);
+  refused.add({{sequence, {"true"}},
+               {"training.seq_len", {"11"}},
+               {tensor, {"2"}},
+               {"training.micro_batch_size", {"1"}},
+               {context, {"1"}}},
+              sequence, tokens);
+}
+
+void refuse_context_parallel(Refusals& refused) {
+  refused.add({{balancer, {"none", "striped"}}, {context, {"1"}}}, balancer, "a rank has whole sequences");
 }
 
 void refuse_schedules(Refusals& refused) {
@@ -92,6 +102,7 @@ std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
   Refusals refused(axes);
   refuse_data_parallel(refused);
   refuse_tensor_parallel(refused);
+  refuse_context_parallel(refused);
   refuse_schedules(refused);
   refuse_recomputation(refused);
   return refused.rules();

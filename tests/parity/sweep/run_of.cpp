@@ -21,7 +21,8 @@ Draft draft_of(const SweepTable& table, const Settings& settings) {
 
 /// Without the shard degree.
 int other_ranks(const ParallelConfig& p) {
-  return static_cast<int>(p.data_parallel_replicate_degree * p.tensor_parallel_degree * p.pipeline_parallel_degree);
+  return static_cast<int>(p.data_parallel_replicate_degree * p.context_parallel_degree * p.tensor_parallel_degree *
+                          p.pipeline_parallel_degree);
 }
 
 int num_virtual(const Draft& draft) {
