@@ -7,7 +7,9 @@
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"
 #include "pages/scaling_svg.h"
+#include "plan/search/config_plan.h"
 #include "plan/search/draws.h"
+#include "plan/search/improvement.h"
 #include "plan/search/scaling.h"
 #include "plan/space/device_range.h"
 #include "plan/text/comparison.h"
@@ -17,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 namespace echelon {
@@ -27,7 +30,7 @@ struct PlanArguments {
   std::string gpus, output, svg, html;
   std::vector<std::string> compared;
   bool has_html = false;
-  bool json = false, scaling = false;
+  bool json = false, scaling = false, improves = false;
 };
 
 /// A range of devices asks for their scaling.
@@ -47,26 +50,55 @@ ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& reques
   const Scaling scaling = scaling_of(request);
   if (svg) svg->write(to_svg(scaling));
   if (html != nullptr) html->write(scaling_page(scaling, request));
-  fmt::print("{}", arguments.json ? to_json(scaling) : to_text(scaling));
+  fmt::print("{}", arguments.json ? to_json(scaling, request) : to_text(scaling));
   if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
   return scaling.points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
-ExitStatus run_comparison(const PlanArguments& arguments, const PlanRequest& request) {
+/// `answer` is given without a list of plans.
+void require_no_list(const PlanArguments& arguments, std::string_view flag, std::string_view answer) {
   require(!arguments.scaling && !arguments.has_html && arguments.output.empty(),
-          "--compare={} prints two layouts and nothing else; omit --scaling, ranges of --gpus, --output and --html",
-          arguments.compared.front());
-  const PlanComparison comparison = compare_plans(request, arguments.compared);
+          "{} prints {} and nothing else; omit --scaling, ranges of --gpus, --output and --html", flag, answer);
+}
+
+/// The first config to compare is the model where none is named, and says how many devices there are.
+ExitStatus run_comparison(const PlanArguments& arguments) {
+  require_no_list(arguments, fmt::format("--compare={}", arguments.compared.front()), "two layouts");
+  PlanQuestion question = arguments.question;
+  const auto config = std::find_if(arguments.compared.begin(), arguments.compared.end(), is_config);
+  if (config != arguments.compared.end()) {
+    if (question.model.empty()) question.model = *config;
+    if (!question.gpus) question.gpus = read_asked_config(*config, question).mesh_shape().num_ranks();
+  }
+  const PlanRequest request = read_plan_request(question);
+  const PlanComparison comparison = compare_plans(request, arguments.question, arguments.compared);
   fmt::print("{}", arguments.json ? to_json(comparison, request) : to_text(comparison));
+  if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
+  return ExitStatus::success;
+}
+
+ExitStatus run_improvement(const PlanArguments& arguments) {
+  require_no_list(arguments, "--improve", "changes of one config");
+  require(arguments.compared.empty(), "--improve and --compare={} are two questions; omit one of them",
+          arguments.compared.empty() ? "" : arguments.compared.front());
+  PlanQuestion question = arguments.question;
+  require(is_config(question.model),
+          "--improve needs a config file, and '{}' is none (example: plan run.toml --improve)", question.model);
+  const RunConfig config = read_asked_config(question.model, question);
+  question.gpus = config.mesh_shape().num_ranks();
+  const PlanRequest request = read_plan_request(question);
+  const Improvement improvement = improve(config, request);
+  fmt::print("{}", arguments.json ? to_json(improvement, request) : to_text(improvement, request));
   return ExitStatus::success;
 }
 
 ExitStatus run_plan(const PlanArguments& arguments) {
+  require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
+  if (arguments.improves) return run_improvement(arguments);
+  if (!arguments.compared.empty()) return run_comparison(arguments);
   std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
-  require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
-  if (!arguments.compared.empty()) return run_comparison(arguments, request);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   PlanResult result = find_plans(request);
@@ -90,8 +122,9 @@ void add_training_options(CLI::App& app, TrainingQuestion& training) {
 CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<PlanArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
-  app.add_option("--model,model", question.model,
-                 "a preset, a Hugging Face folder, or a config (TOML), whose parallelism is ignored");
+  app.add_option(
+      "--model,model", question.model,
+      "a preset, a Hugging Face folder, or a config (TOML), whose parallelism is ignored, but for --improve");
   app.add_option(
       "--machine", question.machine,
       "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
@@ -121,9 +154,11 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   add_training_options(app, question.training);
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
   app.add_option("--compare", arguments->compared,
-                 "a layout, such as tp=8,pp=4, next to the best one, part by part; or give it twice")
+                 "a layout, such as tp=8,pp=4, or a config, next to the best one, part by part; or give it twice")
       ->type_name("LAYOUT")
       ->allow_extra_args(false);
+  app.add_flag("--improve", arguments->improves,
+               "what to change in the config: the three keys, changed alone, that help most");
   app.add_option("--svg", arguments->svg, "draw the result of --scaling into this file");
   auto* const html = app.add_option("--html", arguments->html, "write an HTML page of the result");
   app.add_flag("--json", arguments->json, "the result as JSON");

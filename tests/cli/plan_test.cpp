@@ -33,9 +33,15 @@ Json best_plan(const std::vector<std::string>& more) { return planned_json(more)
 TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   const ScratchFolder scratch;
   const std::string svg = scratch / "scaling.svg";
-  const Json points = planned_json({"--machine=h100", "--gpus=4", "--scaling", "--svg=" + svg})["scaling"];
+  const Json scaling = planned_json({"--machine=h100", "--gpus=4", "--scaling", "--svg=" + svg});
+  EXPECT_EQ(scaling["rates"], "the rates that measured software has in common");
+  EXPECT_EQ(scaling["profile"], "echelon");
+  const Json points = scaling["scaling"];
   ASSERT_EQ(points.size(), 3U);
-  for (const Json& point : points) EXPECT_TRUE(point["complete"]);
+  for (const Json& point : points) {
+    EXPECT_TRUE(point["complete"]);
+    EXPECT_LT(point["interval_seconds"][0], point["predicted_seconds"]);
+  }
   const double alone = points[0]["predicted_seconds"];
   for (std::size_t i = 0; i < 3; ++i) {
     const int gpus = points[i]["gpus"];
@@ -172,6 +178,79 @@ TEST(Plan, ComparesTwoLayouts) {
   EXPECT_EQ(compared["compared"][0]["pipeline_parallel_degree"], 2);
   EXPECT_EQ(compared["compared"][1]["pipeline_parallel_degree"], 4);
   expect_parts_add_up(compared);
+}
+
+std::string config_of_two_gpus(const ScratchFolder& scratch, const std::string& name, const std::string& recompute) {
+  std::string path = scratch / (name + ".toml");
+  put(path, "[model]\npreset = \"llama-1m\"\n[training]\nseq_len = 64\ndtype = \"bfloat16\"\nrecompute = \"" +
+                recompute + "\"\n[parallelism]\ndata_parallel_shard_degree = 2\n");
+  return path;
+}
+
+// Each has the time of `simulate`, and the model and the number of devices are the first one's.
+TEST(Plan, ComparesTwoConfigsPartByPart) {
+  const ScratchFolder scratch;
+  const std::string first = config_of_two_gpus(scratch, "first", "none"),
+                    second = config_of_two_gpus(scratch, "second", "full");
+  const Outcome outcome =
+      run_echelon({"plan", "--compare=" + first, "--compare=" + second, "--machine=h100", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json compared = Json::parse(outcome.out);
+  for (const int i : {0, 1}) {
+    const Outcome simulated = run_echelon({"simulate", i == 0 ? first : second, "--machine=h100", "--json"});
+    EXPECT_EQ(compared["compared"][i]["predicted_seconds"], Json::parse(simulated.out)["predicted_seconds"]);
+  }
+  EXPECT_GT(compared["differences"]["parts"]["compute"], 0);
+  expect_parts_add_up(compared);
+  EXPECT_EQ(compared["rates"], "the rates that measured software has in common");
+}
+
+TEST(Plan, ComparesAConfigWithTheBestLayoutOfItsModel) {
+  const ScratchFolder scratch;
+  const std::string config = config_of_two_gpus(scratch, "config", "full");
+  const Outcome outcome = run_echelon({"plan", config, "--compare=" + config, "--machine=h100", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json compared = Json::parse(outcome.out)["compared"];
+  EXPECT_EQ(compared[0]["gpus"], 2);
+  EXPECT_LT(compared[0]["predicted_seconds"], compared[1]["predicted_seconds"]);
+  EXPECT_EQ(compared[1]["recompute"], Json::array({"full"}));
+}
+
+TEST(Plan, ImprovesAConfig) {
+  const ScratchFolder scratch;
+  const std::string config = config_of_two_gpus(scratch, "config", "full");
+  const Outcome outcome = run_echelon({"plan", config, "--improve", "--machine=h100", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json found = Json::parse(outcome.out);
+  ASSERT_FALSE(found["changes"].empty());
+  for (const Json& change : found["changes"]) {
+    std::vector<std::string> changed = {"simulate", config, "--machine=h100", "--json"};
+    const auto set = [&](const std::string& key, std::string value) {
+      std::erase(value, '"');
+      changed.push_back(fmt::format("--{}={}", key, value));
+    };
+    set(change["key"], change["is"]);
+    for (const auto& [key, value] : change["with"].items()) set(key, value);
+    EXPECT_EQ(Json::parse(run_echelon(changed).out)["predicted_seconds"], change["predicted_seconds"]);
+  }
+  EXPECT_THAT(run_echelon({"plan", config, "--improve", "--machine=h100"}).out,
+              HasSubstr("training.recompute = \"none\" instead of \"full\""));
+}
+
+TEST(Plan, RefusesWhatCannotBeImproved) {
+  const ScratchFolder scratch;
+  const std::string config = config_of_two_gpus(scratch, "config", "full");
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "--improve", "--machine=h100"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run_echelon(arguments);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({"llama-1m"}), HasSubstr("--improve needs a config file, and 'llama-1m' is none"));
+  EXPECT_THAT(refusal({config, "--gpus=4"}), HasSubstr("whose degrees make 2 (use 2)"));
+  EXPECT_THAT(refusal({config, "--scaling"}), HasSubstr("--improve prints changes of one config and nothing else"));
+  EXPECT_THAT(refusal({config, "--compare=tp=2"}), HasSubstr("omit one of them"));
 }
 
 TEST(Plan, RefusesWhatIsNoLayoutToCompare) {

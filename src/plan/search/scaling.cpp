@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "plan/search/cost.h"
 #include "plan/search/search.h"
+#include "predict/published/promise.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -102,7 +103,7 @@ std::string to_text(const Scaling& scaling) {
   return text;
 }
 
-std::string to_json(const Scaling& scaling) {
+std::string to_json(const Scaling& scaling, const PlanRequest& request) {
   using Json = nlohmann::ordered_json;
   Json rows = Json::array();
   for (const ScalingPoint& each : scaling.points) {
@@ -117,9 +118,16 @@ std::string to_json(const Scaling& scaling) {
                     {"data_parallel_degree", shape.dp},
                     {"complete", each.is_complete},
                     {"within", each.within}});
+    rows.back().update(promise_json(each.plan.outcome, each.plan.config, request.machine, request.profile));
     if (each.training) rows.back()["training"] = to_json(*each.training);
   }
-  return Json({{"scaling", rows}, {"gpus_without_plan", scaling.without_plan}}).dump() + "\n";
+  return Json({{"dtype", name_of(request.base.training.dtype)},
+               {"profile", request.profile.name},
+               {"rates", rates_text(request.profile, request.machine)},
+               {"scaling", rows},
+               {"gpus_without_plan", scaling.without_plan}})
+             .dump() +
+         "\n";
 }
 
 }  // namespace echelon

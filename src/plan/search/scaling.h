@@ -29,7 +29,7 @@ struct Scaling {
 [[nodiscard]] Scaling scaling_of(const PlanRequest& request);
 
 [[nodiscard]] std::string to_text(const Scaling& scaling);
-[[nodiscard]] std::string to_json(const Scaling& scaling);
+[[nodiscard]] std::string to_json(const Scaling& scaling, const PlanRequest& request);
 /// Sentences about what is not in the table, or not certain; maybe none.
 [[nodiscard]] std::vector<std::string> remarks_of(const Scaling& scaling);
 

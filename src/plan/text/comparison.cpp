@@ -1,7 +1,7 @@
 #include "plan/text/comparison.h"
 
 #include "base/error.h"
-#include "base/units.h"
+#include "plan/search/config_plan.h"
 #include "plan/search/search.h"
 #include "plan/search/tune.h"
 #include "plan/text/explanation.h"
@@ -33,7 +33,8 @@ std::string setting_of(const std::string& choice, const std::string& layout) {
   return fmt::format("--{}{}", key, choice.substr(equals));
 }
 
-ComparedLayout best_with(const PlanRequest& request, const std::string& layout) {
+ComparedLayout layout_of(const PlanRequest& request, const PlanQuestion& question, const std::string& layout) {
+  if (is_config(layout)) return {layout, plan_of(read_asked_config(layout, question), request)};
   PlanRequest part = request;
   part.top = 1;
   std::istringstream choices(layout);
@@ -45,8 +46,11 @@ ComparedLayout best_with(const PlanRequest& request, const std::string& layout) 
 
 std::string sentence_of(const ComparedLayout& layout) {
   const Plan& plan = layout.plan;
-  std::string text = fmt::format("{}: {}", layout.name, layout_text(plan.config));
-  if (!plan.outcome.fits()) text += "; it does not fit, and no layout with these choices that was tried does";
+  std::string text =
+      fmt::format("{}: {}, {}", layout.name, layout_text(plan.config), name_of(plan.config.training.dtype));
+  if (!plan.outcome.fits())
+    text += is_config(layout.name) ? "; it does not fit"
+                                   : "; it does not fit, and no layout with these choices that was tried does";
   if (layout.within > 0)
     text += fmt::format("; the search was ended, another may be {:.2g} % faster", 100 * layout.within);
   return text + "\n";
@@ -62,17 +66,19 @@ std::vector<std::pair<std::string, double>> more_seconds(const PlanComparison& c
   return sorted;
 }
 
-double peak_gib(const Plan& plan) { return static_cast<double>(plan.outcome.peak_memory_bytes()) / gib; }
-
 }  // namespace
 
-PlanComparison compare_plans(const PlanRequest& request, const std::vector<std::string>& layouts) {
+bool is_config(const std::string& layout) { return layout.ends_with(".toml"); }
+
+PlanComparison compare_plans(const PlanRequest& request, const PlanQuestion& question,
+                             const std::vector<std::string>& layouts) {
   require(!layouts.empty() && layouts.size() <= 2, "--compare is given {} times, but two layouts are compared (use 2)",
           layouts.size());
   for (const std::string& layout : layouts)
     require(!layout.empty(), "--compare={} is not a layout (example: --compare=tp=8,pp=4)", layout);
-  return layouts.size() == 1 ? PlanComparison{best_with(request, ""), best_with(request, layouts.front())}
-                             : PlanComparison{best_with(request, layouts[0]), best_with(request, layouts[1])};
+  const auto compared = [&](const std::string& layout) { return layout_of(request, question, layout); };
+  return layouts.size() == 1 ? PlanComparison{compared(""), compared(layouts.front())}
+                             : PlanComparison{compared(layouts[0]), compared(layouts[1])};
 }
 
 std::string to_text(const PlanComparison& comparison) {
@@ -85,6 +91,8 @@ std::string to_text(const PlanComparison& comparison) {
   text += row(a.outcome.step_seconds, b.outcome.step_seconds, "s, the step, of which");
   std::map<std::string, double> of_first = seconds_by_part(a), of_second = seconds_by_part(b);
   for (const auto& [part, more] : more_seconds(comparison)) text += row(of_first[part], of_second[part], "s, " + part);
+  const double of_a = tokens_per_second(a), of_b = tokens_per_second(b);
+  text += fmt::format("{:>12.0f} {:>12.0f} {:>+12.0f}  tokens/s\n", of_a, of_b, of_b - of_a);
   return text + row(peak_gib(a), peak_gib(b), "GiB, memory of the rank that uses most");
 }
 
@@ -100,7 +108,12 @@ std::string to_json(const PlanComparison& comparison, const PlanRequest& request
   const Json differences = {{"predicted_seconds", b.step_seconds - a.step_seconds},
                             {"predicted_memory_bytes", b.peak_memory_bytes() - a.peak_memory_bytes()},
                             {"parts", parts}};
-  return Json({{"compared", compared}, {"differences", differences}}).dump() + "\n";
+  return Json({{"profile", request.profile.name},
+               {"rates", rates_text(request.profile, request.machine)},
+               {"compared", compared},
+               {"differences", differences}})
+             .dump() +
+         "\n";
 }
 
 }  // namespace echelon

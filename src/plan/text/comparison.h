@@ -1,4 +1,5 @@
-// "Why not tp 8?": two layouts, part by part. Each is the best one with some choices made by the asker.
+// "Why not tp 8?": two layouts, part by part. Each is the best one with some choices made by the asker, or that of a
+// config.
 #pragma once
 
 #include "plan/search/plan.h"
@@ -10,7 +11,7 @@ namespace echelon {
 
 struct ComparedLayout {
   std::string name;   // as it was asked for
-  Plan plan;          // the best one; where none fits, the one that needs least memory
+  Plan plan;          // of the config; or the best one, and where none fits, the one that needs least memory
   double within = 0;  // as in PlanResult
 };
 
@@ -18,9 +19,14 @@ struct PlanComparison {
   ComparedLayout first, second;
 };
 
+/// Whether a layout to compare is a config file.
+[[nodiscard]] bool is_config(const std::string& layout);
+
 /// Of one layout with the best of all, or of two. A layout is "tp=8,pp=4": short names (tp, pp, mbs, zero, recompute)
-/// or keys of the config. Throws Error for what is no layout, and where no layout with these choices is legal.
-[[nodiscard]] PlanComparison compare_plans(const PlanRequest& request, const std::vector<std::string>& layouts);
+/// or keys of the config; or it is a config file, read with the question's settings. Throws Error for what is no
+/// layout, and where no layout with these choices is legal.
+[[nodiscard]] PlanComparison compare_plans(const PlanRequest& request, const PlanQuestion& question,
+                                           const std::vector<std::string>& layouts);
 
 [[nodiscard]] std::string to_text(const PlanComparison& comparison);
 /// Both plans as in to_json(PlanResult), and what the second takes more than the first.

@@ -23,6 +23,13 @@ std::map<std::string, double> seconds_by_part(const Plan& plan) {
   return all;
 }
 
+double tokens_per_second(const Plan& plan) {
+  const TrainingConfig& t = plan.config.training;
+  return static_cast<double>(t.global_batch_size * t.seq_len) / plan.outcome.step_seconds;
+}
+
+double peak_gib(const Plan& plan) { return static_cast<double>(plan.outcome.peak_memory_bytes()) / gib; }
+
 namespace {
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;

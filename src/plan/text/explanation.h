@@ -11,6 +11,9 @@ namespace echelon {
 
 /// Of a step, on average over the ranks: "compute", "exposed communication over tp", ...
 [[nodiscard]] std::map<std::string, double> seconds_by_part(const Plan& plan);
+[[nodiscard]] double tokens_per_second(const Plan& plan);
+/// Of the rank that uses most.
+[[nodiscard]] double peak_gib(const Plan& plan);
 /// "compute 3.1 s (81.2 %)", ...
 [[nodiscard]] std::vector<std::string> time_parts(const Plan& plan);
 [[nodiscard]] std::vector<std::string> memory_parts(const Plan& plan);

@@ -1,5 +1,6 @@
 #include "plan/search/cost.h"
 #include "plan/search/long_run.h"
+#include "plan/text/explanation.h"
 #include "plan/text/fields.h"
 #include "plan/text/text.h"
 #include "predict/published/promise.h"
@@ -31,11 +32,10 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
                {"fits", outcome.fits()},
                {"mfu", 100 * outcome.mfu()},
                {"hfu", 100 * outcome.hfu()},
-               {"tokens_per_second",
-                static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) /
-                    outcome.step_seconds},
+               {"tokens_per_second", tokens_per_second(plan)},
                {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
                {"gpus", plan.config.mesh_shape().num_ranks()},
+               {"dtype", name_of(plan.config.training.dtype)},
                {"tensor_parallel_degree", shape.tp},
                {"sequence_parallel", shape.sequence_parallel},
                {"pipeline_parallel_degree", shape.pp},

@@ -1,0 +1,73 @@
+#include "plan/search/improvement.h"
+#include "plan/search/tune.h"
+#include "plan/text/explanation.h"
+#include "plan/text/fields.h"
+#include "predict/published/promise.h"
+
+#include <fmt/ranges.h>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string current_text(const Plan& plan, const PlanRequest& request) {
+  const TrainingConfig& t = plan.config.training;
+  std::string text = fmt::format(
+      "as it is: {}, {} of {} sequences of {} tokens on {} devices of '{}'\n{} in {:.2f} GiB\n",
+      layout_text(plan.config), name_of(t.dtype), t.global_batch_size, t.seq_len, plan.config.mesh_shape().num_ranks(),
+      request.machine.name, promise_text(plan.outcome, plan.config, request.machine, request.profile), peak_gib(plan));
+  if (plan.outcome.fits()) return text;
+  text += "it does not fit:\n";
+  for (const std::string& line : misses(plan)) text += "  " + line + "\n";
+  return text;
+}
+
+std::string change_text(const ChangedPlan& changed, const Plan& current) {
+  const KeyChange& change = changed.change.change;
+  std::string text = fmt::format("{} = {} instead of {}: {:.4f} s/step in {:.2f} GiB", change.key, change.is,
+                                 change.was, changed.plan.outcome.step_seconds, peak_gib(changed.plan));
+  for (const KeyChange& with : changed.change.with) text += fmt::format(", with {} = {}", with.key, with.is);
+  text += change.effect == KeyEffect::none ? "\n" : "; it changes how values are rounded\n";
+  for (const std::string& line : differences(current, changed.plan)) text += "  " + line + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Improvement& improvement, const PlanRequest& request) {
+  std::string text = current_text(improvement.current, request);
+  text += fmt::format("timed at {}\n\n", rates_text(request.profile, request.machine));
+  const std::string tried =
+      fmt::format("of {} that train would take, {} fit", improvement.num_tried, improvement.num_fitting);
+  if (improvement.changes.empty()) return text + fmt::format("no single change makes the step shorter: {}\n", tried);
+  text += fmt::format("The single changes that help most ({}):\n", tried);
+  for (std::size_t i = 0; i < improvement.changes.size(); ++i)
+    text += fmt::format("\n{}. {}", i + 1, change_text(improvement.changes[i], improvement.current));
+  return text;
+}
+
+std::string to_json(const Improvement& improvement, const PlanRequest& request) {
+  Json changes = Json::array();
+  for (const ChangedPlan& each : improvement.changes) {
+    const KeyChange& change = each.change.change;
+    Json with = Json::object(), parts = Json::object();
+    for (const KeyChange& follows : each.change.with) with[follows.key] = follows.is;
+    std::map<std::string, double> more = seconds_by_part(each.plan);
+    for (const auto& [part, seconds] : seconds_by_part(improvement.current)) more[part] -= seconds;
+    for (const auto& [part, seconds] : more) parts[part] = seconds;
+    changes.push_back(
+        {{"key", change.key}, {"was", change.was}, {"is", change.is}, {"with", with}, {"part_differences", parts}});
+    changes.back().update(fields_of(each.plan, request));
+  }
+  return Json({{"profile", request.profile.name},
+               {"rates", rates_text(request.profile, request.machine)},
+               {"tried", improvement.num_tried},
+               {"fitting", improvement.num_fitting},
+               {"current", fields_of(improvement.current, request)},
+               {"changes", changes}})
+             .dump() +
+         "\n";
+}
+
+}  // namespace echelon
