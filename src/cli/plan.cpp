@@ -50,7 +50,7 @@ ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& reques
   const Scaling scaling = scaling_of(request);
   if (svg) svg->write(to_svg(scaling));
   if (html != nullptr) html->write(scaling_page(scaling, request));
-  fmt::print("{}", arguments.json ? to_json(scaling, request) : to_text(scaling));
+  fmt::print("{}", arguments.json ? to_json(scaling, request) : to_text(scaling, request));
   if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
   return scaling.points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
@@ -111,7 +111,12 @@ ExitStatus run_plan(const PlanArguments& arguments) {
 
 void add_training_options(CLI::App& app, TrainingQuestion& training) {
   app.add_option("--tokens", training.tokens, "of a whole training, such as 15T: its steps, days and price");
-  app.add_option("--mtbf", training.mtbf_hours, "hours between failures of one device, for --tokens");
+  app.add_option("--hours", training.hours,
+                 "of training: their tokens; with --tokens, whether, and on how few devices, they suffice");
+  app.add_option("--mtbf", training.mtbf,
+                 "hours between failures: 50000 of a device, 6000/node or 3/job, for --tokens");
+  app.add_option("--failures", training.failures, "instead of --mtbf, such as Llama 3's 419,54,16384")
+      ->type_name("N,DAYS,DEVICES");
   app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
                  "in which a checkpoint stops training; default: as predicted");
   app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes");

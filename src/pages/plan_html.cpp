@@ -143,7 +143,7 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
                    recompute_text(point.plan.choice.recompute)}});
   }
   page.tables = {std::move(table)};
-  page.notes = remarks_of(scaling);
+  page.notes = remarks_of(scaling, request);
   page.curves = {{.title = "Step time",
                   .x_name = "devices",
                   .unit = HtmlUnit::seconds,

@@ -144,13 +144,14 @@ TEST(PlanForExperts, RefusesALimitBelowZero) {
 TEST(PlanForExperts, ScalingHasThePriceOfTokens) {
   PlanQuestion asked = {.model = "llama-1m", .machine = "h100", .gpus = 4, .global_batch_size = 8, .seq_len = 64};
   asked.price = 2;
-  const Scaling scaling = scaling_of(read_plan_request(asked));
+  const PlanRequest request = read_plan_request(asked);
+  const Scaling scaling = scaling_of(request);
   ASSERT_EQ(scaling.points.size(), 3U);
   for (const ScalingPoint& each : scaling.points) {
     const double of_step = each.plan.outcome.step_seconds * static_cast<double>(each.num_devices) * 2 / 3600;
     EXPECT_NEAR(each.price_per_million_tokens / (of_step / (8 * 64) * 1e6), 1, 1e-12);
   }
-  EXPECT_NE(to_text(scaling).find("a million tokens cost"), std::string::npos);
+  EXPECT_NE(to_text(scaling, request).find("a million tokens cost"), std::string::npos);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(LongRun, SavesAfterAWholeStepAtLeastAndEndsNeverWhereNothingIsKept) {
 TEST(LongRun, OfAPlanCountsItsDevicesAndTheirPrice) {
   PlanQuestion asked = some_question();
   asked.price = 2;
-  asked.training = {.tokens = "512B", .mtbf_hours = 1000, .checkpoint_seconds = 30, .restart_seconds = 600};
+  asked.training = {.tokens = "512B", .mtbf = "1000", .checkpoint_seconds = 30, .restart_seconds = 600};
   const PlanRequest request = read_plan_request(asked);
   const Plan plan = find_plans(request).plans.front();
   const LongRun run = long_run(plan, request);
@@ -61,6 +61,56 @@ TEST(LongRun, OfAPlanCountsItsDevicesAndTheirPrice) {
   EXPECT_NEAR(run.price / (2 * run.device_hours), 1, 1e-9);
   EXPECT_NE(to_text(run, request).find("the job fails every 250 hours"), std::string::npos);
   EXPECT_EQ(to_json(run)["checkpoint_interval_steps"], run.interval_steps);
+}
+
+// Llama 3's 419 interruptions in 54 days on 16,384 GPUs (Llama Team 2024, arXiv:2407.21783, section 3.3.4) are one in
+// 54 * 24 * 16384 / 419 = 50,677.0 hours of a GPU, and of the job one in 54 * 24 / 419 = 3.093 hours.
+TEST(LongRun, TakesFailuresOfADeviceANodeOrTheJob) {
+  const auto job_hours = [](const TrainingQuestion& training, std::int64_t gpus) {
+    PlanQuestion asked = some_question();
+    asked.gpus = gpus;
+    asked.global_batch_size = 48;
+    asked.settings = {"--parallelism.tensor_parallel_degree=1", "--parallelism.pipeline_parallel_degree=1",
+                      "--training.recompute=none"};
+    asked.training = training;
+    asked.training.tokens = "1T";
+    asked.training.checkpoint_seconds = 30;
+    const PlanRequest request = read_plan_request(asked);
+    return long_run(find_plans(request).plans.front(), request).failures->mtbf_seconds / 3600;
+  };
+  EXPECT_NEAR(parse_failures("419,54,16384").hours, 50677.0, 0.1);
+  EXPECT_NEAR(parse_failures("419,54,16384").hours / 16384, 3.093, 0.001);
+  EXPECT_NEAR(job_hours({.failures = "419,54,16384"}, 4), 50677.0 / 4, 0.1);
+  EXPECT_NEAR(job_hours({.mtbf = "1000"}, 12), 1000.0 / 12, 1e-9);
+  EXPECT_NEAR(job_hours({.mtbf = "1000/device"}, 12), 1000.0 / 12, 1e-9);
+  EXPECT_NEAR(job_hours({.mtbf = "1000/node"}, 12), 500, 1e-9);  // nodes of 8: the second has 4 of the devices
+  EXPECT_NEAR(job_hours({.mtbf = "1000/node"}, 4), 1000, 1e-9);
+  EXPECT_NEAR(job_hours({.mtbf = "1000/job"}, 12), 1000, 1e-9);
+}
+
+// 10 hours are 18,000 steps of 2 s. With failures a step takes 2 s / goodput: Daly's 310 steps, 0.938081 as above.
+TEST(LongRun, OfHoursTrainsTheWholeStepsInThem) {
+  const LongRun run = run_of_hours(10, 1e6, 2, {});
+  EXPECT_EQ(run.num_steps, 18000);
+  EXPECT_EQ(run.tokens, 18e9);
+  EXPECT_EQ(run.seconds, 36000);
+  EXPECT_EQ(run_of_hours(0.0005, 1e6, 2, {}).num_steps, 0);  // 1.8 s
+  const FailureModel failures = {.mtbf_seconds = 1e4, .checkpoint_seconds = 20};
+  const LongRun interrupted = run_of_hours(10, 1e6, 2, failures);
+  EXPECT_EQ(interrupted.interval_steps, 310);
+  EXPECT_EQ(interrupted.num_steps, std::floor(18000 * interrupted.goodput));
+  EXPECT_NEAR(interrupted.goodput, 0.938081, 1e-6);
+  EXPECT_LE(interrupted.seconds, 36000);
+  EXPECT_GT(interrupted.seconds, 36000 - 2 / 0.938);
+  EXPECT_EQ(run_of_hours(10, 1e6, 2, FailureModel{.mtbf_seconds = 1, .checkpoint_seconds = 60}).num_steps, 0);
+}
+
+// The tokens of so many hours take so many hours.
+TEST(LongRun, HoursAndTokensAreEachOthersInverse) {
+  const LongRun run = run_of_hours(100, 1e6, 2, FailureModel{.mtbf_seconds = 1e4, .checkpoint_seconds = 20});
+  const LongRun back = long_run(run.tokens, 1e6, 2, FailureModel{.mtbf_seconds = 1e4, .checkpoint_seconds = 20});
+  EXPECT_EQ(back.num_steps, run.num_steps);
+  EXPECT_NEAR(back.seconds / run.seconds, 1, 1e-12);
 }
 
 std::string refusal_of(const TrainingQuestion& training) {
@@ -87,18 +137,35 @@ TEST(LongRun, RefusesWhatIsNoTraining) {
   for (const char* tokens : {"many", "15X", "15TT", "-1T", "0", "inf", "nan", "1e30", "T"})
     EXPECT_EQ(refusal_of({.tokens = tokens}),
               fmt::format("--tokens={} is not a number of tokens (example: --tokens=15T)", tokens));
-  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf_hours = 0}),
-            "--mtbf=0 is not the hours between failures of a device (example: --mtbf=50000)");
-  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf_hours = 1, .checkpoint_seconds = 0}),
+  for (const char* mtbf : {"0", "-1", "much", "5/rack", "/node", "5/", "1e30", "nan"})
+    EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf = mtbf}),
+              fmt::format("--mtbf={} is not the hours between failures of a device, a node or the job (examples: "
+                          "--mtbf=50000, --mtbf=6000/node, --mtbf=3/job)",
+                          mtbf));
+  for (const char* failures : {"0,54,16384", "419,54", "419,54,16384,1", "419,0,16384", "many", "", ",,", "419,54,"})
+    EXPECT_EQ(refusal_of({.tokens = "1T", .failures = failures}),
+              *failures == '\0'
+                  ? ""
+                  : fmt::format("--failures={} is not failures, days and devices (example: --failures=419,54,16384)",
+                                failures));
+  for (const double hours : {0.0, -1.0, 1e30})
+    EXPECT_EQ(refusal_of({.hours = hours}),
+              fmt::format("--hours={} is not a time of training (example: --hours=24)", hours));
+  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf = "9", .failures = "419,54,16384"}),
+            "--mtbf=9 and --failures=419,54,16384 set the same value; omit one of them");
+  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf = "1", .checkpoint_seconds = 0}),
             "--checkpoint-seconds=0 is not the time of a checkpoint (example: --checkpoint-seconds=30)");
-  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf_hours = 1, .checkpoint_seconds = 1, .restart_seconds = -1}),
+  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf = "1", .checkpoint_seconds = 1, .restart_seconds = -1}),
             "--restart-seconds=-1 is not the time of a restart (example: --restart-seconds=600)");
-  EXPECT_EQ(refusal_of({.tokens = "1T", .mtbf_hours = 9}),
-            "--mtbf=9 needs --checkpoint-seconds, since the disk of the machine 'h100' was not measured (example: "
-            "--checkpoint-seconds=30)");
+  EXPECT_EQ(
+      refusal_of({.tokens = "1T", .mtbf = "9"}),
+      "--mtbf=9/device needs --checkpoint-seconds, since the disk of the machine 'h100' was not measured (example: "
+      "--checkpoint-seconds=30)");
   EXPECT_EQ(refusal_of({.tokens = "1T", .checkpoint_seconds = 9}),
-            "--checkpoint-seconds and --restart-seconds need --mtbf, the hours between failures of a device");
-  EXPECT_NE(refusal_of({.tokens = "", .mtbf_hours = 9}).find("need --tokens"), std::string::npos);
+            "--checkpoint-seconds and --restart-seconds need --mtbf, the hours between failures (example: "
+            "--mtbf=50000)");
+  EXPECT_NE(refusal_of({.mtbf = "9"}).find("need --tokens or --hours"), std::string::npos);
+  EXPECT_NE(refusal_of({.failures = "419,54,16384"}).find("need --tokens or --hours"), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A whole training with a plan: its days and its price, with failures and the checkpoints that they demand. The
-// interval between checkpoints is Daly's (predict/simulation/failures.h), in whole steps.
+// A whole training with a plan: its days and its price, or the tokens of some hours, with failures and the checkpoints
+// that they demand. The interval between checkpoints is Daly's (predict/simulation/failures.h), in whole steps.
 #pragma once
 
 #include "plan/search/plan.h"
@@ -14,11 +14,12 @@ namespace echelon {
 
 /// With failures, what they cost on average.
 struct LongRun {
-  double num_steps = 0;
+  double num_steps = 0, tokens = 0;
   double seconds = 0;                         // infinite if failures leave no time to train
   std::optional<FailureModel> failures = {};  // of the whole job
   double interval_steps = 0, goodput = 1;     // with failures: steps between checkpoints; part of the time that counts
   double device_hours = 0, price = 0;         // price: in the unit of price_per_device_hour; 0: not known
+  std::optional<bool> is_in_time = {};        // within the hours, if both tokens and hours are asked for
 
   [[nodiscard]] double days() const { return seconds / 86400; }
 };
@@ -26,6 +27,9 @@ struct LongRun {
 /// Of the first whole step after which all tokens were seen, without a price.
 [[nodiscard]] LongRun long_run(double tokens, double tokens_of_step, double step_seconds,
                                const std::optional<FailureModel>& failures);
+/// Of the whole steps that end within the hours.
+[[nodiscard]] LongRun run_of_hours(double hours, double tokens_of_step, double step_seconds,
+                                   const std::optional<FailureModel>& failures);
 /// Of request.long_training. Throws Error if a checkpoint's time is neither given nor predicted.
 [[nodiscard]] LongRun long_run(const Plan& plan, const PlanRequest& request);
 

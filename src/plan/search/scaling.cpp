@@ -16,16 +16,28 @@ namespace {
 
 constexpr int bar_columns = 40;
 
-std::string remark_of_trainings(const Scaling& scaling) {
+/// What of a training depends on the number of devices: its days, or the tokens of its hours.
+std::string remark_of_trainings(const Scaling& scaling, const TrainingRequest& asked) {
   std::vector<std::string> trainings;
   for (const ScalingPoint& each : scaling.points) {
     const LongRun& training = *each.training;
     const std::string price = training.price > 0 ? fmt::format(" for {:.4g}", training.price) : "";
-    trainings.push_back(fmt::format("{:.4g} days{} on {}", training.days(), price, each.num_devices));
+    trainings.push_back(asked.tokens ? fmt::format("{:.4g} days{} on {}", training.days(), price, each.num_devices)
+                                     : fmt::format("{:.4g}{} on {}", training.tokens, price, each.num_devices));
   }
-  return fmt::format("a training of {:.0f} steps takes {} devices{}", scaling.points.front().training->num_steps,
-                     fmt::join(trainings, ", "),
-                     scaling.points.front().training->failures ? ", with failures and checkpoints" : "");
+  const LongRun& first = *scaling.points.front().training;
+  const std::string what = asked.tokens ? fmt::format("a training of {:.0f} steps takes", first.num_steps)
+                                        : fmt::format("tokens in {:.4g} hours:", *asked.hours);
+  return fmt::format("{} {} devices{}", what, fmt::join(trainings, ", "),
+                     first.failures ? ", with failures and checkpoints" : "");
+}
+
+std::string remark_of_hours(const Scaling& scaling, const TrainingRequest& asked) {
+  if (const auto fewest = fewest_in_time(scaling))
+    return fmt::format("the fewest of these devices that train {:.4g} tokens within --hours={}: {}", *asked.tokens,
+                       *asked.hours, *fewest);
+  return fmt::format("none of these numbers of devices trains {:.4g} tokens within --hours={}", *asked.tokens,
+                     *asked.hours);
 }
 
 }  // namespace
@@ -60,7 +72,13 @@ Scaling scaling_of(const PlanRequest& request) {
   return scaling;
 }
 
-std::vector<std::string> remarks_of(const Scaling& scaling) {
+std::optional<std::int64_t> fewest_in_time(const Scaling& scaling) {
+  for (const ScalingPoint& each : scaling.points)
+    if (each.training && each.training->is_in_time.value_or(false)) return each.num_devices;
+  return std::nullopt;
+}
+
+std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& request) {
   std::vector<std::string> remarks;
   if (!scaling.points.empty() && scaling.points.front().num_devices > 1)
     remarks.push_back(
@@ -77,7 +95,11 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
       prices.push_back(fmt::format("{:.4g} on {}", each.price_per_million_tokens, each.num_devices));
     remarks.push_back(fmt::format("a million tokens cost {} devices", fmt::join(prices, ", ")));
   }
-  if (!scaling.points.empty() && scaling.points.front().training) remarks.push_back(remark_of_trainings(scaling));
+  if (!scaling.points.empty() && request.long_training) {
+    remarks.push_back(remark_of_trainings(scaling, *request.long_training));
+    if (scaling.points.front().training->is_in_time)
+      remarks.push_back(remark_of_hours(scaling, *request.long_training));
+  }
   for (const ScalingPoint& each : scaling.points)
     if (!each.is_complete)
       remarks.push_back(
@@ -87,7 +109,7 @@ std::vector<std::string> remarks_of(const Scaling& scaling) {
   return remarks;
 }
 
-std::string to_text(const Scaling& scaling) {
+std::string to_text(const Scaling& scaling, const PlanRequest& request) {
   const std::vector<ScalingPoint>& points = scaling.points;
   if (points.empty()) return "nothing fits on so many devices or fewer\n";
   std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %",
@@ -99,7 +121,7 @@ std::string to_text(const Scaling& scaling) {
                         shape.pp, shape.dp,
                         std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
   }
-  for (const std::string& remark : remarks_of(scaling)) text += remark + "\n";
+  for (const std::string& remark : remarks_of(scaling, request)) text += remark + "\n";
   return text;
 }
 
@@ -121,13 +143,13 @@ std::string to_json(const Scaling& scaling, const PlanRequest& request) {
     rows.back().update(promise_json(each.plan.outcome, each.plan.config, request.machine, request.profile));
     if (each.training) rows.back()["training"] = to_json(*each.training);
   }
-  return Json({{"dtype", name_of(request.base.training.dtype)},
+  Json json = {{"dtype", name_of(request.base.training.dtype)},
                {"profile", request.profile.name},
                {"rates", rates_text(request.profile, request.machine)},
                {"scaling", rows},
-               {"gpus_without_plan", scaling.without_plan}})
-             .dump() +
-         "\n";
+               {"gpus_without_plan", scaling.without_plan}};
+  if (const auto fewest = fewest_in_time(scaling)) json["fewest_gpus_within_hours"] = *fewest;
+  return json.dump() + "\n";
 }
 
 }  // namespace echelon

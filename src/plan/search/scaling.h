@@ -28,9 +28,12 @@ struct Scaling {
 /// none of them has a legal layout.
 [[nodiscard]] Scaling scaling_of(const PlanRequest& request);
 
-[[nodiscard]] std::string to_text(const Scaling& scaling);
+/// The first number of devices that trains the tokens within the hours, if both are asked for and one does.
+[[nodiscard]] std::optional<std::int64_t> fewest_in_time(const Scaling& scaling);
+
+[[nodiscard]] std::string to_text(const Scaling& scaling, const PlanRequest& request);
 [[nodiscard]] std::string to_json(const Scaling& scaling, const PlanRequest& request);
 /// Sentences about what is not in the table, or not certain; maybe none.
-[[nodiscard]] std::vector<std::string> remarks_of(const Scaling& scaling);
+[[nodiscard]] std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& request);
 
 }  // namespace echelon
