@@ -198,6 +198,42 @@ const BadInput train_arguments[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
 
+/// A question that has an answer.
+const std::string on_h100 = "--machine=h100", two_gpus = "--gpus=2", eight = "--global-batch-size=8";
+
+const BadInput plan_arguments[] = {
+    {{"plan", "llama-1m", on_h100, eight, "--gpus=64..8"}, {"--gpus=64..8 ends below its start (use 8..64)"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--price=0"},
+     {"--price=0 is not a price", "(example: --price=2.5)"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--hours=0"},
+     {"--hours=0 is not a time of training (example: --hours=24)"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--hours=many"}, {"--hours=many is not a number"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--tokens=0"},
+     {"--tokens=0 is not a number of tokens (example: --tokens=15T)"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--tokens=1T", "--mtbf=3/rack"},
+     {"--mtbf=3/rack is not the hours between failures", "--mtbf=6000/node"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--tokens=1T", "--failures=419"},
+     {"--failures=419 is not failures, days and devices (example: --failures=419,54,16384)"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--failures=419,54,16384"}, {"need --tokens or --hours"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--training.dtype=fp17"},
+     {"training.dtype = 'fp17'", "did you mean float16?"}},
+    {{"plan", "llama-1m", "--machine=v100", eight, two_gpus, "--training.dtype=bfloat16"},
+     {"training.dtype = 'bfloat16': the device 'V100 SXM2 16 GB' has no rates for it (use float16)"}},
+    {{"plan", "llama-1m", "--machine=v100", eight, two_gpus, "--training.linear_dtype=float8"},
+     {"training.linear_dtype = 'float8': the device 'V100 SXM2 16 GB' has no rates for it"}},
+    {{"plan", "llama-1m", eight, two_gpus, "--machine"},
+     {"node[0].device.formats is missing", "node[0].device.formats.float32"},
+     "name = 'bare'\nsource = 'none'\n[[node]]\nnum_devices = 8\n[node.device]\nmemory_gib = 16\nmemory_gb_per_s = "
+     "900\n"
+     "[node.link]\nbandwidth_gb_per_s = 150\n"},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--profile=echelom"},
+     {"there is no software profile 'echelom'; did you mean echelon?"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--compare=/nonexistent.toml"},
+     {"'/nonexistent.toml' cannot be read"}},
+    {{"plan", "llama-1m", on_h100, "--improve"}, {"--improve needs a config file, and 'llama-1m' is none"}},
+};
+INSTANTIATE_TEST_SUITE_P(Plan, BadInputs, testing::ValuesIn(plan_arguments));
+
 const BadInput other_commands[] = {
     {{"prepare"}, {"--input"}},
     {{"prepare", ECHELON_SOURCE_DIR "/src/base"}, {"--output is required"}},

@@ -283,6 +283,19 @@ TEST(Plan, RefusesWhatCannotBeImproved) {
   EXPECT_THAT(refusal({config, "--compare=tp=2"}), HasSubstr("omit one of them"));
 }
 
+// One layout at three sets of rates: no software is faster than the machine file.
+TEST(Plan, ProfileSaysWhoseRatesTimeTheLayouts) {
+  const auto seconds_at = [](const std::string& profile) {
+    const Json found = planned_json({"--machine=h100", "--gpus=2", "--parallelism.tensor_parallel_degree=2",
+                                     "--training.recompute=none", "--profile=" + profile});
+    EXPECT_EQ(found["profile"], profile);
+    return found["plans"][0]["predicted_seconds"].get<double>();
+  };
+  const double ideal = seconds_at("ideal");
+  EXPECT_LT(ideal, seconds_at("echelon"));
+  EXPECT_LT(ideal, seconds_at("megatron-core"));
+}
+
 TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
   const auto refusal = [](const std::string& layout) {
     return planned({"--machine=h100", "--gpus=4", "--compare=" + layout}).err;

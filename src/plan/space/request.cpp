@@ -90,6 +90,13 @@ void require_one_value(const std::vector<std::string>& settings, std::string_vie
           value.value_or(0), same == settings.end() ? "" : *same);
 }
 
+/// The model's longest, as far as that is usual. One token contradicts nothing but float8, whose blocks need more.
+std::int64_t default_seq_len(ConfigSource source) {
+  std::erase_if(source.arguments, [](const std::string& each) { return key_of(each) == "training.linear_dtype"; });
+  source.arguments.emplace_back("--training.seq_len=1");
+  return std::min(read_run_config(source).model.max_position_embeddings, longest_default_sequence);
+}
+
 /// With the flags and all settings that are no choices.
 RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
   ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model, .has_layout = false};
@@ -105,10 +112,9 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
     if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
   if (question.global_batch_size)
     source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
-  // A sequence length that was not given is set later, too: the usual length may be too long for the model.
-  const std::int64_t least = 1;
   if (question.seq_len || !says(question, settings, "training.seq_len"))
-    source.arguments.push_back(fmt::format("--training.seq_len={}", question.seq_len.value_or(least)));
+    source.arguments.push_back(
+        fmt::format("--training.seq_len={}", question.seq_len ? *question.seq_len : default_seq_len(source)));
   return read_run_config(source);
 }
 
@@ -205,8 +211,6 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");
-  if (!question.seq_len && !says(question, settings, "training.seq_len"))
-    request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
   for (const std::string& setting : settings)
     if (is_chosen(key_of(setting))) fix(setting, request);
 
