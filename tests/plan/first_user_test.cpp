@@ -70,9 +70,8 @@ PlanQuestion planned_question(const UserQuestion& asked, std::int64_t top) {
 
 class UserQuestions : public testing::TestWithParam<UserQuestion> {};
 
-// Claim (plans): Asking `plan` for more rows never makes the first one worse, and every plan leaves the memory free
-//   that the driver, libraries and NCCL take.
-// Bound: eleven questions of a first user, Llama-3 405B on 16,384 GPUs among them, with searches that end early.
+// Claim (plans): Asking `plan` for more rows never makes the first one worse.
+// Bound: eleven questions of a first user, Llama-3 405B on 16,384 GPUs among them.
 // Tests: UserQuestions
 TEST_P(UserQuestions, HaveASensibleAnswerThatMoreRowsDoNotWorsen) {
   const UserQuestion& asked = GetParam();

@@ -93,9 +93,8 @@ TEST(Improvement, OfADegreeMovesRanksToDataParallelism) {
   }
 }
 
-// Claim (plans): `echelon plan CONFIG --improve` names the single changes of a config that shorten its step most: each
-//   fits, `train` accepts it, and its time is that of `simulate`.
-// Bound: equal seconds; no change is faster than the best plan.
+// Claim (plans): `plan --improve` names the single changes of a config that shorten its step most.
+// Bound: as `simulate` times them; none is faster than the best plan.
 // Tests: Improvement
 TEST(Improvement, NamesTheBestValueOfTheKeysThatHelpMost) {
   const ConfigOnMachine asked = config_on(some_config, "a100-80");
