@@ -3,6 +3,7 @@
 //
 // A machine is not equally fast at all times, so it is measured in turns with the layouts, and of both the median of
 // all rounds counts. usage: bench_prediction [--rounds 3] [--layouts 20] [--seed 1] [--seconds 1]
+// benchmarks/prediction/processes takes its layouts from --list.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
@@ -17,7 +18,7 @@
 #include "spec/config/config_reader.h"
 #include "train/train.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <sys/resource.h>
@@ -44,6 +45,8 @@ struct Options {
   std::uint64_t seed = 1;
   double seconds = 1;  // of steps of a layout in a round
   int only = -1;
+  int num_ranks = 0;  // of each layout; 0: any number
+  bool lists = false;
   bool explains = false;
 };
 
@@ -199,9 +202,12 @@ std::vector<Row> draw(const Options& options, const std::string& data) {
   int num_scarce = 0;
   while (std::ssize(rows) < options.num_layouts) {
     const DrawnLayout layout = draw_layout(numbers);
+    if (options.num_ranks != 0 && layout.num_ranks != options.num_ranks) continue;
     const bool is_scarce = layout.num_ranks > num_usable_cores();
-    const bool is_wanted = is_scarce ? num_scarce < options.least_scarce
-                                     : std::ssize(rows) - num_scarce < options.num_layouts - options.least_scarce;
+    const std::int64_t num_others = std::ssize(rows) - num_scarce;
+    const bool is_wanted =
+        options.num_ranks != 0 ||
+        (is_scarce ? num_scarce < options.least_scarce : num_others < options.num_layouts - options.least_scarce);
     if (!is_wanted) continue;
     const auto row = possible(layout, data);
     if (!row) continue;
@@ -234,6 +240,11 @@ void print(const std::vector<Row>& rows, const Options& options) {
       options.num_rounds, mean(errors[0]), mean(errors[1]));
 }
 
+/// Of each layout a line: its name and its keys, with tabs between them.
+void list(const std::vector<Row>& rows) {
+  for (const Row& row : rows) fmt::print("{}\t{}\n", row.layout.name, fmt::join(row.layout.arguments, "\t"));
+}
+
 HostSpec measure_in_turns(std::vector<Row>& rows, const Options& options) {
   std::vector<HostSpec> hosts;
   if (!options.machine.empty()) hosts = {read_host(options.machine)};
@@ -250,7 +261,9 @@ void predict_and_measure(const Options& options) {
   std::filesystem::create_directories(folder);
   std::vector<Row> rows = draw(options, write_tokens(folder));
   if (options.only >= 0) rows = {rows.at(static_cast<std::size_t>(options.only))};
-  if (options.explains) {
+  if (options.lists) {
+    list(rows);
+  } else if (options.explains) {
     const HostSpec host =
         options.machine.empty() ? measure_machine({.seconds = 0.05, .num_rounds = 3}) : read_host(options.machine);
     for (Row& row : rows) {
@@ -283,6 +296,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "of the draw");
   app.add_option("--seconds", options.seconds, "of steps of each, in each round");
   app.add_option("--only", options.only, "one of them");
+  app.add_option("--ranks", options.num_ranks, "of each layout, which --scarce then leaves alone");
+  app.add_flag("--list", options.lists, "print the layouts with their keys, and measure nothing");
   app.add_flag("--explain", options.explains, "by operation, out of a trace of rank 0");
   CLI11_PARSE(app, argc, argv);
   try {

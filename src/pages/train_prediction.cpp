@@ -88,24 +88,31 @@ void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, 
            [&] { return predicted_save_on(*host, HostRanks::processes, blueprint); });
 }
 
-void predict_gpus(TrainPrediction& prediction, const Blueprint& blueprint) {
-  const std::string& machine = blueprint.config().metrics.machine;
-  prediction.source = machine.empty() ? "not predicted: metrics.machine is empty (example: h100)" : machine;
-  if (!machine.empty()) prediction.predicted_step_seconds = simulate(blueprint, read_machine(machine)).step_seconds;
-  set_save(prediction, blueprint, {}, [&] { return predicted_save(blueprint, read_machine(machine)); });
-}
-
 }  // namespace
+
+TrainPrediction predict_on_gpus(const Blueprint& blueprint) {
+  TrainPrediction prediction;
+  prediction.predicted_memory_bytes = blueprint.rank(0).arena_bytes();
+  const std::string& name = blueprint.config().metrics.machine;
+  if (name.empty()) {
+    prediction.source = "not predicted: metrics.machine is empty (example: h100)";
+    set_save(prediction, blueprint, {}, [] { return PredictedSave(); });
+    return prediction;
+  }
+  const SoftwareProfile profile = software_profile("echelon");
+  const MachineSpec machine = calibrated(profile, read_machine(name));
+  prediction.source = fmt::format("{}, at {}", name, rates_text(profile, machine));
+  prediction.predicted_step_seconds = simulate(blueprint, machine, {.profile = profile}).step_seconds;
+  set_save(prediction, blueprint, {}, [&] { return predicted_save(blueprint, machine); });
+  return prediction;
+}
 
 TrainPrediction predict_training(const RunConfig& config) {
   const Blueprint blueprint(config);
+  if (open_backend(config.training.device)->kind() == DeviceKind::cuda) return predict_on_gpus(blueprint);
   TrainPrediction prediction;
   prediction.predicted_memory_bytes = blueprint.rank(0).arena_bytes();
   const RankPlacement placement = placement_of(config);
-  if (open_backend(config.training.device)->kind() == DeviceKind::cuda) {
-    predict_gpus(prediction, blueprint);
-    return prediction;
-  }
   std::optional<HostSpec> host;
   if (!config.metrics.machine.empty()) host = read_host(config.metrics.machine);
   prediction.source = config.metrics.machine;

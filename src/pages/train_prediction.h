@@ -35,6 +35,9 @@ struct TrainPrediction {
 /// once here (at most some tenths of a second). A step of ranks that are processes is predicted if metrics.machine has
 /// their collectives and each has its own core on this host.
 [[nodiscard]] TrainPrediction predict_training(const RunConfig& config);
+/// On the GPUs of metrics.machine, at the rates of `simulate` and `plan`: those that software has in common, where the
+/// file's were not measured on it.
+[[nodiscard]] TrainPrediction predict_on_gpus(const Blueprint& blueprint);
 /// `save_seconds`: of the checkpoints that training waited for.
 void set_measured(TrainPrediction& prediction, const std::vector<StepReport>& steps,
                   const std::vector<double>& save_seconds);

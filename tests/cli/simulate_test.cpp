@@ -1,6 +1,9 @@
 // echelon simulate from the command line.
+#include "blueprint/blueprint.h"
 #include "cli/program.h"
+#include "pages/train_prediction.h"
 #include "scratch_folder.h"
+#include "spec/config/config_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -170,6 +173,27 @@ TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   std::ifstream events(trace);
   // Two passes of eight microbatches on two ranks, and transfers.
   EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(), 64U);
+}
+
+// A run on GPUs predicts its steps at the rates of `simulate` and `plan`, not at those of the machine file.
+TEST(Simulate, HasTheSecondsThatARunOnGpusPredicts) {
+  const std::vector<std::string> keys = {"--model.preset=gpt2-124m",
+                                         "--training.dtype=bfloat16",
+                                         "--training.device=cuda",
+                                         "--training.global_batch_size=16",
+                                         "--parallelism.data_parallel_shard_degree=4",
+                                         "--metrics.machine=h100"};
+  const TrainPrediction prediction =
+      predict_on_gpus(Blueprint(read_run_config({.path = {}, .arguments = keys, .read_model = {}})));
+  const auto simulated_seconds = [&](const std::string& profile) {
+    std::vector<std::string> command = {"simulate", "--json", "--profile=" + profile};
+    command.insert(command.end(), keys.begin(), keys.end());
+    return nlohmann::json::parse(run_echelon(command).out).at("predicted_seconds").get<double>();
+  };
+  ASSERT_TRUE(prediction.predicted_step_seconds);
+  EXPECT_EQ(*prediction.predicted_step_seconds, simulated_seconds("echelon"));
+  EXPECT_GT(*prediction.predicted_step_seconds, simulated_seconds("ideal"));
+  EXPECT_EQ(prediction.source, "h100, at the rates that measured software has in common");
 }
 
 }  // namespace
