@@ -82,6 +82,8 @@ ExitStatus run_improvement(const PlanArguments& arguments) {
   require(arguments.compared.empty(), "--improve and --compare={} are two questions; omit one of them",
           arguments.compared.empty() ? "" : arguments.compared.front());
   PlanQuestion question = arguments.question;
+  require(question.objective == name_of(PlanObjective::time),
+          "--improve shortens the step, but --objective={} is given (use time)", question.objective);
   require(is_config(question.model),
           "--improve needs a config file, and '{}' is none (example: plan run.toml --improve)", question.model);
   const RunConfig config = read_asked_config(question.model, question);

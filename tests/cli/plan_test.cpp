@@ -281,6 +281,7 @@ TEST(Plan, RefusesWhatCannotBeImproved) {
   EXPECT_THAT(refusal({config, "--gpus=4"}), HasSubstr("whose degrees make 2 (use 2)"));
   EXPECT_THAT(refusal({config, "--scaling"}), HasSubstr("--improve prints changes of one config and nothing else"));
   EXPECT_THAT(refusal({config, "--compare=tp=2"}), HasSubstr("omit one of them"));
+  EXPECT_THAT(refusal({config, "--objective=memory"}), HasSubstr("--objective=memory is given (use time)"));
 }
 
 // One layout at three sets of rates: no software is faster than the machine file.

@@ -2,7 +2,7 @@
 // format, with an interval, and that asking for fewer rows does not better.
 #include "plan/search/search.h"
 
-#include "base/units.h"
+#include "plan/some_host.h"
 #include "plan/text/text.h"
 #include "predict/published/promise.h"
 #include "scratch_folder.h"
@@ -149,6 +149,34 @@ TEST(FirstUser, FindsTheReserveOfDevicesInTheMachineFile) {
     EXPECT_LE(plan.outcome.peak_memory_bytes(),
               request.machine.nodes.front().device.memory_bytes - (std::int64_t{20} << 30));
   EXPECT_THAT(to_text(found, request), HasSubstr("for the driver, libraries and NCCL)"));
+}
+
+// A host whose products in bfloat16 take longer than those in float32, since it has no instructions for them.
+TEST(FirstUser, OnACpuWithoutBfloat16TakesFloat32AndComparesIt) {
+  HostSpec host = *some_host().host;
+  host.device.bfloat16_flops = host.core.bfloat16_flops = 0;
+  auto& of_bfloat16 = host.operations["matmul"]["bfloat16"] = host.operations["matmul"]["float32"];
+  for (auto& each : of_bfloat16) {
+    each.core_seconds *= 1.2;
+    each.busy_seconds *= 1.2;
+    each.shared_seconds *= 1.2;
+  }
+  PlanQuestion question;
+  question.model = "llama-1m";
+  question.gpus = 2;
+  question.global_batch_size = 8;
+  question.seq_len = 64;
+  question.settings = {"--training.micro_batch_size=1", "--training.recompute=none", "--parallelism.virtual_stages=1"};
+  question.this_machine = [&] { return machine_of(host); };
+  const PlanRequest request = read_plan_request(question);
+  EXPECT_EQ(request.base.training.dtype, DType::float32);
+  EXPECT_TRUE(request.chooses_dtype);
+  const PlanResult found = find_plans(request);
+  const auto is_bfloat16 = [](const Plan& plan) { return plan.config.training.dtype == DType::bfloat16; };
+  const auto other = std::ranges::find_if(found.in_other_formats, is_bfloat16);
+  ASSERT_NE(other, found.in_other_formats.end());
+  EXPECT_GT(other->outcome.step_seconds, found.plans.front().outcome.step_seconds);
+  EXPECT_THAT(to_text(found, request), HasSubstr("the first layout in bfloat16: "));
 }
 
 // Blocks of 16 values: what the longest sequences have, but not the single token with which the model is read.
