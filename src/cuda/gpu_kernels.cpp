@@ -1,5 +1,8 @@
 #include "cuda/gpu_kernels.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace echelon::cuda {
 namespace {
 
@@ -30,18 +33,26 @@ std::int64_t kernels_of(const AttentionBackwardArgs& args) { return 3 * over(arg
 std::int64_t kernels_of(const GeluBackwardArgs& args) {
   return args.dbias.exists() ? column_sums(args.x) : over(args.x);
 }
-std::int64_t kernels_of(const SumOfSquaresArgs& args) {
-  constexpr std::int64_t bytes_of_block = 256 * 4 * 16;  // threads, packs in flight of each, bytes of a pack
-  return over(args.x) + one_if(args.x.num_bytes() > bytes_of_block);  // blocks leave partial sums
-}
-std::int64_t kernels_of(const AdamWArgs& args) { return over(args.master); }
 std::int64_t kernels_of(const ExpertSlotsArgs& /*args*/) { return 3; }
 
-bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
-bool follows(const Tensor& next, const Tensor& x) {
-  return next.dtype == x.dtype && next.data == x.data + x.num_bytes();
+// Of what is joined in one launch.
+std::int64_t kernels_of(const std::vector<FillArgs>& held) {
+  return one_if(std::any_of(held.begin(), held.end(), [](const FillArgs& args) { return over(args.out) > 0; }));
 }
-void extend(Tensor& x, const Tensor& next) { x = {x.data, x.dtype, {x.num_elements() + next.num_elements()}}; }
+std::int64_t kernels_of(const std::vector<AdamWArgs>& held) {
+  return one_if(std::any_of(held.begin(), held.end(), [](const AdamWArgs& args) { return over(args.master) > 0; }));
+}
+std::int64_t kernels_of(const std::vector<SumOfSquaresArgs>& held) {
+  constexpr std::int64_t bytes_of_block = 256 * 4 * 16;  // threads, packs in flight of each, bytes of a pack
+  std::int64_t num_blocks = 0;                           // if there were no limit
+  for (const SumOfSquaresArgs& args : held) num_blocks += pieces(args.x.num_bytes(), bytes_of_block);
+  return std::min<std::int64_t>(num_blocks, 2);  // several blocks leave partial sums
+}
+template <class Args>
+requires requires(JoinedOperations joined, Args args) { joined.hold(args); }
+std::int64_t kernels_of(const Args& args) { return kernels_of(std::vector{args}); }
+
+bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
 
 }  // namespace
 
@@ -50,38 +61,31 @@ std::int64_t num_gpu_kernels(const Operation& operation) {
 }
 
 void GpuKernelCount::add(const Operation& operation) {
-  if (is_joined(operation)) return;
-  const bool is_fused_bias = is_fused(operation);
-  flush();
-  // Of a fused bias nothing is left, and of a bias gradient the addition to what was there.
-  if (is_fused_bias)
-    total_ += one_if(operation.kind() == OpKind::bias_backward);
-  else
-    hold(operation);
-}
-
-void GpuKernelCount::hold(const Operation& operation) {
-  if (const auto* matmul = operation.get_if<MatmulArgs>())
-    product_ = *matmul;
-  else if (const auto* squares = operation.get_if<SumOfSquaresArgs>())
-    squares_ = *squares;
-  else if (const auto* update = operation.get_if<AdamWArgs>())
-    update_ = *update;
-  else
-    total_ += num_gpu_kernels(operation);
+  operation.visit([&](const auto& args) {
+    if constexpr (requires { joined_.hold(args); }) {
+      if (joined_.extends(args)) return;
+      flush();
+      joined_.hold(args);
+    } else {
+      const bool is_fused_bias = is_fused(operation);
+      flush();
+      if (const auto* matmul = operation.get_if<MatmulArgs>())
+        product_ = *matmul;
+      else if (!is_fused_bias)
+        count(operation.kind(), kernels_of(args));
+      else if (operation.kind() == OpKind::bias_backward)
+        count(operation.kind(), 1);  // adds the sums to what was there
+    }
+  });
 }
 
 void GpuKernelCount::flush() {
-  total_ = total();
+  if (product_) count(OpKind::matmul, kernels_of(*product_));
   product_.reset();
-  squares_.reset();
-  update_.reset();
+  joined_.release([&]<class Args>(const std::vector<Args>& held) { count(KindOf<Args>::value, kernels_of(held)); });
 }
 
-std::int64_t GpuKernelCount::total() const {
-  return total_ + (product_ ? kernels_of(*product_) : 0) + (squares_ ? kernels_of(*squares_) : 0) +
-         (update_ ? kernels_of(*update_) : 0);
-}
+std::int64_t GpuKernelCount::total() const { return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}); }
 
 // The library has no epilogues in float64.
 bool GpuKernelCount::is_fused(const Operation& operation) const {
@@ -91,23 +95,6 @@ bool GpuKernelCount::is_fused(const Operation& operation) const {
   if (const auto* gradient = operation.get_if<BiasBackwardArgs>())
     return product_->transpose_a && is_same(product_->a, gradient->dy) && gradient->dbias.dtype == product_->c.dtype;
   return false;
-}
-
-bool GpuKernelCount::is_joined(const Operation& operation) {
-  if (const auto* next = operation.get_if<SumOfSquaresArgs>(); next != nullptr && squares_) {
-    if (next->sum.data != squares_->sum.data || !follows(next->x, squares_->x)) return false;
-    extend(squares_->x, next->x);
-    return true;
-  }
-  const auto* next = operation.get_if<AdamWArgs>();
-  if (next == nullptr || !update_ || next->m.dtype != accumulate_dtype(next->param.dtype)) return false;
-  if (next->scalars.data != update_->scalars.data || next->weight_decay != update_->weight_decay) return false;
-  constexpr Tensor AdamWArgs::*tensors[] = {&AdamWArgs::param, &AdamWArgs::master, &AdamWArgs::grad, &AdamWArgs::m,
-                                            &AdamWArgs::v};
-  for (const auto tensor : tensors)
-    if (!follows(next->*tensor, (*update_).*tensor)) return false;
-  for (const auto tensor : tensors) extend((*update_).*tensor, next->*tensor);
-  return true;
 }
 
 }  // namespace echelon::cuda

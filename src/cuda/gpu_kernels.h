@@ -2,8 +2,10 @@
 // them. The rules are those of src/cuda/ops, which a test compares with what the emulated device receives.
 #pragma once
 
+#include "cuda/ops/joined_operations.h"
 #include "ops/operation.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -14,24 +16,24 @@ namespace echelon::cuda {
 [[nodiscard]] std::int64_t num_gpu_kernels(const Operation& operation);
 
 /// Counts those of a sequence of operations on one device. A bias that follows its matmul and a bias gradient that
-/// follows one of the same dy are fused with it (cuda/ops/pending_product.h). Sums of squares and updates of neighbours
-/// in memory are joined (cuda/ops/joined_optimizer.h), so tensors need addresses, but no memory.
+/// follows one of the same dy are fused with it (cuda/ops/pending_product.h). Fills, sums of squares and updates are
+/// joined (cuda/ops/joined_operations.h), so tensors need addresses, but no memory.
 class GpuKernelCount {
  public:
   void add(const Operation& operation);
   /// What was delayed has been enqueued.
   void flush();
+  /// Without what is delayed.
+  [[nodiscard]] std::int64_t of(OpKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] std::int64_t total() const;
 
  private:
   [[nodiscard]] bool is_fused(const Operation& operation) const;
-  [[nodiscard]] bool is_joined(const Operation& operation);
-  void hold(const Operation& operation);
+  void count(OpKind kind, std::int64_t num_kernels) { counts_[static_cast<std::size_t>(kind)] += num_kernels; }
 
-  std::int64_t total_ = 0;
+  std::array<std::int64_t, num_op_kinds> counts_ = {};
   std::optional<MatmulArgs> product_;
-  std::optional<SumOfSquaresArgs> squares_;
-  std::optional<AdamWArgs> update_;
+  JoinedOperations joined_;
 };
 
 }  // namespace echelon::cuda

@@ -88,7 +88,8 @@ std::vector<StepResult> expect_same_bits_when_replayed(RunConfig config, Targets
   EXPECT_EQ(expected->activity.num_captures, 0);
   EXPECT_EQ(actual->activity.num_captures, num_ranks);
   EXPECT_EQ(actual->activity.num_graph_launches, num_ranks * (num_steps - 1));  // the first step warms up
-  EXPECT_LT(actual->activity.num_enqueued, expected->activity.num_enqueued / 2);
+  // Both enqueue the initial weights, an evaluation and two steps.
+  EXPECT_LT(actual->activity.num_enqueued, expected->activity.num_enqueued * 2 / 3);
   return actual->results;
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "cuda/ops/cudnn_attention.h"
-#include "cuda/ops/joined_optimizer.h"
+#include "cuda/ops/joined_operations.h"
 #include "cuda/ops/pending_product.h"
 #include "ops/description.h"
 
@@ -16,7 +16,7 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
                          .is_timed = !options.deterministic})),
       pending_(std::make_unique<PendingProduct>(*products_)),
-      joined_(std::make_unique<JoinedOptimizer>()),
+      joined_(std::make_unique<JoinedOperations>()),
       cudnn_(options.cudnn == CudnnUse::never
                  ? nullptr
                  : find_cudnn_attention({.workspace = workspace_,
@@ -38,7 +38,7 @@ CudaOps::~CudaOps() = default;
 // A matmul that is held is older than what is joined.
 void CudaOps::flush() {
   pending_->flush();
-  joined_->release([this](const auto& args) { compute(args); });
+  joined_->release([this](const auto& held) { compute_joined(held); });
 }
 
 cudaStream_t CudaOps::stream(std::int64_t num_pieces) {
@@ -72,7 +72,7 @@ void CudaOps::perform(const Operation& operation) {
       flush();
       joined_->hold(args);
     } else {
-      joined_->release([this](const auto& held) { this->compute(held); });
+      joined_->release([this](const auto& held) { this->compute_joined(held); });
       compute(args);
     }
   });

@@ -16,11 +16,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace echelon::cuda {
 
 class CudnnAttention;
-class JoinedOptimizer;
+class JoinedOperations;
 class Products;
 class PendingProduct;
 
@@ -76,8 +77,12 @@ class CudaOps final : public Ops {
 #define ECHELON_COMPUTE(name, Args) void compute(const Args& args);
   ECHELON_OPERATIONS(ECHELON_COMPUTE)
 #undef ECHELON_COMPUTE
+  // Several in one launch: joined_operations.h.
+  void compute_joined(const std::vector<FillArgs>& held);
+  void compute_joined(const std::vector<SumOfSquaresArgs>& held);
+  void compute_joined(const std::vector<AdamWArgs>& held);
 
-  /// Enqueues what is delayed (pending_product.h, joined_optimizer.h).
+  /// Enqueues what is delayed (pending_product.h, joined_operations.h).
   void flush();
   /// The stream for kernels and other work, after every earlier operation, including what is delayed.
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
@@ -94,7 +99,7 @@ class CudaOps final : public Ops {
   HostStaging staging_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<PendingProduct> pending_;
-  std::unique_ptr<JoinedOptimizer> joined_;
+  std::unique_ptr<JoinedOperations> joined_;
   std::string no_cudnn_;  // why, where cudnn_ is null
   std::unique_ptr<CudnnAttention> cudnn_;
   std::map<AttentionShape, AttentionKernelsUsed> used_;

@@ -101,22 +101,6 @@ struct Convert {
 };
 
 template <class T>
-struct Fill {
-  static constexpr int width = pack_size<T>;
-  struct Loaded {};
-  T* out;
-  T value;
-
-  __device__ Loaded load(std::int64_t /*first*/, std::int64_t /*present*/) const { return {}; }
-  __device__ void store(const Loaded& /*nothing*/, std::int64_t first, std::int64_t present) const {
-    Pack<T, width> values;
-#pragma unroll
-    for (int i = 0; i < width; ++i) values.at[i] = value;
-    store_pack(out + first, values, present);
-  }
-};
-
-template <class T>
 struct Scale {
   static constexpr int width = pack_size<T>;
   using Loaded = Pack<T, width>;
@@ -174,17 +158,6 @@ void CudaOps::compute(const CopyArgs& args) {
                           out.num_elements(), stream());
     });
   });
-}
-
-void CudaOps::compute(const FillArgs& args) {
-  const Tensor& out = args.out;
-  const auto fill_as = [&]<class T>(T, on_device<T> number) {
-    enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), number}, out.num_elements(), stream());
-  };
-  if (out.dtype == DType::int32) return fill_as(std::int32_t{}, static_cast<std::int32_t>(args.value));
-  if (out.dtype == DType::int16) return fill_as(std::int16_t{}, static_cast<std::int16_t>(args.value));
-  visit_numbers(out.dtype,
-                [&]<class T>(T t) { fill_as(t, on_device<T>(static_cast<Wide<on_device<T>>>(args.value))); });
 }
 
 void CudaOps::compute(const ScaleArgs& args) {

@@ -1,9 +1,10 @@
-// The norm of gradients, what they are multiplied by, and the update; norm and update in one pass over memory each.
-#include "cuda/device/lanes.h"
+// What gradients are multiplied by, and the update in one pass over memory, for many parameters at once.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
+#include "cuda/ops/joined_operations.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/segments.h"
 
 #include "ops/rounding_noise.h"
 #include "tensor/remainder.h"
@@ -15,44 +16,6 @@ namespace echelon::cuda {
 namespace {
 
 constexpr int block_threads = 256;
-
-// Squares are summed in two stages and in one order: each block leaves a sum, and one block adds these. A tensor that
-// one block can take needs no second stage.
-constexpr int packs_in_flight = 4, max_square_blocks = 1024;
-
-template <class T>
-__global__ void __launch_bounds__(block_threads)
-    squares_kernel(const T* x, std::int64_t count, double* sums, bool adds) {
-  constexpr int width = pack_size<T>;
-  const std::int64_t num_threads = static_cast<std::int64_t>(gridDim.x) * block_threads,
-                     num_packs = (count + width - 1) / width;
-  double sum = 0;
-  for (std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; pack < num_packs;
-       pack += num_threads * packs_in_flight) {
-    Pack<T, width> x_k[packs_in_flight];
-#pragma unroll
-    for (int k = 0; k < packs_in_flight; ++k)
-      x_k[k] = load_pack<width>(x + (pack + k * num_threads) * width, count - (pack + k * num_threads) * width);
-#pragma unroll
-    for (int k = 0; k < packs_in_flight; ++k)
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const double x_i = static_cast<double>(widen(x_k[k].at[i]));
-        sum += x_i * x_i;
-      }
-  }
-  __shared__ double scratch[block_threads / warp_size];
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) sums[blockIdx.x] = adds ? sums[blockIdx.x] + sum : sum;
-}
-
-__global__ void __launch_bounds__(block_threads) add_squares_kernel(const double* sums, int count, double* total) {
-  double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += block_threads) sum += sums[i];
-  __shared__ double scratch[block_threads / warp_size];
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) *total += sum;
-}
 
 struct GradientFactor {
   const double *sum_of_squares, *num_targets, *loss_scale;  // the last may be null
@@ -75,12 +38,10 @@ __global__ void gradient_factor_kernel(GradientFactor of, double expected_target
 template <class A>
 struct AdamWConstants {
   explicit AdamWConstants(const AdamWArgs& args)
-      : weight_decay(args.weight_decay),
-        eps(static_cast<A>(args.eps)),
+      : eps(static_cast<A>(args.eps)),
         beta2(static_cast<A>(args.beta2)),
         one_minus_beta1(static_cast<A>(1 - args.beta1)),
         one_minus_beta2(static_cast<A>(1 - args.beta2)) {}
-  double weight_decay;
   A eps, beta2, one_minus_beta1, one_minus_beta2;
 };
 
@@ -129,25 +90,46 @@ struct SplitWeights {
   }
 };
 
+/// What kernels need of the RoundingNoise of a parameter.
+struct SegmentNoise {
+  std::uint64_t stream;
+  std::int64_t first, offset, row, stride;
+
+  /// TensorSlice::index
+  [[nodiscard]] __device__ __forceinline__ std::int64_t index(std::int64_t i) const {
+    const std::int64_t at = first + i;
+    return offset + (row == stride ? at : at / row * stride + at % row);
+  }
+};
+
 template <class G, class M, class W>
-struct AdamWTensors {
+struct AdamWSegment {
   W weights;
   const G* grad;
   M *m, *v;
+  std::int64_t count;
+  double weight_decay;
+  SegmentNoise noise;
 };
+template <class G, class M, class W>
+using AdamWSegments = Segments<AdamWSegment<G, M, W>, most_segments<AdamWArgs>>;
 
 /// The random words of elements i, i + 1, ... of the tensors: one block of the generator where these are four that make
 /// one.
 template <int count>
-__device__ __forceinline__ void draw(std::uint32_t (&words)[count], const RoundingNoise& noise, std::int64_t i) {
-  const TensorSlice& slice = noise.slice;
-  const std::int64_t rows = slice.row() == slice.stride() ? 0 : slice.row() | slice.stride();
-  if (count == 4 && ((slice.first() | slice.offset() | rows) & 3) == 0) {
-    const std::array<std::uint32_t, 4> block = noise_block(noise, slice.index(i) / 4);
+__device__ __forceinline__ void draw(std::uint32_t (&words)[count], const SegmentNoise& of, std::uint64_t key,
+                                     std::int64_t i) {
+  const RoundingNoise noise = {.stream = of.stream, .key = key};  // its slice is not read
+  const std::int64_t rows = of.row == of.stride ? 0 : of.row | of.stride;
+  if (count == 4 && ((of.first | of.offset | rows) & 3) == 0) {
+    const std::array<std::uint32_t, 4> block = noise_block(noise, of.index(i) / 4);
 #pragma unroll
     for (int k = 0; k < count; ++k) words[k] = block[static_cast<std::size_t>(k)];
   } else {
-    for (int k = 0; k < count; ++k) words[k] = noise_word(noise, i + k);
+    for (int k = 0; k < count; ++k) {
+      const std::int64_t index = of.index(i + k);
+      words[k] = noise_block(noise, index / 4)[static_cast<std::size_t>(index % 4)];
+    }
   }
 }
 
@@ -168,23 +150,26 @@ __device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& 
 
 template <class G, class M, class W>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(AdamWTensors<G, M, W> of, AdamWConstants<typename W::Number> with, const AdamWScalars* scalars,
-                 RoundingNoise noise, std::int64_t count) {
+    adamw_kernel(AdamWSegments<G, M, W> segments, AdamWConstants<typename W::Number> with, const AdamWScalars* scalars,
+                 std::uint64_t noise_key) {
   using A = typename W::Number;
   constexpr int width = pack_size<A>;
-  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width,
-                     present = count - first;
+  const int block = static_cast<int>(blockIdx.x), segment = segments.of_block(block);
+  const AdamWSegment<G, M, W>& of = segments.at[segment];
+  const std::int64_t first =
+                         (std::int64_t{block - segments.first_block[segment]} * block_threads + threadIdx.x) * width,
+                     present = of.count - first;
   if (present <= 0) return;
   const AdamWScalars now = *scalars;
   if (now.grad_scale != now.grad_scale) return;
-  const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, with.weight_decay))),
+  const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, of.weight_decay))),
           step_size = static_cast<A>(now.step_size), sqrt_bias2 = static_cast<A>(now.sqrt_bias2),
           grad_scale = static_cast<A>(now.grad_scale);
   const Pack<G, width> grad = load_pack<width>(of.grad + first, present);
   Pack<A, width> p = of.weights.load(first, present), m = widen(load_pack<width>(of.m + first, present)),
                  v = widen(load_pack<width>(of.v + first, present));
   std::uint32_t words[width] = {};
-  if constexpr (!std::is_same_v<M, A>) draw(words, at_step(noise, now.step), first);
+  if constexpr (!std::is_same_v<M, A>) draw(words, of.noise, at_step({.key = noise_key}, now.step).key, first);
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     const A g = grad_scale * static_cast<A>(widen(grad.at[i]));
@@ -200,23 +185,6 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void CudaOps::compute(const SumOfSquaresArgs& args) {
-  const Tensor &x = args.x, &sum = args.sum;
-  const std::int64_t count = x.num_elements();
-  auto* const total = numbers<double>(sum);
-  visit_numbers(x.dtype, [&]<class T>(T) {
-    constexpr std::int64_t block_elements = std::int64_t{block_threads} * packs_in_flight * pack_size<T>;
-    const std::int64_t num_blocks = std::min<std::int64_t>(blocks_for(count, block_elements), max_square_blocks);
-    const bool is_one_block = num_blocks <= 1;
-    double* const sums = is_one_block ? total : workspace_.as<double>(num_blocks);
-    launch({.num_blocks = num_blocks, .num_threads = block_threads, .stream = stream()}, squares_kernel<on_device<T>>,
-           numbers<T>(x), count, sums, is_one_block);
-    if (is_one_block) return;
-    launch({.num_threads = block_threads, .stream = stream()}, add_squares_kernel, sums, static_cast<int>(num_blocks),
-           total);
-  });
-}
-
 void CudaOps::compute(const GradientFactorArgs& args) {
   const GradientFactor of = {numbers<double>(args.sum_of_squares), numbers<double>(args.num_targets),
                              args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr,
@@ -224,29 +192,44 @@ void CudaOps::compute(const GradientFactorArgs& args) {
   launch({.num_threads = 1, .stream = stream()}, gradient_factor_kernel, of, args.expected_targets, args.max_norm);
 }
 
-void CudaOps::compute(const AdamWArgs& args) {
-  const std::int64_t count = args.master.num_elements();
-  visit_numbers_and_gradient(args.param.dtype, args.grad.dtype, [&]<class P, class G>(P, G) {
+void CudaOps::compute(const AdamWArgs& args) { compute_joined(std::vector{args}); }
+
+void CudaOps::compute_joined(const std::vector<AdamWArgs>& held) {
+  const AdamWArgs& first = held.front();
+  visit_numbers_and_gradient(first.param.dtype, first.grad.dtype, [&]<class P, class G>(P, G) {
     using A = Wide<on_device<P>>;
-    const auto run = [&]<class M, class W>(M, W weights) {
-      const AdamWTensors<on_device<G>, on_device<M>, W> of = {weights, numbers<G>(args.grad), numbers<M>(args.m),
-                                                              numbers<M>(args.v)};
-      launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>),
-              .num_threads = block_threads,
-              .stream = stream()},
-             adamw_kernel<on_device<G>, on_device<M>, W>, of, AdamWConstants<A>(args),
-             reinterpret_cast<const AdamWScalars*>(args.scalars.data), args.noise, count);
+    const auto run = [&]<class M, class F>(M, F&& weights_of) {
+      using W = decltype(weights_of(first));
+      AdamWSegments<on_device<G>, on_device<M>, W> segments;
+      for (const AdamWArgs& args : held) {
+        const TensorSlice& slice = args.noise.slice;
+        segments.add({weights_of(args),
+                      numbers<G>(args.grad),
+                      numbers<M>(args.m),
+                      numbers<M>(args.v),
+                      args.master.num_elements(),
+                      args.weight_decay,
+                      {args.noise.stream, slice.first(), slice.offset(), slice.row(), slice.stride()}},
+                     blocks_for(args.master.num_elements(), block_threads * pack_size<A>));
+      }
+      launch({.num_blocks = segments.num_blocks(), .num_threads = block_threads, .stream = stream()},
+             adamw_kernel<on_device<G>, on_device<M>, W>, segments, AdamWConstants<A>(first),
+             reinterpret_cast<const AdamWScalars*>(first.scalars.data), first.noise.key);
     };
     const auto start = [&]<class M>(M moment) {
       if constexpr (std::is_same_v<P, bfloat16>) {
-        if (is_remainder(args))
-          return run(moment, SplitWeights{numbers<P>(args.param), numbers<std::int16_t>(args.master)});
+        if (is_remainder(first))
+          return run(moment, [](const AdamWArgs& args) {
+            return SplitWeights{numbers<P>(args.param), numbers<std::int16_t>(args.master)};
+          });
       }
-      const bool is_master = args.param.data == args.master.data;
-      run(moment, Weights<on_device<P>, A>{is_master ? nullptr : numbers<P>(args.param), numbers<A>(args.master)});
+      run(moment, [](const AdamWArgs& args) {
+        const bool is_master = args.param.data == args.master.data;
+        return Weights<on_device<P>, A>{is_master ? nullptr : numbers<P>(args.param), numbers<A>(args.master)};
+      });
     };
     if constexpr (std::is_same_v<A, float>) {
-      if (args.m.dtype == DType::bfloat16) return start(bfloat16{});
+      if (first.m.dtype == DType::bfloat16) return start(bfloat16{});
     }
     start(A{});
   });

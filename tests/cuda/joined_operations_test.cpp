@@ -1,5 +1,5 @@
-// Sums of squares and updates of parameters that follow each other in memory are one launch, with the values of one
-// each (cuda/ops/joined_optimizer.h).
+// Fills, sums of squares and updates that follow each other are one launch, with the values of one each
+// (cuda/ops/joined_operations.h).
 #include "cuda/emulated/runtime.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t total = 96;
 
-class CudaJoinedOptimizer : public testing::Test {
+class CudaJoinedOperations : public testing::Test {
  protected:
   Tensor moved(Numbers numbers) {
     const Tensor host = numbers.tensor();
@@ -50,7 +50,7 @@ struct State {
   Tensor param, grad, m, v, scalars;
 
   /// The update of some elements.
-  [[nodiscard]] AdamWArgs update(Range range, double weight_decay) const {
+  [[nodiscard]] AdamWArgs update(Range range, double weight_decay, double eps) const {
     const auto part = [range](const Tensor& x) { return x.rows(range.first, range.count); };
     return {.param = part(param),
             .master = part(param),
@@ -60,7 +60,7 @@ struct State {
             .scalars = scalars,
             .beta1 = 0.9,
             .beta2 = 0.95,
-            .eps = 1e-8,
+            .eps = eps,
             .weight_decay = weight_decay,
             .noise = {.slice = TensorSlice(Sizes{range.count})}};
   }
@@ -69,6 +69,7 @@ struct State {
 struct Update {
   Range range;
   double weight_decay;
+  double eps = 1e-8;
 };
 
 struct UpdateCase {
@@ -77,14 +78,25 @@ struct UpdateCase {
   long launches;
 };
 
-TEST_F(CudaJoinedOptimizer, UpdatesOfNeighboursAreOneLaunch) {
+/// Parameters of two elements, with a gap after each.
+std::vector<Update> updates_apart(std::int64_t count) {
+  std::vector<Update> updates;
+  for (std::int64_t i = 0; i < count; ++i) updates.push_back({{2 * i, 1}, 0.1 * static_cast<double>(i % 2)});
+  return updates;
+}
+
+TEST_F(CudaJoinedOperations, UpdatesAreOneLaunch) {
   const UpdateCase cases[] = {
       {{{{0, 32}, 0.1}, {{32, 16}, 0.1}, {{48, 48}, 0.1}}, DType::float32, 1},
-      {{{{0, 4}, 0.1}, {{4, 8}, 0.1}}, DType::float32, 1},
-      {{{{0, 32}, 0.1}, {{32, 16}, 0.0}, {{48, 48}, 0.0}}, DType::float32, 2},  // norms do not decay
-      {{{{0, 32}, 0.1}, {{48, 48}, 0.1}}, DType::float32, 2},                   // padding is between them
-      {{{{48, 48}, 0.1}, {{0, 32}, 0.1}}, DType::float32, 2},
-      {{{{0, 32}, 0.1}, {{32, 16}, 0.1}}, DType::bfloat16, 2},  // each draws its own bits
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.0}, {{48, 48}, 0.0}}, DType::float32, 1},  // norms do not decay
+      {{{{0, 32}, 0.1}, {{48, 48}, 0.1}}, DType::float32, 1},                   // padding is between them
+      {{{{48, 48}, 0.1}, {{0, 32}, 0.1}}, DType::float32, 1},
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.1}}, DType::bfloat16, 1},  // each draws its own bits
+      {updates_apart(32), DType::float32, 1},
+      {updates_apart(33), DType::float32, 2},  // what a kernel's arguments have room for
+      {updates_apart(33), DType::bfloat16, 2},
+      {{{{0, 32}, 0.1}, {{32, 16}, 0.1, 1e-6}}, DType::float32, 2},
+      {{{{0, 32}, 0.1}, {{16, 32}, 0.1}}, DType::float32, 2},  // one after the other
   };
   for (const UpdateCase& c : cases) {
     const Numbers param = Numbers::random(DType::float32, {total}, 1),
@@ -95,26 +107,27 @@ TEST_F(CudaJoinedOptimizer, UpdatesOfNeighboursAreOneLaunch) {
     std::memcpy(scalars.bytes().data(), &now, sizeof now);
     const State on_device = {moved(param), moved(grad), moved(m), moved(v), moved(scalars)};
     EXPECT_EQ(launches_of([&] {
-                for (const Update& each : c.updates) ops_.adamw(on_device.update(each.range, each.weight_decay));
+                for (const Update& each : c.updates)
+                  ops_.adamw(on_device.update(each.range, each.weight_decay, each.eps));
               }),
               c.launches);
     ReferenceOps reference;
     const State expected = {param, grad, m, v, scalars};
-    for (const Update& each : c.updates) reference.adamw(expected.update(each.range, each.weight_decay));
+    for (const Update& each : c.updates) reference.adamw(expected.update(each.range, each.weight_decay, each.eps));
     expect_near(read(on_device.param), param, tolerance_of(DType::float32), "parameters");
     expect_near(read(on_device.m), m, tolerance_of(c.moments), "first moments");
     expect_near(read(on_device.v), v, tolerance_of(c.moments), "second moments");
   }
 }
 
-TEST_F(CudaJoinedOptimizer, SquaresOfNeighboursAreOneLaunch) {
+TEST_F(CudaJoinedOperations, SquaresAreOneLaunchAndTheirSum) {
   const Numbers x = Numbers::random(DType::float32, {total}, 1);
   Numbers sum(DType::float64, {1});
   const Tensor x_device = moved(x), sum_device = moved(sum);
   const auto add = [](Ops& ops, const Tensor& of, const Tensor& to, Range range) {
     ops.sum_of_squares(of.rows(range.first, range.count), to);
   };
-  const Range parts[] = {{0, 32}, {32, 4}, {36, 4}, {48, 48}};  // of which the last does not follow
+  const Range parts[] = {{0, 32}, {32, 4}, {48, 7}, {36, 4}, {60, 36}};  // some follow the one before
   EXPECT_EQ(launches_of([&] {
               for (const Range& part : parts) add(ops_, x_device, sum_device, part);
             }),
@@ -124,8 +137,33 @@ TEST_F(CudaJoinedOptimizer, SquaresOfNeighboursAreOneLaunch) {
   expect_near(read(sum_device), sum, tolerance_of(DType::float32), "the sum of squares");
 }
 
+TEST_F(CudaJoinedOperations, FillsOfOneValueAreOneLaunch) {
+  const Numbers x = Numbers::random(DType::float32, {total}, 1);
+  const Tensor x_device = moved(x);
+  const auto fill = [](Ops& ops, const Tensor& of, Range range, double value) {
+    ops.fill(of.rows(range.first, range.count), value);
+  };
+  const Range parts[] = {{0, 1}, {8, 32}, {40, 5}, {88, 8}};
+  EXPECT_EQ(launches_of([&] {
+              for (const Range& part : parts) fill(ops_, x_device, part, 2.5);
+            }),
+            1);
+  EXPECT_EQ(launches_of([&] {
+              fill(ops_, x_device, {52, 4}, 1);
+              fill(ops_, x_device, {60, 4}, 2);
+              fill(ops_, x_device, {60, 8}, 2);  // overlaps
+              ops_.fill(x_device.rows(72, 0), 2);
+            }),
+            3);
+  ReferenceOps reference;
+  for (const Range& part : parts) fill(reference, x, part, 2.5);
+  fill(reference, x, {52, 4}, 1);
+  fill(reference, x, {60, 8}, 2);
+  expect_near(read(x_device), x, 0, "what was filled");
+}
+
 // What reads the updated parameters comes after the update.
-TEST_F(CudaJoinedOptimizer, ComesBeforeWhatFollows) {
+TEST_F(CudaJoinedOperations, ComesBeforeWhatFollows) {
   const Numbers x = Numbers::random(DType::float32, {total}, 1);
   Numbers sum(DType::float64, {1});
   const Tensor x_device = moved(x), sum_device = moved(sum);

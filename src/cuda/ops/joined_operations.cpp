@@ -1,0 +1,75 @@
+#include "cuda/ops/joined_operations.h"
+
+#include <algorithm>
+#include <array>
+
+namespace echelon::cuda {
+namespace {
+
+bool follows(const Tensor& next, const Tensor& x) {
+  return next.dtype == x.dtype && next.data == x.data + x.num_bytes();
+}
+
+void extend(Tensor& x, const Tensor& next) { x = {x.data, x.dtype, {x.num_elements() + next.num_elements()}}; }
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + b.num_bytes() && b.data < a.data + a.num_bytes();
+}
+
+bool extends_segment(FillArgs& held, const FillArgs& args) {
+  if (!follows(args.out, held.out)) return false;
+  extend(held.out, args.out);
+  return true;
+}
+bool extends_segment(SumOfSquaresArgs& held, const SumOfSquaresArgs& args) {
+  if (!follows(args.x, held.x)) return false;
+  extend(held.x, args.x);
+  return true;
+}
+/// Not if weight decay differs, or if each parameter draws its own random bits.
+bool extends_segment(AdamWArgs& held, const AdamWArgs& args) {
+  if (held.weight_decay != args.weight_decay || args.m.dtype != accumulate_dtype(args.param.dtype)) return false;
+  constexpr Tensor AdamWArgs::*tensors[] = {&AdamWArgs::param, &AdamWArgs::master, &AdamWArgs::grad, &AdamWArgs::m,
+                                            &AdamWArgs::v};
+  for (const auto tensor : tensors)
+    if (!follows(args.*tensor, held.*tensor)) return false;
+  for (const auto tensor : tensors) extend(held.*tensor, args.*tensor);
+  return true;
+}
+
+/// Whether one kernel can do both, one after the other or at the same time.
+bool are_of_one_kind(const FillArgs& a, const FillArgs& b) {
+  return a.out.dtype == b.out.dtype && a.value == b.value && !overlap(a.out, b.out);
+}
+bool are_of_one_kind(const SumOfSquaresArgs& a, const SumOfSquaresArgs& b) {
+  return a.x.dtype == b.x.dtype && a.sum.data == b.sum.data;
+}
+bool are_of_one_kind(const AdamWArgs& a, const AdamWArgs& b) {
+  const auto dtypes = [](const AdamWArgs& x) {
+    return std::array{x.param.dtype, x.master.dtype, x.grad.dtype, x.m.dtype, x.v.dtype};
+  };
+  const auto constants = [](const AdamWArgs& x) { return std::array{x.beta1, x.beta2, x.eps}; };
+  return dtypes(a) == dtypes(b) && constants(a) == constants(b) && a.scalars.data == b.scalars.data &&
+         (a.param.data == a.master.data) == (b.param.data == b.master.data) && a.noise.key == b.noise.key &&
+         !overlap(a.master, b.master);
+}
+
+template <class Args>
+bool extends_any(std::vector<Args>& held, const Args& args) {
+  if (held.empty()) return false;
+  const bool is_of_kind =
+      std::all_of(held.begin(), held.end(), [&](const Args& each) { return are_of_one_kind(each, args); });
+  if (!is_of_kind) return false;
+  if (extends_segment(held.back(), args)) return true;
+  if (held.size() == most_segments<Args>) return false;
+  held.push_back(args);
+  return true;
+}
+
+}  // namespace
+
+bool JoinedOperations::extends(const FillArgs& args) { return extends_any(fills_, args); }
+bool JoinedOperations::extends(const SumOfSquaresArgs& args) { return extends_any(squares_, args); }
+bool JoinedOperations::extends(const AdamWArgs& args) { return extends_any(updates_, args); }
+
+}  // namespace echelon::cuda
