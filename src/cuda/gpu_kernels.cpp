@@ -52,13 +52,17 @@ template <class Args>
 requires requires(JoinedOperations joined, Args args) { joined.hold(args); }
 std::int64_t kernels_of(const Args& args) { return kernels_of(std::vector{args}); }
 
-bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
-
 }  // namespace
 
 std::int64_t num_gpu_kernels(const Operation& operation) {
   return operation.visit([](const auto& args) { return kernels_of(args); });
 }
+
+// The library has no epilogues in float64.
+GpuKernelCount::GpuKernelCount()
+    : products_([](const ProductCall& call) {
+        return call.args.a.dtype != DType::float64 || call.epilogue == Epilogue::none;
+      }) {}
 
 void GpuKernelCount::add(const Operation& operation) {
   operation.visit([&](const auto& args) {
@@ -66,35 +70,34 @@ void GpuKernelCount::add(const Operation& operation) {
       if (joined_.extends(args)) return;
       flush();
       joined_.hold(args);
-    } else {
-      const bool is_fused_bias = is_fused(operation);
+    } else if (!is_fused(operation)) {
       flush();
-      if (const auto* matmul = operation.get_if<MatmulArgs>())
-        product_ = *matmul;
-      else if (!is_fused_bias)
-        count(operation.kind(), kernels_of(args));
-      else if (operation.kind() == OpKind::bias_backward)
-        count(operation.kind(), 1);  // adds the sums to what was there
+      count(operation.kind(), kernels_of(args));
     }
   });
 }
 
+bool GpuKernelCount::is_fused(const Operation& operation) {
+  if (const auto* matmul = operation.get_if<MatmulArgs>(); matmul != nullptr && matmul->c.num_elements() > 0) {
+    if (!products_.may_join(*matmul)) flush();
+    products_.hold(*matmul);
+    return true;
+  }
+  if (const auto* bias = operation.get_if<AddBiasArgs>()) return products_.add_bias(bias->y, bias->bias);
+  if (const auto* gradient = operation.get_if<BiasBackwardArgs>())
+    return products_.column_sums(gradient->dy, gradient->dbias);
+  if (const auto* sum = operation.get_if<AddArgs>()) return products_.add(sum->out, sum->a, sum->b);
+  return false;
+}
+
 void GpuKernelCount::flush() {
-  if (product_) count(OpKind::matmul, kernels_of(*product_));
-  product_.reset();
+  for (const ProductCall& call : products_.take()) {
+    count(OpKind::matmul, 1);
+    count(OpKind::bias_backward, one_if(!call.dbias.empty()));  // added to what was there
+  }
   joined_.release([&]<class Args>(const std::vector<Args>& held) { count(KindOf<Args>::value, kernels_of(held)); });
 }
 
 std::int64_t GpuKernelCount::total() const { return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}); }
-
-// The library has no epilogues in float64.
-bool GpuKernelCount::is_fused(const Operation& operation) const {
-  if (!product_ || product_->c.num_elements() == 0 || product_->a.dtype == DType::float64) return false;
-  if (const auto* bias = operation.get_if<AddBiasArgs>())
-    return is_same(product_->c, bias->y) && bias->bias.dtype == bias->y.dtype;
-  if (const auto* gradient = operation.get_if<BiasBackwardArgs>())
-    return product_->transpose_a && is_same(product_->a, gradient->dy) && gradient->dbias.dtype == product_->c.dtype;
-  return false;
-}
 
 }  // namespace echelon::cuda

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "cuda/ops/joined_operations.h"
+#include "cuda/ops/product_calls.h"
 #include "ops/operation.h"
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 namespace echelon::cuda {
 
@@ -15,11 +15,12 @@ namespace echelon::cuda {
 /// covered.
 [[nodiscard]] std::int64_t num_gpu_kernels(const Operation& operation);
 
-/// Counts those of a sequence of operations on one device. A bias that follows its matmul and a bias gradient that
-/// follows one of the same dy are fused with it (cuda/ops/pending_product.h). Fills, sums of squares and updates are
+/// Counts those of a sequence of operations on one device. Matmuls are fused with what follows them, if the library has
+/// algorithms for that (cuda/ops/product_calls.h). Fills, sums of squares and updates are
 /// joined (cuda/ops/joined_operations.h), so tensors need addresses, but no memory.
 class GpuKernelCount {
  public:
+  GpuKernelCount();
   void add(const Operation& operation);
   /// What was delayed has been enqueued.
   void flush();
@@ -28,11 +29,11 @@ class GpuKernelCount {
   [[nodiscard]] std::int64_t total() const;
 
  private:
-  [[nodiscard]] bool is_fused(const Operation& operation) const;
+  [[nodiscard]] bool is_fused(const Operation& operation);
   void count(OpKind kind, std::int64_t num_kernels) { counts_[static_cast<std::size_t>(kind)] += num_kernels; }
 
   std::array<std::int64_t, num_op_kinds> counts_ = {};
-  std::optional<MatmulArgs> product_;
+  ProductCalls products_;
   JoinedOperations joined_;
 };
 

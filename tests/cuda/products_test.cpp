@@ -6,6 +6,7 @@
 #include "numbers.h"
 #include "ops/reference/reference_ops.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -85,6 +86,128 @@ TEST_F(CudaProducts, AGradientOfABiasComesWithThatOfItsWeight) {
       expect_near(read(dw), n.dw, tolerance_of(gradient), "dw");
       expect_near(read(db), n.db, 2 * tolerance_of(gradient), "db");  // of each microbatch rounded, and of the sum
     }
+}
+
+/// Rows [3 i, 3 i + 3) of a tensor with `count` times three rows.
+Tensor third(const Tensor& x, std::int64_t i) { return x.rows(3 * i, 3); }
+
+struct ParallelProducts {
+  static constexpr std::int64_t count = 3;
+  Numbers x, w, b, y, dw, db;
+  explicit ParallelProducts(DType dtype)
+      : x(Numbers::random(dtype, {3, 16}, 1)),
+        w(Numbers::random(dtype, {3 * count, 16}, 2)),
+        b(Numbers::random(dtype, {3 * count}, 3)),
+        y(Numbers::random(dtype, {3 * count, 3}, 4)),
+        dw(Numbers::random(dtype, {3 * count, 16}, 5)),
+        db(Numbers::random(dtype, {3 * count}, 6)) {}
+
+  struct Tensors {
+    Tensor x, w, b, y, dw, db;
+  };
+  static void forward(Ops& ops, const Tensors& of, bool has_bias) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      ops.matmul({.a = of.x, .b = third(of.w, i), .c = third(of.y, i), .transpose_b = true});
+      if (has_bias) ops.add_bias(third(of.y, i), third(of.b, i));
+    }
+  }
+  static void backward(Ops& ops, const Tensors& of, bool has_bias) {  // y is dy
+    for (std::int64_t i = 0; i < count; ++i) {
+      ops.matmul({.a = third(of.y, i), .b = of.x, .c = third(of.dw, i), .transpose_a = true, .accumulates = true});
+      if (has_bias) ops.bias_backward(third(of.y, i), third(of.db, i));
+    }
+  }
+};
+
+TEST_F(CudaProducts, NeighboursOfOneOperandAreOneBatch) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
+    for (const bool has_bias : {false, true})
+      for (const bool has_batches : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", name_of(dtype), has_bias, has_batches));
+        emulated::products() = {.has_batches = has_batches};
+        open({});
+        ParallelProducts n(dtype);
+        const ParallelProducts::Tensors on_device = {moved(n.x), moved(n.w),  moved(n.b),
+                                                     moved(n.y), moved(n.dw), moved(n.db)};
+        const bool is_batch = has_batches && !(has_bias && dtype == DType::float64);  // where a bias is a pass of its own
+        ParallelProducts::forward(*ops_, on_device, has_bias);
+        ops_->publish();
+        EXPECT_EQ(emulated::products().num_products, is_batch ? 1 : 3);
+        EXPECT_EQ(emulated::products().num_batches, is_batch ? 1 : 0);
+        ParallelProducts::backward(*ops_, on_device, has_bias);
+        ops_->publish();
+        EXPECT_EQ(emulated::products().num_products, is_batch ? 2 : 6);
+
+        ReferenceOps reference;
+        const ParallelProducts::Tensors expected = {n.x, n.w, n.b, n.y, n.dw, n.db};
+        ParallelProducts::forward(reference, expected, has_bias);
+        ParallelProducts::backward(reference, expected, has_bias);
+        expect_near(read(on_device.y), n.y, tolerance_of(dtype), "y");
+        expect_near(read(on_device.dw), n.dw, 2 * tolerance_of(dtype), "dw");
+        expect_near(read(on_device.db), n.db, 2 * tolerance_of(dtype), "db");
+      }
+}
+
+TEST_F(CudaProducts, WhatIsNoBatchIsComputedInOrder) {
+  const Numbers square = Numbers::random(DType::float32, {16, 16}, 1), many = Numbers::random(DType::float32, {96, 16}, 2);
+  const Tensor a = moved(square), all = moved(many);
+  const auto calls = [](Ops& ops, const Tensor& x, const Tensor& of) {
+    const auto part = [&](std::int64_t i) { return of.rows(16 * i, 16); };
+    ops.matmul({.a = x, .b = part(0), .c = part(1)});
+    ops.matmul({.a = x, .b = part(1), .c = part(2)});  // reads what the first writes
+    ops.matmul({.a = x, .b = part(2), .c = part(1)});  // overwrites what the second reads
+    ops.matmul({.a = x, .b = part(1), .c = part(3)});
+    ops.matmul({.a = x, .b = part(2), .c = part(5)});  // at other distances than
+    ops.matmul({.a = x, .b = part(0), .c = part(4)});  // before
+    ops.matmul({.a = x, .b = part(0), .c = part(4), .accumulates = true});
+  };
+  calls(*ops_, a, all);
+  ops_->publish();
+  EXPECT_EQ(emulated::products().num_products, 6) << "the fourth and fifth are a batch";
+  ReferenceOps reference;
+  calls(reference, square, many);
+  expect_near(read(all), many, 1e3 * tolerance_of(DType::float32), "all results");
+}
+
+TEST_F(CudaProducts, AResidualIsAddedByTheProduct) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
+    for (const bool has_bias : {false, true}) {
+      emulated::products() = {};
+      LinearNumbers n(dtype, dtype);
+      Numbers h = Numbers::random(dtype, {5, 7}, 7);
+      const Tensor x = moved(n.x), w = moved(n.w), b = moved(n.b), y = moved(n.dy), residual = moved(h);
+      const auto layer = [&](Ops& ops, const auto& x_, const auto& w_, const auto& b_, const auto& y_, const auto& h_) {
+        ops.matmul({.a = x_, .b = w_, .c = y_, .transpose_b = true});
+        if (has_bias) ops.add_bias(y_, b_);
+        ops.add(y_, y_, h_);
+      };
+      layer(*ops_, x, w, b, y, residual);
+      ops_->publish();
+      const bool is_apart = has_bias && dtype == DType::float64;
+      EXPECT_EQ(emulated::products().num_addends, is_apart ? 0 : 1);
+      ReferenceOps reference;
+      layer(reference, n.x, n.w, n.b, n.dy, h);
+      expect_near(read(y), n.dy, 2 * tolerance_of(dtype), "y = x w^T + b + h");
+    }
+}
+
+TEST_F(CudaProducts, ASumOfSomethingElseIsNotFused) {
+  LinearNumbers n(DType::float32, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy), other = moved(n.dy);
+  const MatmulArgs product = {.a = x, .b = w, .c = y, .transpose_b = true};
+  ReferenceOps reference;
+  Numbers h = n.dy;
+  reference.matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
+  ops_->matmul(product);
+  ops_->add(other, y, other);  // into another tensor
+  reference.add(h, n.dy, h);
+  ops_->matmul(product);
+  ops_->add(y, y, y);  // of the result itself
+  reference.add(n.dy, n.dy, n.dy);
+  ops_->publish();
+  EXPECT_EQ(emulated::products().num_addends, 0);
+  expect_near(read(other), h, tolerance_of(DType::float32), "the other sum");
+  expect_near(read(y), n.dy, tolerance_of(DType::float32), "twice y");
 }
 
 TEST_F(CudaProducts, WhatDoesNotFollowIsNotFused) {

@@ -15,7 +15,8 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
           device, workspace_,
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
                          .is_timed = !options.deterministic})),
-      pending_(std::make_unique<PendingProduct>(*products_)),
+      pending_(std::make_unique<PendingProduct>(
+          *products_, [this](const std::vector<Tensor>& dbias, const Tensor& sums) { add_sums(dbias, sums); })),
       joined_(std::make_unique<JoinedOperations>()),
       cudnn_(options.cudnn == CudnnUse::never
                  ? nullptr
@@ -56,13 +57,6 @@ void CudaOps::finish() {
 std::int64_t CudaOps::num_fused() const { return pending_->num_fused(); }
 
 void CudaOps::compute(const MatmulArgs& args) { pending_->hold(args); }
-
-bool CudaOps::add_fused_column_sums(Tensor dy, Tensor dbias) {
-  const Tensor sums(products_->room_for(dbias.num_elements(), dbias.dtype), dbias.dtype, dbias.sizes);
-  if (sums.data == nullptr || !pending_->column_sums(dy, sums)) return false;
-  add(dbias, dbias, sums);
-  return true;
-}
 
 void CudaOps::perform(const Operation& operation) {
   operation.visit([this](const auto& args) {

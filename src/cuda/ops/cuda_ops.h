@@ -64,7 +64,7 @@ class CudaOps final : public Ops {
   void publish() override;
   void finish() override;
 
-  /// The number of biases and bias gradients that were fused into matmuls.
+  /// The number of biases, bias gradients and sums that were fused into matmuls.
   [[nodiscard]] std::int64_t num_fused() const;
   /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels,
   /// ...".
@@ -82,6 +82,9 @@ class CudaOps final : public Ops {
   void compute_joined(const std::vector<SumOfSquaresArgs>& held);
   void compute_joined(const std::vector<AdamWArgs>& held);
 
+  /// dbias[i] += row i of sums, of the same dtype.
+  void add_sums(const std::vector<Tensor>& dbias, const Tensor& sums);
+
   /// Enqueues what is delayed (pending_product.h, joined_operations.h).
   void flush();
   /// The stream for kernels and other work, after every earlier operation, including what is delayed.
@@ -90,8 +93,6 @@ class CudaOps final : public Ops {
   /// False if cuDNN was not asked, or refuses. Throws Error if it refuses what `training.attention = cudnn` asks for.
   template <class Args>
   [[nodiscard]] bool attention_by_cudnn(const Args& args, cudaStream_t lane, AttentionKernelsUsed& used);
-  /// True if dbias += column sums of dy was fused into the delayed matmul.
-  [[nodiscard]] bool add_fused_column_sums(Tensor dy_ND, Tensor dbias_D);
 
   Device& device_;
   OpsOptions options_;

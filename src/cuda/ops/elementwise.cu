@@ -133,6 +133,7 @@ void CudaOps::compute(const AddBiasArgs& args) {
 
 void CudaOps::compute(const AddArgs& args) {
   const Tensor &out = args.out, &a = args.a, &b = args.b;
+  if (pending_->add(out, a, b)) return;
   visit_numbers(out.dtype, [&]<class T>(T) {
     visit_numbers(b.dtype, [&]<class B>(B) {
       if constexpr (std::is_same_v<Wide<on_device<T>>, Wide<on_device<B>>>)

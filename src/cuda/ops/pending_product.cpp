@@ -3,44 +3,39 @@
 #include <utility>
 
 namespace echelon::cuda {
-namespace {
 
-bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
-
-}  // namespace
+PendingProduct::PendingProduct(Products& products, AddSums add_sums)
+    : products_(products),
+      add_sums_(std::move(add_sums)),
+      calls_([&products](const ProductCall& call) { return products.has_algorithm(call); }) {}
 
 void PendingProduct::hold(const MatmulArgs& args) {
-  flush();
-  if (Products::is_one(args))
-    held_ = args;
-  else
-    products_.enqueue(args);
+  if (!Products::is_one(args)) {
+    flush();
+    return products_.enqueue_empty(args);
+  }
+  if (!calls_.may_join(args)) flush();
+  calls_.hold(args);
 }
 
 void PendingProduct::flush() {
-  if (!held_) return;
-  products_.enqueue(*std::exchange(held_, std::nullopt));
+  for (const ProductCall& call : calls_.take()) {
+    products_.enqueue(call);
+    if (!call.dbias.empty()) add_sums_(call.dbias, products_.sums_of(call));
+  }
 }
 
-bool PendingProduct::add_bias(Tensor y, Tensor bias) {
-  // After float8 matmuls with a float32 result the library's biases are bfloat16.
-  const bool is_possible =
-      held_ && is_same(held_->c, y) && bias.dtype == y.dtype && !(held_->is_float8() && y.dtype == DType::float32);
-  return is_possible && fuse(Epilogue::bias, bias);
+bool PendingProduct::add_bias(const Tensor& y, const Tensor& bias) { return counted(calls_.add_bias(y, bias)); }
+
+bool PendingProduct::column_sums(const Tensor& dy, const Tensor& dbias) {
+  return counted(calls_.column_sums(dy, dbias));
 }
 
-bool PendingProduct::column_sums(Tensor dy, Tensor sums) {
-  // A product of float8 has no dy but one that is rounded.
-  const bool is_possible =
-      held_ && held_->transpose_a && is_same(held_->a, dy) && sums.dtype == held_->c.dtype && !held_->is_float8();
-  return is_possible && fuse(Epilogue::bias_gradient, sums);
-}
+bool PendingProduct::add(const Tensor& out, const Tensor& a, const Tensor& b) { return counted(calls_.add(out, a, b)); }
 
-bool PendingProduct::fuse(Epilogue epilogue, Tensor vector) {
-  if (!products_.enqueue(*held_, epilogue, vector)) return false;
-  held_.reset();
-  ++num_fused_;
-  return true;
+bool PendingProduct::counted(bool is_fused) {
+  if (is_fused) ++num_fused_;
+  return is_fused;
 }
 
 }  // namespace echelon::cuda

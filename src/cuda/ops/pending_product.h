@@ -1,41 +1,39 @@
-// Delays the last matmul until the next operation is known, for fusion (cuBLASLt epilogues). A bias that is added to
-// its result, or the bias gradient from the dy that it read, then costs no pass over memory. So layers need not know
-// what a library can fuse.
-//
-//     y = x w^T;    y += b                  one matmul with the epilogue `bias`
-//     dw += dy^T x; db += column sums of dy one with the epilogue `bias_gradient`, whose sums are then added to db
-//
-// Every other operation, and code that waits for results, first gets the stream from flush(). What is not fused, and
-// why: docs/internals/gpu.md.
+// Delays matmuls until the next operation is known, for fusion (product_calls.h). So layers need not know what a library
+// can fuse. Every other operation, and code that waits for results, first gets the stream from flush(). What is not
+// fused, and why: docs/internals/gpu.md.
 #pragma once
 
+#include "cuda/ops/product_calls.h"
 #include "cuda/ops/products.h"
 
-#include <optional>
+#include <functional>
 
 namespace echelon::cuda {
 
 class PendingProduct {
  public:
-  explicit PendingProduct(Products& products) : products_(products) {}
+  /// Enqueues dbias[i] += row i of sums, which are at most ProductCalls::most_waiting.
+  using AddSums = std::function<void(const std::vector<Tensor>& dbias, const Tensor& sums)>;
+  PendingProduct(Products& products, AddSums add_sums);
 
-  /// Delays this matmul; the one before is enqueued.
+  /// Delays this matmul; those before are enqueued, unless it may become one batch with them.
   void hold(const MatmulArgs& args);
   /// Enqueues what is held.
   void flush();
 
-  /// True if y += bias was done as part of the matmul that made y, which is enqueued now.
-  [[nodiscard]] bool add_bias(Tensor y_ND, Tensor bias_D);
-  /// True if sums_D = column sums of dy were fused into the matmul that read dy, which is enqueued now.
-  [[nodiscard]] bool column_sums(Tensor dy_ND, Tensor sums_D);
+  /// True if y += bias, dbias += column sums of dy, or out = a + b is done as part of a matmul that is held.
+  [[nodiscard]] bool add_bias(const Tensor& y_ND, const Tensor& bias_D);
+  [[nodiscard]] bool column_sums(const Tensor& dy_ND, const Tensor& dbias_D);
+  [[nodiscard]] bool add(const Tensor& out, const Tensor& a, const Tensor& b);
 
   [[nodiscard]] std::int64_t num_fused() const { return num_fused_; }
 
  private:
-  [[nodiscard]] bool fuse(Epilogue epilogue, Tensor vector);
+  [[nodiscard]] bool counted(bool is_fused);
 
   Products& products_;
-  std::optional<MatmulArgs> held_;
+  AddSums add_sums_;
+  ProductCalls calls_;
   std::int64_t num_fused_ = 0;
 };
 

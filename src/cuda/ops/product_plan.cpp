@@ -48,8 +48,9 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-std::int64_t alignment_of(const std::byte* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+/// Of all addresses at this distance from each other.
+std::int64_t alignment_of(const std::byte* address, std::int64_t step = 0) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | static_cast<std::uintptr_t>(step);
   return bits == 0 ? most_alignment : std::min<std::int64_t>(most_alignment, std::int64_t{1} << std::countr_zero(bits));
 }
 
@@ -61,8 +62,14 @@ void check(cublasStatus_t status, const char* what) {
         fmt::format("{}: cuBLASLt status {} ({})", what, static_cast<int>(status), cublasLtGetStatusName(status)));
 }
 
-ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
-  return {.M = args.c.size(0),
+ProductKey key_of(const ProductCall& call, const ProductPlan::Where& where) {
+  const MatmulArgs& args = call.args;
+  const std::int64_t M = args.c.size(0);
+  const std::int64_t vector_step = call.epilogue == Epilogue::bias_gradient && call.count > 1
+                                       ? M * size_of(args.c.dtype)
+                                       : call.vector_step;
+  const auto& [a_step, b_step, c_step] = call.steps;
+  return {.M = M,
           .N = args.c.size(1),
           .K = args.a.size(args.transpose_a ? 0 : 1),
           .operands = args.a.dtype,
@@ -71,13 +78,23 @@ ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
           .b_format = args.b_format,
           .transpose_a = args.transpose_a && !args.is_float8(),
           .transpose_b = args.transpose_b || args.is_float8(),
-          .epilogue = epilogue,
-          .alignments = {args.is_float8() ? most_alignment : alignment_of(args.a.data),
-                         args.is_float8() ? most_alignment : alignment_of(args.b.data), alignment_of(args.c.data),
-                         alignment_of(vector.data)}};
+          .epilogue = call.epilogue,
+          .count = call.count,
+          .steps = {a_step / size_of(args.a.dtype), b_step / size_of(args.b.dtype), c_step / size_of(args.c.dtype),
+                    vector_step / size_of(args.c.dtype)},
+          .alignments = {args.is_float8() ? most_alignment : alignment_of(where.a, a_step),
+                         args.is_float8() ? most_alignment : alignment_of(where.b, b_step),
+                         std::min(alignment_of(where.c, c_step), alignment_of(where.addend, c_step)),
+                         alignment_of(where.vector, vector_step)}};
 }
 
-ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products) : key_(key) {
+ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products)
+    : key_(key),
+      a_(layout_of(type_of(key.b_format, key.operands), key.transpose_b ? key.N : key.K,
+                   key.transpose_b ? key.K : key.N, key.steps[1])),
+      b_(layout_of(type_of(key.a_format, key.operands), key.transpose_a ? key.K : key.M,
+                   key.transpose_a ? key.M : key.K, key.steps[0])),
+      c_(layout_of(type_of(key.result), key.M, key.N, key.steps[2])) {
   cublasLtMatmulDesc_t operation = nullptr;
   check(cublasLtMatmulDescCreate(&operation, compute_type(key, float32_products),
                                  key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
@@ -86,16 +103,25 @@ ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key.epilogue));
-  const auto layout = [](Layout& out, cudaDataType_t type, std::int64_t rows, std::int64_t columns) {  // of our matrix
-    cublasLtMatrixLayout_t made = nullptr;
-    check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-                                     columns),
-          "a matrix of a matmul");
-    out.reset(made);
+  if (key.count > 1 && key.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, key.steps[3]);
+}
+
+// Of our matrix.
+ProductPlan::Layout ProductPlan::layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                                           std::int64_t step) const {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
+                                   columns),
+        "a matrix of a matmul");
+  Layout layout(made);
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+    check(cublasLtMatrixLayoutSetAttribute(made, attribute, &value, sizeof value), "a batch of matrices");
   };
-  layout(a_, type_of(key.b_format, key.operands), key.transpose_b ? key.N : key.K, key.transpose_b ? key.K : key.N);
-  layout(b_, type_of(key.a_format, key.operands), key.transpose_a ? key.K : key.M, key.transpose_a ? key.M : key.K);
-  layout(c_, type_of(key.result), key.M, key.N);
+  if (key_.count > 1) {
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(key_.count));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step);
+  }
+  return layout;
 }
 
 template <class Value>
@@ -152,14 +178,14 @@ void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Wor
 
 cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
                                            cudaStream_t stream) const {
-  const double alpha64 = 1, beta64 = where.accumulates ? 1 : 0;
-  const float alpha32 = 1, beta32 = where.accumulates ? 1 : 0;
+  const double alpha64 = 1, beta64 = where.adds ? 1 : 0;
+  const float alpha32 = 1, beta32 = where.adds ? 1 : 0;
   const bool is_double = key_.operands == DType::float64;
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
   set_addresses(where);
-  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(),
-                        where.c, c_.get(), &algorithm_, workspace.as<std::byte>(workspace_bytes),
+  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta,
+                        where.addend, c_.get(), where.c, c_.get(), &algorithm_, workspace.as<std::byte>(workspace_bytes),
                         static_cast<std::size_t>(workspace_bytes), stream);
 }
 

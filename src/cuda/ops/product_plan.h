@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cuda/device/workspace.h"
-#include "ops/operations/matmul.h"
+#include "cuda/ops/product_calls.h"
 
 #include <cublasLt.h>
 
@@ -21,13 +21,6 @@ namespace echelon::cuda {
 /// Throws Failure with what cuBLASLt says.
 void check(cublasStatus_t status, const char* what);
 
-/// What is fused into a matmul, without another pass over memory.
-enum class Epilogue : std::uint8_t {
-  none,
-  bias,           // c += vector [N] in every row
-  bias_gradient,  // vector [M] = the sums over k of op(a): of dw = dy^T x, the gradient of the bias of this microbatch
-};
-
 /// How float32 matmuls are computed: in float32, or in tensor cores with operands rounded to TensorFloat-32's 10 bits.
 enum class Float32Products : std::uint8_t { exact, tf32 };
 
@@ -38,12 +31,12 @@ struct ProductKey {
   OperandFormat a_format = OperandFormat::own, b_format = OperandFormat::own;
   bool transpose_a = false, transpose_b = false;
   Epilogue epilogue = Epilogue::none;
-  std::array<std::int64_t, 4> alignments = {};  // in bytes, at most 16: of a, b, c and the epilogue's vector
+  std::int64_t count = 1;
+  std::array<std::int64_t, 4> steps = {};       // of a batch: elements from one a, b, c and vector to the next
+  std::array<std::int64_t, 4> alignments = {};  // in bytes, at most 16: of a, b, c and addend, and the vector
 
   auto operator<=>(const ProductKey&) const = default;
 };
-[[nodiscard]] ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
-
 /// The library's descriptors of a matmul, and the algorithm that was chosen.
 class ProductPlan {
  public:
@@ -52,9 +45,10 @@ class ProductPlan {
   struct Where {
     const std::byte* a = nullptr;
     const std::byte* b = nullptr;
+    const std::byte* addend = nullptr;  // c itself, where it is added to
     std::byte* c = nullptr;
     std::byte* vector = nullptr;  // of the epilogue
-    bool accumulates = false;
+    bool adds = false;            // the addend
     const float *back_a = nullptr, *back_b = nullptr;  // of float8: on the device, what the operands are multiplied by
   };
 
@@ -89,10 +83,15 @@ class ProductPlan {
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const;
   void set_addresses(const Where& where) const;
 
+  [[nodiscard]] Layout layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t step) const;
+
   ProductKey key_;
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   Layout a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_ = {};
 };
+
+/// The kind of a call whose operands are there.
+[[nodiscard]] ProductKey key_of(const ProductCall& call, const ProductPlan::Where& where);
 
 }  // namespace echelon::cuda

@@ -22,29 +22,22 @@ Products::~Products() {
 
 bool Products::is_one(const MatmulArgs& args) { return args.c.num_elements() > 0 && args.a.num_elements() > 0; }
 
-std::byte* Products::room_for(std::int64_t count, DType dtype) const {
-  const std::int64_t num_bytes = count * size_of(dtype);
-  return num_bytes <= Workspace::num_bytes - ProductPlan::workspace_bytes
-             ? workspace_.as<std::byte>(num_bytes, ProductPlan::workspace_bytes)
-             : nullptr;
+Tensor Products::sums_of(const ProductCall& call) const {
+  const Tensor& c = call.args.c;
+  const Tensor sums(nullptr, c.dtype, {call.count, c.size(0)});
+  const bool has_room = sums.num_bytes() <= Workspace::num_bytes - ProductPlan::workspace_bytes;
+  return {has_room ? workspace_.as<std::byte>(sums.num_bytes(), ProductPlan::workspace_bytes) : nullptr, sums.dtype,
+          sums.sizes};
 }
 
-void Products::enqueue(const MatmulArgs& args) {
-  if (is_one(args)) {
-    if (!enqueue(args, Epilogue::none, {}))
-      throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0),
-                                args.c.size(1), args.a.size(args.transpose_a ? 0 : 1),
-                                args.is_float8() ? "float8" : name_of(args.a.dtype)));
-  } else if (args.c.num_elements() > 0 && !args.accumulates) {  // an empty sum
-    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()),
-                          device_.compute_with_room().get()),
-          "zeros");
-  }
-}
-
-bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
-  ProductPlan::Where where = {
-      .a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
+ProductPlan::Where Products::where_of(const ProductCall& call) const {
+  const MatmulArgs& args = call.args;
+  ProductPlan::Where where = {.a = args.a.data,
+                              .b = args.b.data,
+                              .addend = call.addend.exists() ? call.addend.data : args.c.data,
+                              .c = args.c.data,
+                              .vector = call.epilogue == Epilogue::bias_gradient ? sums_of(call).data : call.vector.data,
+                              .adds = args.accumulates || call.addend.exists()};
   if (args.is_float8()) {
     const Float8Operands rounded = float8_operands(args);
     where.a = rounded.a;
@@ -52,13 +45,34 @@ bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector)
     where.back_a = rounded.back_a;
     where.back_b = rounded.back_b;
   }
-  const ProductPlan* const plan = plan_of(key_of(args, epilogue, vector), where);
-  if (plan == nullptr) return false;
+  return where;
+}
+
+bool Products::has_algorithm(const ProductCall& call) {
+  const ProductPlan::Where where = where_of(call);
+  const bool has_room = call.epilogue != Epilogue::bias_gradient || where.vector != nullptr;
+  return has_room && plan_of(key_of(call, where), where) != nullptr;
+}
+
+void Products::enqueue(const ProductCall& call) {
+  const MatmulArgs& args = call.args;
+  const ProductPlan::Where where = where_of(call);
+  const ProductPlan* const plan = plan_of(key_of(call, where), where);
+  if (plan == nullptr)
+    throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0),
+                              args.c.size(1), args.a.size(args.transpose_a ? 0 : 1),
+                              args.is_float8() ? "float8" : name_of(args.a.dtype)));
   constexpr std::int64_t pieces_of_float8 = 2;  // it rounds both operands
   const cudaStream_t lane = device_.compute_with_room(args.is_float8() ? pieces_of_float8 : 1).get();
   if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), lane);
   plan->enqueue(handle_, where, workspace_, lane);
-  return true;
+}
+
+void Products::enqueue_empty(const MatmulArgs& args) {
+  if (args.c.num_elements() == 0 || args.accumulates) return;
+  check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()),
+                        device_.compute_with_room().get()),
+        "zeros");
 }
 
 const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::Where& where) {
@@ -83,14 +97,16 @@ cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key,
   constexpr std::size_t room_for_vector = 16;
   Stream& stream = device_.compute();
   if (stream.is_captured()) return candidates.front();
-  const auto result_bytes = static_cast<std::size_t>(key.M * key.N * size_of(key.result));
-  const auto vector_bytes = static_cast<std::size_t>(std::max(key.M, key.N) * size_of(key.result));
+  const auto result_bytes =
+      static_cast<std::size_t>((key.count - 1) * key.steps[2] * size_of(key.result) + key.M * key.N * size_of(key.result));
+  const auto vector_bytes = static_cast<std::size_t>(key.count * std::max(key.M, key.N) * size_of(key.result));
   const StreamMemory scratch(stream, result_bytes + room_for_vector + vector_bytes);
   if (scratch.data() == nullptr) return candidates.front();
   where.c = scratch.data();
+  where.addend = where.c;
   if (key.epilogue == Epilogue::bias_gradient)
     where.vector = where.c + (result_bytes + room_for_vector) / room_for_vector * room_for_vector;
-  where.accumulates = false;
+  where.adds = false;
   Stopwatch stopwatch;
   std::size_t best = 0;
   float best_milliseconds = std::numeric_limits<float>::infinity();

@@ -27,21 +27,24 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  /// Throws Failure if the library has no algorithm for it.
-  void enqueue(const MatmulArgs& args);
-  /// With an epilogue; false, and nothing is enqueued, if the library has no algorithm for that.
-  [[nodiscard]] bool enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
+  /// A call for which the library has an algorithm, or one without anything fused. Throws Failure if it has none.
+  void enqueue(const ProductCall& call);
+  /// A matmul that is not is_one.
+  void enqueue_empty(const MatmulArgs& args);
+  /// Whether the library computes it, which it is asked once per kind.
+  [[nodiscard]] bool has_algorithm(const ProductCall& call);
 
   /// A matmul with a nonempty sum and result, which the library computes.
   [[nodiscard]] static bool is_one(const MatmulArgs& args);
 
-  /// The end of the workspace, which matmuls leave alone: for `count` values that an epilogue writes. Null if they are
-  /// too many.
-  [[nodiscard]] std::byte* room_for(std::int64_t count, DType dtype) const;
+  /// Where a call leaves the sums of bias_gradient: [count, M] at the end of the workspace, which matmuls leave alone.
+  /// Without data if they are too many.
+  [[nodiscard]] Tensor sums_of(const ProductCall& call) const;
 
  private:
   /// Null: there is no algorithm.
   [[nodiscard]] const ProductPlan* plan_of(const ProductKey& key, const ProductPlan::Where& where);
+  [[nodiscard]] ProductPlan::Where where_of(const ProductCall& call) const;
   [[nodiscard]] cublasLtMatmulAlgo_t fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
                                              const std::vector<cublasLtMatmulAlgo_t>& candidates);
   /// Infinitely many if the library refuses the plan's algorithm.

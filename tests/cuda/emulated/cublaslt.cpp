@@ -20,11 +20,14 @@ struct MatmulOperation {
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* vector = nullptr;
+  std::int64_t vector_step = 0;
   const float *a_scale = nullptr, *b_scale = nullptr;
 };
 struct MatrixLayout {
   cudaDataType_t type;
   std::int64_t rows, columns, stride;  // column-major
+  std::int32_t count = 1;
+  std::int64_t step = 0;  // to the next matrix of a batch
 };
 
 struct MatmulPreference {
@@ -86,6 +89,13 @@ void write(void* numbers, cudaDataType_t type, std::int64_t i, double value) {
     case CUDA_R_16F: static_cast<__half*>(numbers)[i] = __half(static_cast<float>(value)); return;
     default: throw std::runtime_error("a product of a type that is not emulated");
   }
+}
+
+template <class Pointer>
+Pointer moved(Pointer address, cudaDataType_t type, std::int64_t count) {
+  const std::int64_t size = type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : is_float8(type) ? 1 : 2;
+  return reinterpret_cast<Pointer>(reinterpret_cast<std::uintptr_t>(address) +
+                                   static_cast<std::uintptr_t>(count * size));
 }
 
 /// op(x) as a row-major matrix of the compute type, so that the loops below are quick.
@@ -175,6 +185,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       operation->vector = *static_cast<void* const*>(value);
       return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      operation->vector_step = *static_cast<const std::int64_t*>(value);
+      return CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -184,6 +197,20 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
   *layout =
       new emulated::MatrixLayout{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), stride};
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t num_bytes) {
+  const auto take = [&](auto& member) {
+    if (num_bytes != sizeof member) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&member, value, num_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return take(layout->count);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return take(layout->step);
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   cudaDeviceSynchronize();
@@ -223,6 +250,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* num_found) {
   ++emulated::products().num_heuristics;
   *num_found = 0;
+  if (a->count != b->count || a->count != c->count) return CUBLAS_STATUS_INVALID_VALUE;
+  if (c->count > 1 && (!emulated::products().has_batches || emulated::is_float8(a->type)))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   if (has_epilogue && (operation->compute == CUBLAS_COMPUTE_64F || operation->vector == nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -277,25 +307,34 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   if (has_epilogue && emulated::alignment_of(operation->vector) < algorithm.vector_alignment)
     return CUBLAS_STATUS_INVALID_VALUE;
+  const bool is_double = operation->scale == CUDA_R_64F;
+  const double alpha_value = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
+  const double beta_value = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   emulated::Products& record = emulated::products();
   if (algorithm.rank < record.refused_algorithms) return CUBLAS_STATUS_NOT_SUPPORTED;
   ++record.num_products;
   if (has_epilogue) ++record.num_epilogues;
+  if (d_layout->count > 1) ++record.num_batches;
+  if (beta_value != 0 && c != d) ++record.num_addends;
   record.last_algorithm = algorithm.rank;
   record.last_compute = operation->compute;
   const bool is_slow = algorithm.rank < record.slow_algorithms;
-  const bool is_double = operation->scale == CUDA_R_64F;
-  const double alpha_value = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
-  const double beta_value = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   const cudaError_t error =
       emulated::enqueue(stream, [=, op = *operation, al = *a_layout, bl = *b_layout, dl = *d_layout] {
         if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         const double scale =
             emulated::is_float8(al.type) ? static_cast<double>(*op.a_scale) * static_cast<double>(*op.b_scale) : 1;
-        if (op.compute == CUBLAS_COMPUTE_64F)
-          emulated::multiply<double>(op, alpha_value, a, al, b, bl, beta_value, c, d, dl);
-        else
-          emulated::multiply<float>(op, alpha_value * scale, a, al, b, bl, beta_value, c, d, dl);
+        for (std::int64_t i = 0; i < dl.count; ++i) {
+          emulated::MatmulOperation each = op;
+          each.vector = emulated::moved(op.vector, dl.type, i * op.vector_step);
+          const void *const a_i = emulated::moved(a, al.type, i * al.step), *const b_i = emulated::moved(b, bl.type, i * bl.step),
+                     *const c_i = emulated::moved(c, dl.type, i * dl.step);
+          void* const d_i = emulated::moved(d, dl.type, i * dl.step);
+          if (op.compute == CUBLAS_COMPUTE_64F)
+            emulated::multiply<double>(each, alpha_value, a_i, al, b_i, bl, beta_value, c_i, d_i, dl);
+          else
+            emulated::multiply<float>(each, alpha_value * scale, a_i, al, b_i, bl, beta_value, c_i, d_i, dl);
+        }
       });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

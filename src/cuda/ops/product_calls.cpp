@@ -1,0 +1,116 @@
+#include "cuda/ops/product_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace echelon::cuda {
+namespace {
+
+bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
+bool is_like(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.sizes == b.sizes; }
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + b.num_bytes() && b.data < a.data + a.num_bytes();
+}
+
+/// Whether one may be computed before, after or during the other.
+bool are_independent(const MatmulArgs& x, const MatmulArgs& y) {
+  const auto writes_into = [](const MatmulArgs& from, const MatmulArgs& to) {
+    return overlap(from.c, to.a) || overlap(from.c, to.b) || overlap(from.c, to.c);
+  };
+  return !writes_into(x, y) && !writes_into(y, x);
+}
+
+/// Float8 has scales of its own for each matmul.
+bool may_be_a_batch(const MatmulArgs& x, const MatmulArgs& y) {
+  return is_like(x.a, y.a) && is_like(x.b, y.b) && is_like(x.c, y.c) && x.transpose_a == y.transpose_a &&
+         x.transpose_b == y.transpose_b && x.accumulates == y.accumulates && !x.is_float8() && !y.is_float8();
+}
+
+/// `batch` with `next`, a single call; nothing if its operands do not continue the distances.
+std::optional<ProductCall> joined(const ProductCall& batch, const ProductCall& next) {
+  if (!may_be_a_batch(batch.args, next.args) || batch.epilogue != next.epilogue) return std::nullopt;
+  if (batch.addend.exists() || next.addend.exists()) return std::nullopt;
+  ProductCall call = batch;
+  const auto continues = [&](const Tensor& first, const Tensor& then, std::int64_t& step) {
+    const std::int64_t distance = then.data - first.data;
+    if (batch.count == 1) step = distance;
+    return distance >= 0 && distance == batch.count * step && distance % size_of(first.dtype) == 0;
+  };
+  if (!continues(batch.args.a, next.args.a, call.steps[0]) || !continues(batch.args.b, next.args.b, call.steps[1]) ||
+      !continues(batch.args.c, next.args.c, call.steps[2]))
+    return std::nullopt;
+  if (batch.epilogue == Epilogue::bias && !continues(batch.vector, next.vector, call.vector_step)) return std::nullopt;
+  call.dbias.insert(call.dbias.end(), next.dbias.begin(), next.dbias.end());
+  ++call.count;
+  return call;
+}
+
+}  // namespace
+
+bool ProductCalls::may_join(const MatmulArgs& args) const {
+  return waiting_.size() < most_waiting &&
+         std::all_of(waiting_.begin(), waiting_.end(), [&](const ProductCall& call) {
+           return !call.addend.exists() && may_be_a_batch(call.args, args) && are_independent(call.args, args) &&
+                  std::none_of(call.dbias.begin(), call.dbias.end(), [&](const Tensor& dbias) {
+                    return overlap(dbias, args.a) || overlap(dbias, args.b) || overlap(dbias, args.c);
+                  });
+         });
+}
+
+bool ProductCalls::is_written(const Tensor& x) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const ProductCall& call) { return overlap(call.args.c, x); });
+}
+
+bool ProductCalls::add_bias(const Tensor& y, const Tensor& bias) {
+  if (waiting_.empty() || waiting_.back().epilogue != Epilogue::none) return false;
+  ProductCall call = waiting_.back();
+  // After float8 matmuls with a float32 result the library's biases are bfloat16.
+  const bool is_possible = is_same(call.args.c, y) && bias.dtype == y.dtype && !call.addend.exists() && !is_written(bias) &&
+                           !(call.args.is_float8() && y.dtype == DType::float32);
+  call.epilogue = Epilogue::bias;
+  call.vector = bias;
+  if (!is_possible || !has_algorithm_(call)) return false;
+  waiting_.back() = std::move(call);
+  return true;
+}
+
+bool ProductCalls::column_sums(const Tensor& dy, const Tensor& dbias) {
+  if (waiting_.empty() || waiting_.back().epilogue != Epilogue::none) return false;
+  ProductCall call = waiting_.back();
+  // A product of float8 has no dy but one that is rounded.
+  const bool is_possible = call.args.transpose_a && is_same(call.args.a, dy) && dbias.dtype == call.args.c.dtype &&
+                           !call.addend.exists() && !call.args.is_float8();
+  call.epilogue = Epilogue::bias_gradient;
+  call.dbias = {dbias};
+  if (!is_possible || !has_algorithm_(call)) return false;
+  waiting_.back() = std::move(call);
+  return true;
+}
+
+bool ProductCalls::add(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (waiting_.empty()) return false;
+  ProductCall& call = waiting_.back();
+  const Tensor &c = call.args.c, &addend = is_same(a, c) ? b : a;
+  const bool is_possible = is_same(out, c) && (is_same(a, c) || is_same(b, c)) && is_like(addend, c) &&
+                           !is_written(addend) && !call.args.accumulates && call.epilogue != Epilogue::bias_gradient &&
+                           !call.addend.exists();
+  if (is_possible) call.addend = addend;
+  return is_possible;
+}
+
+std::vector<ProductCall> ProductCalls::take() {
+  std::vector<ProductCall> calls;
+  for (ProductCall& next : std::exchange(waiting_, {})) {
+    std::optional<ProductCall> batch = calls.empty() ? std::nullopt : joined(calls.back(), next);
+    if (batch && has_algorithm_(*batch))
+      calls.back() = *std::move(batch);
+    else
+      calls.push_back(std::move(next));
+  }
+  return calls;
+}
+
+}  // namespace echelon::cuda
