@@ -39,6 +39,9 @@ std::int64_t kernels_of(const ExpertSlotsArgs& /*args*/) { return 3; }
 std::int64_t kernels_of(const std::vector<FillArgs>& held) {
   return one_if(std::any_of(held.begin(), held.end(), [](const FillArgs& args) { return over(args.out) > 0; }));
 }
+std::int64_t kernels_of(const std::vector<RopeArgs>& held) {
+  return one_if(std::any_of(held.begin(), held.end(), [](const RopeArgs& args) { return over(args.y) > 0; }));
+}
 std::int64_t kernels_of(const std::vector<AdamWArgs>& held) {
   return one_if(std::any_of(held.begin(), held.end(), [](const AdamWArgs& args) { return over(args.master) > 0; }));
 }

@@ -16,8 +16,8 @@ namespace echelon::cuda {
 [[nodiscard]] std::int64_t num_gpu_kernels(const Operation& operation);
 
 /// Counts those of a sequence of operations on one device. Matmuls are fused with what follows them, if the library has
-/// algorithms for that (cuda/ops/product_calls.h). Fills, sums of squares and updates are
-/// joined (cuda/ops/joined_operations.h), so tensors need addresses, but no memory.
+/// algorithms for that (cuda/ops/product_calls.h). Fills, rotations, sums of squares and
+/// updates are joined (cuda/ops/joined_operations.h), so tensors need addresses, but no memory.
 class GpuKernelCount {
  public:
   GpuKernelCount();

@@ -1,4 +1,4 @@
-// Fills, sums of squares and updates that follow each other are one launch, with the values of one each
+// Fills, rotations, sums of squares and updates that follow each other are one launch, with the values of one each
 // (cuda/ops/joined_operations.h).
 #include "cuda/emulated/runtime.h"
 #include "cuda/ops/cuda_ops.h"
@@ -160,6 +160,34 @@ TEST_F(CudaJoinedOperations, FillsOfOneValueAreOneLaunch) {
   fill(reference, x, {52, 4}, 1);
   fill(reference, x, {60, 8}, 2);
   expect_near(read(x_device), x, 0, "what was filled");
+}
+
+TEST_F(CudaJoinedOperations, RotationsOfQueriesAndKeysAreOneLaunch) {
+  constexpr std::int64_t B = 2, T = 3, C = 8;
+  const Numbers q = Numbers::random(DType::float32, {B, T, 6, C}, 1),
+                k = Numbers::random(DType::float32, {B, T, 2, C}, 2),
+                cos = Numbers::random(DType::float32, {T, C / 2}, 3),
+                sin = Numbers::random(DType::float32, {T, C / 2}, 4);
+  const Tensor on_device[] = {moved(q), moved(k)}, cos_device = moved(cos), sin_device = moved(sin);
+  const auto rotate = [](Ops& ops, const Tensor& x, const Tensor& cos_of, const Tensor& sin_of, bool inverse) {
+    ops.rope({.x = x, .y = x, .cos = cos_of, .sin = sin_of, .inverse = inverse});
+  };
+  ReferenceOps reference;
+  EXPECT_EQ(launches_of([&] {
+              for (const Tensor& x : on_device) rotate(ops_, x, cos_device, sin_device, false);
+            }),
+            1);
+  EXPECT_EQ(launches_of([&] {
+              rotate(ops_, on_device[0], cos_device, sin_device, true);
+              rotate(ops_, on_device[0], cos_device, sin_device, true);  // what the first writes
+              rotate(ops_, on_device[1], cos_device, sin_device, false);
+            }),
+            3);
+  for (const Tensor& x : {q.tensor(), k.tensor()}) rotate(reference, x, cos, sin, false);
+  for (const Tensor& x : {q.tensor(), q.tensor()}) rotate(reference, x, cos, sin, true);
+  rotate(reference, k, cos, sin, false);
+  expect_near(read(on_device[0]), q, 10 * tolerance_of(DType::float32), "q");
+  expect_near(read(on_device[1]), k, 10 * tolerance_of(DType::float32), "k");
 }
 
 // What reads the updated parameters comes after the update.

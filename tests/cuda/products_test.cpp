@@ -129,7 +129,8 @@ TEST_F(CudaProducts, NeighboursOfOneOperandAreOneBatch) {
         ParallelProducts n(dtype);
         const ParallelProducts::Tensors on_device = {moved(n.x), moved(n.w),  moved(n.b),
                                                      moved(n.y), moved(n.dw), moved(n.db)};
-        const bool is_batch = has_batches && !(has_bias && dtype == DType::float64);  // where a bias is a pass of its own
+        const bool is_batch =
+            has_batches && !(has_bias && dtype == DType::float64);  // where a bias is a pass of its own
         ParallelProducts::forward(*ops_, on_device, has_bias);
         ops_->publish();
         EXPECT_EQ(emulated::products().num_products, is_batch ? 1 : 3);
@@ -149,7 +150,8 @@ TEST_F(CudaProducts, NeighboursOfOneOperandAreOneBatch) {
 }
 
 TEST_F(CudaProducts, WhatIsNoBatchIsComputedInOrder) {
-  const Numbers square = Numbers::random(DType::float32, {16, 16}, 1), many = Numbers::random(DType::float32, {96, 16}, 2);
+  const Numbers square = Numbers::random(DType::float32, {16, 16}, 1),
+                many = Numbers::random(DType::float32, {96, 16}, 2);
   const Tensor a = moved(square), all = moved(many);
   const auto calls = [](Ops& ops, const Tensor& x, const Tensor& of) {
     const auto part = [&](std::int64_t i) { return of.rows(16 * i, 16); };

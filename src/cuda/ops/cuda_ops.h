@@ -79,6 +79,7 @@ class CudaOps final : public Ops {
 #undef ECHELON_COMPUTE
   // Several in one launch: joined_operations.h.
   void compute_joined(const std::vector<FillArgs>& held);
+  void compute_joined(const std::vector<RopeArgs>& held);
   void compute_joined(const std::vector<SumOfSquaresArgs>& held);
   void compute_joined(const std::vector<AdamWArgs>& held);
 

@@ -21,6 +21,7 @@ bool extends_segment(FillArgs& held, const FillArgs& args) {
   extend(held.out, args.out);
   return true;
 }
+bool extends_segment(RopeArgs& /*held*/, const RopeArgs& /*args*/) { return false; }
 bool extends_segment(SumOfSquaresArgs& held, const SumOfSquaresArgs& args) {
   if (!follows(args.x, held.x)) return false;
   extend(held.x, args.x);
@@ -40,6 +41,13 @@ bool extends_segment(AdamWArgs& held, const AdamWArgs& args) {
 /// Whether one kernel can do both, one after the other or at the same time.
 bool are_of_one_kind(const FillArgs& a, const FillArgs& b) {
   return a.out.dtype == b.out.dtype && a.value == b.value && !overlap(a.out, b.out);
+}
+bool are_of_one_kind(const RopeArgs& a, const RopeArgs& b) {
+  const auto shape = [](const RopeArgs& args) {
+    return std::array{args.x.size(0), args.x.size(1), args.x.size(3), args.first_position};
+  };
+  return a.x.dtype == b.x.dtype && shape(a) == shape(b) && a.cos.data == b.cos.data && a.sin.data == b.sin.data &&
+         a.inverse == b.inverse && !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
 }
 bool are_of_one_kind(const SumOfSquaresArgs& a, const SumOfSquaresArgs& b) {
   return a.x.dtype == b.x.dtype && a.sum.data == b.sum.data;
@@ -69,6 +77,7 @@ bool extends_any(std::vector<Args>& held, const Args& args) {
 }  // namespace
 
 bool JoinedOperations::extends(const FillArgs& args) { return extends_any(fills_, args); }
+bool JoinedOperations::extends(const RopeArgs& args) { return extends_any(rotations_, args); }
 bool JoinedOperations::extends(const SumOfSquaresArgs& args) { return extends_any(squares_, args); }
 bool JoinedOperations::extends(const AdamWArgs& args) { return extends_any(updates_, args); }
 

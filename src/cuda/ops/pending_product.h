@@ -1,6 +1,6 @@
-// Delays matmuls until the next operation is known, for fusion (product_calls.h). So layers need not know what a library
-// can fuse. Every other operation, and code that waits for results, first gets the stream from flush(). What is not
-// fused, and why: docs/internals/gpu.md.
+// Delays matmuls until the next operation is known, for fusion (product_calls.h). So layers need not know what a
+// library can fuse. Every other operation, and code that waits for results, first gets the stream from flush(). What is
+// not fused, and why: docs/internals/gpu.md.
 #pragma once
 
 #include "cuda/ops/product_calls.h"

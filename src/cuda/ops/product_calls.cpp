@@ -50,8 +50,7 @@ std::optional<ProductCall> joined(const ProductCall& batch, const ProductCall& n
 }  // namespace
 
 bool ProductCalls::may_join(const MatmulArgs& args) const {
-  return waiting_.size() < most_waiting &&
-         std::all_of(waiting_.begin(), waiting_.end(), [&](const ProductCall& call) {
+  return waiting_.size() < most_waiting && std::all_of(waiting_.begin(), waiting_.end(), [&](const ProductCall& call) {
            return !call.addend.exists() && may_be_a_batch(call.args, args) && are_independent(call.args, args) &&
                   std::none_of(call.dbias.begin(), call.dbias.end(), [&](const Tensor& dbias) {
                     return overlap(dbias, args.a) || overlap(dbias, args.b) || overlap(dbias, args.c);
@@ -68,8 +67,8 @@ bool ProductCalls::add_bias(const Tensor& y, const Tensor& bias) {
   if (waiting_.empty() || waiting_.back().epilogue != Epilogue::none) return false;
   ProductCall call = waiting_.back();
   // After float8 matmuls with a float32 result the library's biases are bfloat16.
-  const bool is_possible = is_same(call.args.c, y) && bias.dtype == y.dtype && !call.addend.exists() && !is_written(bias) &&
-                           !(call.args.is_float8() && y.dtype == DType::float32);
+  const bool is_possible = is_same(call.args.c, y) && bias.dtype == y.dtype && !call.addend.exists() &&
+                           !is_written(bias) && !(call.args.is_float8() && y.dtype == DType::float32);
   call.epilogue = Epilogue::bias;
   call.vector = bias;
   if (!is_possible || !has_algorithm_(call)) return false;

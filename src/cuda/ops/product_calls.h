@@ -25,9 +25,9 @@ enum class Epilogue : std::uint8_t {
 struct ProductCall {
   MatmulArgs args;
   Epilogue epilogue = Epilogue::none;
-  Tensor vector = {};          // of the epilogue
-  Tensor addend = {};          // like c: added to the result
-  std::vector<Tensor> dbias;   // what the sums of bias_gradient are added to, one for each matmul
+  Tensor vector = {};         // of the epilogue
+  Tensor addend = {};         // like c: added to the result
+  std::vector<Tensor> dbias;  // what the sums of bias_gradient are added to, one for each matmul
   std::int64_t count = 1;
   std::array<std::int64_t, 3> steps = {};  // bytes from one a, b, c to the next
   std::int64_t vector_step = 0;            // likewise

@@ -65,9 +65,8 @@ void check(cublasStatus_t status, const char* what) {
 ProductKey key_of(const ProductCall& call, const ProductPlan::Where& where) {
   const MatmulArgs& args = call.args;
   const std::int64_t M = args.c.size(0);
-  const std::int64_t vector_step = call.epilogue == Epilogue::bias_gradient && call.count > 1
-                                       ? M * size_of(args.c.dtype)
-                                       : call.vector_step;
+  const std::int64_t vector_step =
+      call.epilogue == Epilogue::bias_gradient && call.count > 1 ? M * size_of(args.c.dtype) : call.vector_step;
   const auto& [a_step, b_step, c_step] = call.steps;
   return {.M = M,
           .N = args.c.size(1),
@@ -184,8 +183,8 @@ cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where&
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
   set_addresses(where);
-  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta,
-                        where.addend, c_.get(), where.c, c_.get(), &algorithm_, workspace.as<std::byte>(workspace_bytes),
+  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.addend,
+                        c_.get(), where.c, c_.get(), &algorithm_, workspace.as<std::byte>(workspace_bytes),
                         static_cast<std::size_t>(workspace_bytes), stream);
 }
 

@@ -47,8 +47,8 @@ class ProductPlan {
     const std::byte* b = nullptr;
     const std::byte* addend = nullptr;  // c itself, where it is added to
     std::byte* c = nullptr;
-    std::byte* vector = nullptr;  // of the epilogue
-    bool adds = false;            // the addend
+    std::byte* vector = nullptr;                       // of the epilogue
+    bool adds = false;                                 // the addend
     const float *back_a = nullptr, *back_b = nullptr;  // of float8: on the device, what the operands are multiplied by
   };
 

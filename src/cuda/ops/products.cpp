@@ -32,12 +32,13 @@ Tensor Products::sums_of(const ProductCall& call) const {
 
 ProductPlan::Where Products::where_of(const ProductCall& call) const {
   const MatmulArgs& args = call.args;
-  ProductPlan::Where where = {.a = args.a.data,
-                              .b = args.b.data,
-                              .addend = call.addend.exists() ? call.addend.data : args.c.data,
-                              .c = args.c.data,
-                              .vector = call.epilogue == Epilogue::bias_gradient ? sums_of(call).data : call.vector.data,
-                              .adds = args.accumulates || call.addend.exists()};
+  ProductPlan::Where where = {
+      .a = args.a.data,
+      .b = args.b.data,
+      .addend = call.addend.exists() ? call.addend.data : args.c.data,
+      .c = args.c.data,
+      .vector = call.epilogue == Epilogue::bias_gradient ? sums_of(call).data : call.vector.data,
+      .adds = args.accumulates || call.addend.exists()};
   if (args.is_float8()) {
     const Float8Operands rounded = float8_operands(args);
     where.a = rounded.a;
@@ -70,9 +71,9 @@ void Products::enqueue(const ProductCall& call) {
 
 void Products::enqueue_empty(const MatmulArgs& args) {
   if (args.c.num_elements() == 0 || args.accumulates) return;
-  check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()),
-                        device_.compute_with_room().get()),
-        "zeros");
+  check(
+      cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute_with_room().get()),
+      "zeros");
 }
 
 const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::Where& where) {
@@ -97,8 +98,8 @@ cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key,
   constexpr std::size_t room_for_vector = 16;
   Stream& stream = device_.compute();
   if (stream.is_captured()) return candidates.front();
-  const auto result_bytes =
-      static_cast<std::size_t>((key.count - 1) * key.steps[2] * size_of(key.result) + key.M * key.N * size_of(key.result));
+  const auto result_bytes = static_cast<std::size_t>((key.count - 1) * key.steps[2] * size_of(key.result) +
+                                                     key.M * key.N * size_of(key.result));
   const auto vector_bytes = static_cast<std::size_t>(key.count * std::max(key.M, key.N) * size_of(key.result));
   const StreamMemory scratch(stream, result_bytes + room_for_vector + vector_bytes);
   if (scratch.data() == nullptr) return candidates.front();

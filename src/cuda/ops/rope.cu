@@ -1,10 +1,12 @@
 // Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before
-// either is stored, so y may be x. Bound by memory: a thread turns the same columns of several heads, for which it
-// reads its angles once.
+// either is stored, so y may be x. One launch for q and k. Bound by memory: a thread turns the same columns of several
+// heads, for which it reads its angles once.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
+#include "cuda/ops/joined_operations.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/segments.h"
 
 namespace echelon::cuda {
 namespace {
@@ -12,72 +14,82 @@ namespace {
 constexpr int block_threads = 256, heads_of_thread = 4;
 
 template <class T>
-struct Rotation {
+struct Heads {
   const T* x;  // [B, T, H, C], flat but for tokens and heads
   T* y;
+  int H, S;  // S: threads that together have all heads of a token
+};
+template <class T>
+using AllHeads = Segments<Heads<T>, most_segments<RopeArgs>>;
+
+template <class T>
+struct Rotation {
   const Wide<T>*cos, *sin;  // from the first position on
   Wide<T> sign;
   std::int64_t num_tokens, seq_len;
-  int H, half;  // half: C / 2
+  int half;  // C / 2
 };
 
-/// A thread takes `width` pairs of the heads h, h + S, h + 2 S, ... of a token, S of which together have all heads.
+/// A thread takes `width` pairs of the heads h, h + S, h + 2 S, ... of a token.
 template <class T, int width>
-__global__ void __launch_bounds__(block_threads) rope_kernel(Rotation<T> of, int S) {
+__global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Rotation<T> by) {
   using A = Wide<T>;
-  const int packs = of.half / width;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x,
-                     slice = thread / packs, token = slice / S;
-  const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % S);
-  if (token >= of.num_tokens) return;
+  const int block = static_cast<int>(blockIdx.x), segment = all.of_block(block), packs = by.half / width;
+  const Heads<T>& of = all.at[segment];
+  const std::int64_t thread = std::int64_t{block - all.first_block[segment]} * block_threads + threadIdx.x,
+                     slice = thread / packs, token = slice / of.S;
+  const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % of.S);
+  if (token >= by.num_tokens) return;
   PackedWords<T, width> left[heads_of_thread], right[heads_of_thread];
-  const std::int64_t start = token * of.H * 2 * of.half + column;
+  const std::int64_t start = token * of.H * 2 * by.half + column;
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k)
-    if (const int head = first_head + k * S; head < of.H) {
-      left[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * of.half);
-      right[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * of.half + of.half);
+    if (const int head = first_head + k * of.S; head < of.H) {
+      left[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half);
+      right[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half + by.half);
     }
-  const std::int64_t angles = token % of.seq_len * of.half + column;
-  const Pack<A, width> cos = load_pack<width>(of.cos + angles), sin = load_pack<width>(of.sin + angles);
+  const std::int64_t angles = token % by.seq_len * by.half + column;
+  const Pack<A, width> cos = load_pack<width>(by.cos + angles), sin = load_pack<width>(by.sin + angles);
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k) {
-    const int head = first_head + k * S;
+    const int head = first_head + k * of.S;
     if (head >= of.H) break;
     const Pack<A, width> x1 = widen(unpack(left[k])), x2 = widen(unpack(right[k]));
     Pack<A, width> y1, y2;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      y1.at[i] = x1.at[i] * cos.at[i] - x2.at[i] * (of.sign * sin.at[i]);
-      y2.at[i] = x2.at[i] * cos.at[i] + x1.at[i] * (of.sign * sin.at[i]);
+      y1.at[i] = x1.at[i] * cos.at[i] - x2.at[i] * (by.sign * sin.at[i]);
+      y2.at[i] = x2.at[i] * cos.at[i] + x1.at[i] * (by.sign * sin.at[i]);
     }
-    store_pack(of.y + start + std::int64_t{head} * 2 * of.half, narrow<T>(y1));
-    store_pack(of.y + start + std::int64_t{head} * 2 * of.half + of.half, narrow<T>(y2));
+    store_pack(of.y + start + std::int64_t{head} * 2 * by.half, narrow<T>(y1));
+    store_pack(of.y + start + std::int64_t{head} * 2 * by.half + by.half, narrow<T>(y2));
   }
 }
 
 }  // namespace
 
-void CudaOps::compute(const RopeArgs& args) {
-  const std::int64_t num_tokens = args.x.size(0) * args.x.size(1), H = args.x.size(2), half = args.x.size(3) / 2;
-  if (args.x.num_elements() == 0) return;
-  visit_numbers(args.x.dtype, [&]<class T>(T) {
+void CudaOps::compute(const RopeArgs& args) { compute_joined(std::vector{args}); }
+
+void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
+  const RopeArgs& first = held.front();
+  const std::int64_t num_tokens = first.x.size(0) * first.x.size(1), half = first.x.size(3) / 2;
+  visit_numbers(first.x.dtype, [&]<class T>(T) {
     using A = Wide<on_device<T>>;
-    const Rotation<on_device<T>> rotation = {.x = numbers<T>(args.x),
-                                             .y = numbers<T>(args.y),
-                                             .cos = numbers<A>(args.cos) + args.first_position * half,
-                                             .sin = numbers<A>(args.sin) + args.first_position * half,
-                                             .sign = args.inverse ? A{-1} : A{1},
+    const Rotation<on_device<T>> rotation = {.cos = numbers<A>(first.cos) + first.first_position * half,
+                                             .sin = numbers<A>(first.sin) + first.first_position * half,
+                                             .sign = first.inverse ? A{-1} : A{1},
                                              .num_tokens = num_tokens,
-                                             .seq_len = args.x.size(1),
-                                             .H = static_cast<int>(H),
+                                             .seq_len = first.x.size(1),
                                              .half = static_cast<int>(half)};
-    const std::int64_t S = blocks_for(H, heads_of_thread);
     visit_row_width<T>(half, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(num_tokens * S * (half / width), block_threads),
-              .num_threads = block_threads,
-              .stream = stream()},
-             rope_kernel<on_device<T>, width>, rotation, static_cast<int>(S));
+      AllHeads<on_device<T>> all;
+      for (const RopeArgs& args : held) {
+        const std::int64_t H = args.x.size(2), S = blocks_for(H, heads_of_thread);
+        all.add({numbers<T>(args.x), numbers<T>(args.y), static_cast<int>(H), static_cast<int>(S)},
+                blocks_for(num_tokens * S * (half / width), block_threads));
+      }
+      launch({.num_blocks = all.num_blocks(), .num_threads = block_threads, .stream = stream()},
+             rope_kernel<on_device<T>, width>, all, rotation);
     });
   });
 }

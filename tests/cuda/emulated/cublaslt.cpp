@@ -327,8 +327,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
         for (std::int64_t i = 0; i < dl.count; ++i) {
           emulated::MatmulOperation each = op;
           each.vector = emulated::moved(op.vector, dl.type, i * op.vector_step);
-          const void *const a_i = emulated::moved(a, al.type, i * al.step), *const b_i = emulated::moved(b, bl.type, i * bl.step),
-                     *const c_i = emulated::moved(c, dl.type, i * dl.step);
+          const void *const a_i = emulated::moved(a, al.type, i * al.step),
+                            *const b_i = emulated::moved(b, bl.type, i * bl.step),
+                            *const c_i = emulated::moved(c, dl.type, i * dl.step);
           void* const d_i = emulated::moved(d, dl.type, i * dl.step);
           if (op.compute == CUBLAS_COMPUTE_64F)
             emulated::multiply<double>(each, alpha_value, a_i, al, b_i, bl, beta_value, c_i, d_i, dl);

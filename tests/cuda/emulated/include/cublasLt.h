@@ -58,7 +58,7 @@ struct Products {
   std::uint64_t last_algorithm = 0;  // 0 is the one that the heuristics name first
   cublasComputeType_t last_compute = {};
   std::uint64_t slow_algorithms = 0;     // that take some milliseconds: all below this one
-  bool has_batches = true;  // else the library has no algorithm for them
+  bool has_batches = true;               // else the library has no algorithm for them
   std::uint64_t refused_algorithms = 0;  // that are offered, and then not run: all below this one
 };
 Products& products();
