@@ -18,7 +18,10 @@ template <class Args>
 std::int64_t kernels_of(const Args& /*args*/) {
   return 1;
 }
-std::int64_t kernels_of(const MatmulArgs& args) { return over(args.c); }
+std::int64_t kernels_of(const MatmulArgs& args) {
+  constexpr std::int64_t of_rounding = 5;  // zeros; the largest value and the rounding of two operands
+  return args.is_float8() ? of_rounding + 1 : over(args.c);
+}
 std::int64_t kernels_of(const AddBiasArgs& args) { return over(args.y); }
 std::int64_t kernels_of(const BiasBackwardArgs& args) { return column_sums(args.dy); }
 std::int64_t kernels_of(const EmbeddingBackwardArgs& args) {
@@ -73,7 +76,9 @@ void GpuKernelCount::add(const Operation& operation) {
       if (joined_.extends(args)) return;
       flush();
       joined_.hold(args);
-    } else if (!is_fused(operation)) {
+    } else {
+      release_joined();
+      if (is_fused(operation)) return;
       flush();
       count(operation.kind(), kernels_of(args));
     }
@@ -95,9 +100,13 @@ bool GpuKernelCount::is_fused(const Operation& operation) {
 
 void GpuKernelCount::flush() {
   for (const ProductCall& call : products_.take()) {
-    count(OpKind::matmul, 1);
+    count(OpKind::matmul, kernels_of(call.args));
     count(OpKind::bias_backward, one_if(!call.dbias.empty()));  // added to what was there
   }
+  release_joined();
+}
+
+void GpuKernelCount::release_joined() {
   joined_.release([&]<class Args>(const std::vector<Args>& held) { count(KindOf<Args>::value, kernels_of(held)); });
 }
 

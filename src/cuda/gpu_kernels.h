@@ -11,8 +11,7 @@
 
 namespace echelon::cuda {
 
-/// Of an operation by itself, in our own attention kernels. Float8 operands, whose rounding takes more, are not
-/// covered.
+/// Of an operation by itself, in our own attention kernels.
 [[nodiscard]] std::int64_t num_gpu_kernels(const Operation& operation);
 
 /// Counts those of a sequence of operations on one device. Matmuls are fused with what follows them, if the library has
@@ -30,6 +29,7 @@ class GpuKernelCount {
 
  private:
   [[nodiscard]] bool is_fused(const Operation& operation);
+  void release_joined();
   void count(OpKind kind, std::int64_t num_kernels) { counts_[static_cast<std::size_t>(kind)] += num_kernels; }
 
   std::array<std::int64_t, num_op_kinds> counts_ = {};

@@ -9,107 +9,178 @@
 #include "parity/layout.h"
 #include "parity/training_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <ostream>
+#include <string>
+#include <vector>
 
 namespace echelon::testing {
 namespace {
 
 struct StepLaunches {
   std::int64_t predicted = 0, apart = 0, counted = 0;  // apart: predicted without fusing or joining
+  std::string first_difference;                        // where they differ first, and by how much
 };
 
-/// Counts what passes: copies between host and device as one each, as their tensors are small.
+/// How operations follow each other.
+enum class Delay : std::uint8_t { allowed, never };
+
+/// Compares after every call what was enqueued with what is predicted, on the rank's own thread. Copies between host
+/// and device are one each, as their tensors are small.
 class CountingOps final : public Ops {
  public:
-  explicit CountingOps(Ops& ops) : ops_(ops) {}
+  CountingOps(Ops& ops, Delay delay) : ops_(ops), delay_(delay) {}
   void perform(const Operation& operation) override {
-    count_.add(operation);
-    num_apart_ += cuda::num_gpu_kernels(operation);
-    ops_.perform(operation);
+    counted(name_of(operation.kind()), [&] {
+      launches_.apart += cuda::num_gpu_kernels(operation);
+      count_.add(operation);
+      ops_.perform(operation);
+      if (delay_ == Delay::allowed) return;
+      count_.flush();
+      ops_.publish();
+    });
   }
   void upload(Tensor out, const void* host) override {
-    transfer(out);
-    ops_.upload(out, host);
+    transfer("upload", out, [&] { ops_.upload(out, host); });
   }
   void download(void* host, Tensor x) override {
-    transfer(x);
-    ops_.download(host, x);
+    transfer("download", x, [&] { ops_.download(host, x); });
   }
   void publish() override {
-    count_.flush();
-    ops_.publish();
+    counted("publish", [&] {
+      count_.flush();
+      ops_.publish();
+    });
   }
   void finish() override {
-    count_.flush();
-    ops_.finish();
+    counted("finish", [&] {
+      count_.flush();
+      ops_.finish();
+    });
   }
-  [[nodiscard]] StepLaunches so_far() const {
-    return {count_.total() + num_transfers_, num_apart_ + num_transfers_, emulated::activity().num_enqueued};
-  }
+  [[nodiscard]] const StepLaunches& so_far() const { return launches_; }
 
  private:
-  void transfer(const Tensor& x) {
-    count_.flush();
-    if (x.num_bytes() > 0) ++num_transfers_;
+  template <class Call>
+  void counted(std::string_view name, Call&& call) {
+    const long before = emulated::num_enqueued_by_this_thread();
+    call();
+    launches_.counted += emulated::num_enqueued_by_this_thread() - before;
+    launches_.predicted = count_.total() + num_transfers_;
+    if (launches_.first_difference.empty() && launches_.counted != launches_.predicted)
+      launches_.first_difference =
+          fmt::format("{}: {} enqueued, {} predicted", name, launches_.counted, launches_.predicted);
+  }
+  template <class Call>
+  void transfer(std::string_view name, const Tensor& x, Call&& call) {
+    counted(name, [&] {
+      count_.flush();
+      num_transfers_ += x.num_bytes() > 0 ? 1 : 0;
+      launches_.apart += x.num_bytes() > 0 ? 1 : 0;
+      call();
+    });
   }
   Ops& ops_;
+  Delay delay_;
   cuda::GpuKernelCount count_;
-  std::int64_t num_transfers_ = 0, num_apart_ = 0;
+  std::int64_t num_transfers_ = 0;
+  StepLaunches launches_;
 };
 
-/// Of the first step of one rank.
-StepLaunches launches_of_step(const RunConfig& config) {
+/// Of the initial weights and the first step of each rank.
+std::vector<StepLaunches> launches_of_step(const RunConfig& config, Delay delay) {
   std::string reason;
-  emulated::set_num_devices(1);
+  const int num_ranks = config.mesh_shape().num_ranks();
+  emulated::set_num_devices(num_ranks);
   const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
   const Blueprint blueprint(config);
   const FormulaBatches batches(config, Targets::unequal);
-  StepLaunches launches;
+  std::vector<StepLaunches> launches(static_cast<std::size_t>(num_ranks));
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = 60}, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
-    CountingOps ops(device->ops());
+    CountingOps ops(device->ops(), delay);
     RankRun run(blueprint, device->mesh(), ops, device->memory(), nullptr);
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);
     ops.finish();
-    const StepLaunches before = ops.so_far();  // RoPE's tables have been uploaded
     (void)run.step().run(ProgramKind::training, training_input(config, batches, 1, scaler));
     ops.finish();
-    const StepLaunches after = ops.so_far();
-    launches = {after.predicted - before.predicted, after.apart - before.apart, after.counted - before.counted};
+    launches[static_cast<std::size_t>(host.rank())] = ops.so_far();
   });
+  emulated::set_num_devices(1);
   return launches;
 }
 
 struct StepCase {
-  Family family;
-  DType dtype;
-  double max_norm;
+  std::string name;
+  Layout layout = {.layers = 1};
+  DType dtype = DType::float32;
+  double max_norm = 1.0;
+  BlockOperations recompute = {};
+  bool is_float8 = false;
 };
-void PrintTo(const StepCase& c, std::ostream* out) {
-  *out << (c.family == Family::gpt2 ? "gpt2 " : "llama ") << name_of(c.dtype) << " max_norm " << c.max_norm;
+void PrintTo(const StepCase& c, std::ostream* out) { *out << c.name; }
+
+RunConfig config_of(const StepCase& c) {
+  RunConfig config = config_of(c.layout);
+  config.training.dtype = c.dtype;
+  config.training.max_norm = c.max_norm;
+  config.training.recompute = c.recompute;
+  if (!c.is_float8) return config;
+  config.model.hidden_size = 64;
+  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
+  config.model.head_dim = 16;
+  config.model.intermediate_size = 128;
+  config.model.max_position_embeddings = config.training.seq_len = 16;
+  config.training.linear_dtype = LinearDType::float8;
+  return config;
 }
 
 class GpuKernels : public ::testing::TestWithParam<StepCase> {};
 
 TEST_P(GpuKernels, OfAStepAreThosePredicted) {
-  RunConfig config = config_of({.family = GetParam().family, .layers = 1});
-  config.training.dtype = GetParam().dtype;
-  config.training.max_norm = GetParam().max_norm;
-  const StepLaunches launches = launches_of_step(config);
-  EXPECT_EQ(launches.counted, launches.predicted);
-  EXPECT_LT(launches.predicted, launches.apart);  // the rules of fusing and joining matter
+  for (const StepLaunches& launches : launches_of_step(config_of(GetParam()), Delay::allowed)) {
+    EXPECT_EQ(launches.first_difference, "");
+    EXPECT_EQ(launches.counted, launches.predicted);
+    EXPECT_LT(launches.predicted, launches.apart);  // the rules of fusing and joining matter
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, GpuKernels,
-                         ::testing::Values(StepCase{Family::gpt2, DType::float32, 1.0},
-                                           StepCase{Family::gpt2, DType::bfloat16, 0.0},
-                                           StepCase{Family::gpt2, DType::float64, 1.0},
-                                           StepCase{Family::llama, DType::float32, 1.0},
-                                           StepCase{Family::llama, DType::bfloat16, 1.0}));
+class GpuKernelsApart : public GpuKernels {};
+
+// Kind by kind, since nothing waits for what follows.
+TEST_P(GpuKernelsApart, OfEachOperationAreThosePredicted) {
+  for (const StepLaunches& launches : launches_of_step(config_of(GetParam()), Delay::never)) {
+    EXPECT_EQ(launches.first_difference, "");
+    EXPECT_EQ(launches.counted, launches.apart);
+  }
+}
+
+const StepCase of_one_rank[] = {
+    {.name = "gpt2", .layout = {.family = Family::gpt2, .layers = 1}},
+    {.name = "gpt2_bfloat16", .layout = {.family = Family::gpt2, .layers = 1}, .dtype = DType::bfloat16, .max_norm = 0},
+    {.name = "gpt2_float64", .layout = {.family = Family::gpt2, .layers = 1}, .dtype = DType::float64},
+    {.name = "llama"},
+    {.name = "llama_bfloat16", .dtype = DType::bfloat16},
+    {.name = "recompute", .recompute = whole_block},
+    {.name = "float8", .dtype = DType::bfloat16, .is_float8 = true}};
+const StepCase of_several_ranks[] = {
+    {.name = "tp", .layout = {.tp = 2, .layers = 1}},
+    {.name = "tp_sequence", .layout = {.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .layers = 1}},
+    {.name = "pp", .layout = {.pp = 2, .layers = 2}},
+    {.name = "pp_zb_h1", .layout = {.pp = 2, .schedule = PipelineSchedule::zb_h1, .layers = 2}},
+    {.name = "zero1", .layout = {.shard = 2, .zero = 1, .layers = 1}},
+    {.name = "zero2", .layout = {.shard = 2, .zero = 2, .layers = 1}, .dtype = DType::bfloat16},
+    {.name = "zero3", .layout = {.shard = 2, .zero = 3, .layers = 1}},
+    {.name = "zero3_tp", .layout = {.shard = 2, .tp = 2, .zero = 3, .layers = 1}},
+    {.name = "float8_tp", .layout = {.tp = 2, .layers = 1}, .is_float8 = true}};
+
+INSTANTIATE_TEST_SUITE_P(OneRank, GpuKernels, ::testing::ValuesIn(of_one_rank));
+INSTANTIATE_TEST_SUITE_P(SeveralRanks, GpuKernels, ::testing::ValuesIn(of_several_ranks));
+INSTANTIATE_TEST_SUITE_P(OneRank, GpuKernelsApart, ::testing::ValuesIn(of_one_rank));
 
 }  // namespace
 }  // namespace echelon::testing

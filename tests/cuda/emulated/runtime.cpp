@@ -187,12 +187,17 @@ cudaError_t wait_for_room(cudaStream_t stream) {
   return result(cudaErrorUnknown);
 }
 
+thread_local long num_enqueued_here = 0;
+
+long num_enqueued_by_this_thread() { return num_enqueued_here; }
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   // The default stream waits for all others: nothing of ours may use it.
   if (stream == nullptr) return result(cudaErrorInvalidValue);
   ++machine().activity.num_enqueued;
+  ++num_enqueued_here;
   if (machine().num_until_failure > 0 && --machine().num_until_failure == 0)
     work = [] { throw std::runtime_error("a failure that a test asked for"); };
   return push(*stream, [work = std::move(work)] { return DueWork{.work = work}; });

@@ -210,6 +210,7 @@ struct Activity {
   long num_captures = 0, num_graph_launches = 0;
 };
 Activity activity();
+long num_enqueued_by_this_thread();
 /// From now on the n-th enqueued piece of work fails, as an error of the device would; 0: none.
 void fail_at(int number);
 
