@@ -1,7 +1,8 @@
 #include "cuda/gpu_kernels.h"
 
+#include "ops/description.h"
+
 #include <algorithm>
-#include <numeric>
 
 namespace echelon::cuda {
 namespace {
@@ -80,7 +81,7 @@ void GpuKernelCount::add(const Operation& operation) {
       release_joined();
       if (is_fused(operation)) return;
       flush();
-      count(operation.kind(), kernels_of(args));
+      count(operation.kind(), kernels_of(args), cost(args).bytes);
     }
   });
 }
@@ -99,17 +100,41 @@ bool GpuKernelCount::is_fused(const Operation& operation) {
 }
 
 void GpuKernelCount::flush() {
-  for (const ProductCall& call : products_.take()) {
-    count(OpKind::matmul, kernels_of(call.args));
-    count(OpKind::bias_backward, one_if(!call.dbias.empty()));  // added to what was there
-  }
+  for (const ProductCall& call : products_.take()) count(call);
   release_joined();
 }
 
 void GpuKernelCount::release_joined() {
-  joined_.release([&]<class Args>(const std::vector<Args>& held) { count(KindOf<Args>::value, kernels_of(held)); });
+  joined_.release([&]<class Args>(const std::vector<Args>& held) {
+    std::int64_t bytes = 0;
+    for (const Args& args : held) bytes += cost(args).bytes;
+    count(KindOf<Args>::value, kernels_of(held), bytes);
+  });
 }
 
-std::int64_t GpuKernelCount::total() const { return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}); }
+void GpuKernelCount::count(const ProductCall& call) {
+  count(OpKind::matmul, kernels_of(call.args), call.count * cost(call.args).bytes);
+  if (call.epilogue == Epilogue::bias) count(OpKind::add_bias, 0, call.count * bytes_of(call.vector));
+  if (call.addend.exists()) count(OpKind::add, 0, bytes_of(call.addend));
+  if (call.dbias.empty()) return;
+  std::int64_t bytes = 0;  // the sums are written, and added to what was there
+  for (const Tensor& dbias : call.dbias) bytes += 4 * bytes_of(dbias);
+  count(OpKind::bias_backward, 1, bytes);
+}
+
+void GpuKernelCount::count(OpKind kind, std::int64_t kernels, std::int64_t bytes) {
+  Counted& counted = counts_[static_cast<std::size_t>(kind)];
+  counted.kernels += kernels;
+  counted.bytes += bytes;
+}
+
+GpuKernelCount::Counted GpuKernelCount::total() const {
+  Counted total;
+  for (const Counted& each : counts_) {
+    total.kernels += each.kernels;
+    total.bytes += each.bytes;
+  }
+  return total;
+}
 
 }  // namespace echelon::cuda

@@ -1,5 +1,6 @@
 // How many kernels and copies operations are on the CUDA backend, from their arguments alone: what a host issues for
-// them. The rules are those of src/cuda/ops, which a test compares with what the emulated device receives.
+// them, and the bytes of their operands. The rules are those of src/cuda/ops, which a test compares with what the
+// emulated device receives.
 #pragma once
 
 #include "cuda/ops/joined_operations.h"
@@ -23,16 +24,20 @@ class GpuKernelCount {
   void add(const Operation& operation);
   /// What was delayed has been enqueued.
   void flush();
-  /// Without what is delayed.
-  [[nodiscard]] std::int64_t of(OpKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
-  [[nodiscard]] std::int64_t total() const;
+  /// Without what is delayed. Bytes are those of ops/cost.h, less what fusing saves: each call reads its operands once.
+  struct Counted {
+    std::int64_t kernels = 0, bytes = 0;
+  };
+  [[nodiscard]] Counted of(OpKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] Counted total() const;
 
  private:
   [[nodiscard]] bool is_fused(const Operation& operation);
   void release_joined();
-  void count(OpKind kind, std::int64_t num_kernels) { counts_[static_cast<std::size_t>(kind)] += num_kernels; }
+  void count(OpKind kind, std::int64_t kernels, std::int64_t bytes);
+  void count(const ProductCall& call);
 
-  std::array<std::int64_t, num_op_kinds> counts_ = {};
+  std::array<Counted, num_op_kinds> counts_ = {};
   ProductCalls products_;
   JoinedOperations joined_;
 };

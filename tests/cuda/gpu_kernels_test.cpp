@@ -25,6 +25,32 @@ struct StepLaunches {
   std::string first_difference;                        // where they differ first, and by how much
 };
 
+// Sizes by hand: 16 x 24 times 24 x 32 in bfloat16, with a bias and a residual.
+TEST(GpuKernelCount, FusingSavesBytes) {
+  std::vector<std::byte> memory(1 << 16);
+  std::byte* end = memory.data();
+  const auto tensor = [&](const Sizes& sizes) {
+    const Tensor x(end, DType::bfloat16, sizes);
+    end += x.num_bytes();
+    return x;
+  };
+  const Tensor x = tensor({16, 24}), w = tensor({32, 24}), y = tensor({16, 32}), b = tensor({32}), h = tensor({16, 32});
+  cuda::GpuKernelCount count;
+  const std::int64_t product = 2 * (16 * 24 + 32 * 24 + 16 * 32);
+  count.add(MatmulArgs{.a = x, .b = w, .c = y, .transpose_b = true});
+  count.add(AddBiasArgs{y, b});
+  count.add(AddArgs{y, y, h});
+  EXPECT_EQ(count.total().kernels, 0) << "it waits for what follows";
+  count.flush();
+  EXPECT_EQ(count.total().kernels, 1);
+  EXPECT_EQ(count.total().bytes, product + 2 * (32 + 16 * 32));
+  count.add(FillArgs{y, 1.0});
+  count.add(FillArgs{h, 1.0});
+  count.flush();
+  EXPECT_EQ(count.of(OpKind::fill).kernels, 1);
+  EXPECT_EQ(count.of(OpKind::fill).bytes, 2 * 2 * 16 * 32);
+}
+
 /// How operations follow each other.
 enum class Delay : std::uint8_t { allowed, never };
 
@@ -69,7 +95,7 @@ class CountingOps final : public Ops {
     const long before = emulated::num_enqueued_by_this_thread();
     call();
     launches_.counted += emulated::num_enqueued_by_this_thread() - before;
-    launches_.predicted = count_.total() + num_transfers_;
+    launches_.predicted = count_.total().kernels + num_transfers_;
     if (launches_.first_difference.empty() && launches_.counted != launches_.predicted)
       launches_.first_difference =
           fmt::format("{}: {} enqueued, {} predicted", name, launches_.counted, launches_.predicted);

@@ -1,0 +1,171 @@
+// The kernels of a training step on one GPU, by operation, before and after what src/cuda fuses and joins; what a host
+// calls; and the bytes of all operands. Counted from the blueprint, without a GPU. The configs are those of
+// benchmarks/gpu/cases.py. usage: bench_gpu_kernels
+#include "cuda/gpu_kernels.h"
+
+#include "comm/trace/trace_mesh.h"
+#include "engine/layout_run.h"
+#include "engine/rank_run.h"
+#include "ops/description.h"
+#include "spec/config/config_reader.h"
+#include "tensor/memory_space.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+
+namespace echelon {
+namespace {
+
+class NoBatches final : public BatchSource {
+ public:
+  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
+  void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
+};
+
+/// Computes nothing, and counts.
+class CountedOps final : public Ops {
+ public:
+  using Counted = cuda::GpuKernelCount::Counted;
+  void perform(const Operation& operation) override {
+    Counted& alone = apart_[static_cast<std::size_t>(operation.kind())];
+    alone.kernels += cuda::num_gpu_kernels(operation);
+    alone.bytes += cost(operation).bytes;
+    count_.add(operation);
+  }
+  void upload(Tensor /*out*/, const void* /*host*/) override { transfer(); }
+  void download(void* /*host*/, Tensor /*x*/) override { transfer(); }
+  void publish() override { count_.flush(); }
+  void finish() override { count_.flush(); }
+
+  [[nodiscard]] Counted apart(OpKind kind) const { return apart_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] Counted joined(OpKind kind) const { return count_.of(kind); }
+  [[nodiscard]] std::int64_t num_transfers() const { return num_transfers_; }
+
+ private:
+  void transfer() {
+    count_.flush();
+    ++num_transfers_;
+  }
+  std::array<Counted, num_op_kinds> apart_ = {};
+  cuda::GpuKernelCount count_;
+  std::int64_t num_transfers_ = 0;
+};
+
+struct Model {
+  const char* name;
+  std::vector<std::string> keys;
+};
+
+std::vector<std::string> llama(std::int64_t width, std::int64_t layers, std::int64_t inner) {
+  return {fmt::format("--model.hidden_size={}", width),
+          fmt::format("--model.num_hidden_layers={}", layers),
+          fmt::format("--model.intermediate_size={}", inner),
+          "--model.model_type=llama",
+          "--model.num_attention_heads=32",
+          "--model.num_key_value_heads=8",
+          "--model.vocab_size=128256",
+          "--model.max_position_embeddings=4096",
+          "--training.seq_len=4096"};
+}
+
+std::vector<std::string> with(std::vector<std::string> keys, const std::vector<std::string>& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+const Model models[] = {
+    {"GPT-2 124M",
+     {"--model.model_type=gpt2", "--model.hidden_size=768", "--model.num_hidden_layers=12",
+      "--model.num_attention_heads=12", "--model.num_key_value_heads=12", "--model.intermediate_size=3072",
+      "--model.vocab_size=50257", "--model.max_position_embeddings=4096", "--model.tie_word_embeddings=true",
+      "--training.seq_len=1024", "--training.global_batch_size=32", "--training.micro_batch_size=32"}},
+    {"Llama 1.2B", with(llama(2048, 16, 8192), {"--model.tie_word_embeddings=true", "--training.global_batch_size=4",
+                                                "--training.micro_batch_size=4"})},
+    {"Llama 8B", with(llama(4096, 32, 14336), {"--model.tie_word_embeddings=false", "--training.global_batch_size=2",
+                                               "--training.micro_batch_size=2", "--training.recompute=full",
+                                               "--optimizer.moments_dtype=bfloat16"})}};
+
+CountedOps counted(const Model& model) {
+  const RunConfig config =
+      read_run_config({.path = "",
+                       .arguments = with(model.keys, {"--training.device=cuda", "--training.dtype=bfloat16",
+                                                      "--training.max_norm=1", "--optimizer.weight_decay=0.1"}),
+                       .read_model = {}});
+  const Blueprint blueprint(config);
+  TraceMesh mesh(blueprint.mesh(), 0);
+  CountedOps none, ops;
+  class Switch final : public Ops {  // RoPE's tables belong to no step
+   public:
+    explicit Switch(Ops& ops) : ops_(&ops) {}
+    void to(Ops& ops) { ops_ = &ops; }
+    void perform(const Operation& operation) override { ops_->perform(operation); }
+    void upload(Tensor out, const void* host) override { ops_->upload(out, host); }
+    void download(void* host, Tensor x) override { ops_->download(host, x); }
+    void publish() override { ops_->publish(); }
+    void finish() override { ops_->finish(); }
+
+   private:
+    Ops* ops_;
+  } into(none);
+  RankRun run(blueprint, mesh, into, bare_addresses(), nullptr, bare_addresses());
+  into.to(ops);
+  const NoBatches batches;
+  run.step().run(ProgramKind::training, training_input(config, batches, 1, LossScaler(config)));
+  ops.finish();
+  return ops;
+}
+
+template <class Of>
+void print_row(std::string_view name, const std::vector<CountedOps>& steps, Of&& of) {
+  fmt::print("{:<19}", name);
+  for (const CountedOps& step : steps) {
+    const auto [apart, joined] = of(step);
+    fmt::print(" {:>8} {:>8}", apart, joined);
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+}  // namespace echelon
+
+int main() {
+  using namespace echelon;
+  std::vector<CountedOps> steps;
+  fmt::print("{:<19}", "kernels of a step");
+  for (const Model& model : models) {
+    steps.push_back(counted(model));
+    fmt::print(" {:>17}", model.name);
+  }
+  fmt::print("\n");
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  const auto sum = [](const CountedOps& step, std::int64_t CountedOps::Counted::*what) {
+    Pair pair;
+    for (int i = 0; i < num_op_kinds; ++i) {
+      pair.first += step.apart(static_cast<OpKind>(i)).*what;
+      pair.second += step.joined(static_cast<OpKind>(i)).*what;
+    }
+    return pair;
+  };
+  for (int i = 0; i < num_op_kinds; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    std::int64_t most = 0;
+    for (const CountedOps& step : steps) most = std::max(most, step.apart(kind).kernels);
+    constexpr std::int64_t worth_a_row = 10;
+    if (most >= worth_a_row)
+      print_row(name_of(kind), steps,
+                [&](const CountedOps& step) { return Pair(step.apart(kind).kernels, step.joined(kind).kernels); });
+  }
+  const auto kernels = [&](const CountedOps& step) { return sum(step, &CountedOps::Counted::kernels); };
+  print_row("all kernels", steps, kernels);
+  print_row("host calls", steps, [&](const CountedOps& step) {
+    const auto [apart, joined] = kernels(step);
+    return Pair(apart + step.num_transfers(), joined + step.num_transfers());
+  });
+  print_row("GB of operands", steps, [&](const CountedOps& step) {
+    const auto [apart, joined] = sum(step, &CountedOps::Counted::bytes);
+    const auto giga = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e9); };
+    return std::pair(giga(apart), giga(joined));
+  });
+}
