@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdio>
 
 namespace echelon {
 namespace {
@@ -148,15 +148,23 @@ int main() {
     }
     return pair;
   };
+  std::vector<OpKind> unchanged;
   for (int i = 0; i < num_op_kinds; ++i) {
     const auto kind = static_cast<OpKind>(i);
-    std::int64_t most = 0;
-    for (const CountedOps& step : steps) most = std::max(most, step.apart(kind).kernels);
-    constexpr std::int64_t worth_a_row = 10;
-    if (most >= worth_a_row)
-      print_row(name_of(kind), steps,
-                [&](const CountedOps& step) { return Pair(step.apart(kind).kernels, step.joined(kind).kernels); });
+    const auto kernels = [&](const CountedOps& step) {
+      return Pair(step.apart(kind).kernels, step.joined(kind).kernels);
+    };
+    if (std::all_of(steps.begin(), steps.end(),
+                    [&](const auto& step) { return kernels(step).first == kernels(step).second; }))
+      unchanged.push_back(kind);
+    else
+      print_row(name_of(kind), steps, kernels);
   }
+  print_row("others", steps, [&](const CountedOps& step) {
+    std::int64_t kernels = 0;
+    for (const OpKind kind : unchanged) kernels += step.apart(kind).kernels;
+    return Pair(kernels, kernels);
+  });
   const auto kernels = [&](const CountedOps& step) { return sum(step, &CountedOps::Counted::kernels); };
   print_row("all kernels", steps, kernels);
   print_row("host calls", steps, [&](const CountedOps& step) {

@@ -39,25 +39,9 @@ std::int64_t kernels_of(const GeluBackwardArgs& args) {
 }
 std::int64_t kernels_of(const ExpertSlotsArgs& /*args*/) { return 3; }
 
-// Of what is joined in one launch.
-std::int64_t kernels_of(const std::vector<FillArgs>& held) {
-  return one_if(std::any_of(held.begin(), held.end(), [](const FillArgs& args) { return over(args.out) > 0; }));
-}
-std::int64_t kernels_of(const std::vector<RopeArgs>& held) {
-  return one_if(std::any_of(held.begin(), held.end(), [](const RopeArgs& args) { return over(args.y) > 0; }));
-}
-std::int64_t kernels_of(const std::vector<AdamWArgs>& held) {
-  return one_if(std::any_of(held.begin(), held.end(), [](const AdamWArgs& args) { return over(args.master) > 0; }));
-}
-std::int64_t kernels_of(const std::vector<SumOfSquaresArgs>& held) {
-  constexpr std::int64_t bytes_of_block = 256 * 4 * 16;  // threads, packs in flight of each, bytes of a pack
-  std::int64_t num_blocks = 0;                           // if there were no limit
-  for (const SumOfSquaresArgs& args : held) num_blocks += pieces(args.x.num_bytes(), bytes_of_block);
-  return std::min<std::int64_t>(num_blocks, 2);  // several blocks leave partial sums
-}
 template <class Args>
 requires requires(JoinedOperations joined, Args args) { joined.hold(args); }
-std::int64_t kernels_of(const Args& args) { return kernels_of(std::vector{args}); }
+std::int64_t kernels_of(const Args& args) { return num_kernels_of(std::vector{args}); }
 
 }  // namespace
 
@@ -108,7 +92,7 @@ void GpuKernelCount::release_joined() {
   joined_.release([&]<class Args>(const std::vector<Args>& held) {
     std::int64_t bytes = 0;
     for (const Args& args : held) bytes += cost(args).bytes;
-    count(KindOf<Args>::value, kernels_of(held), bytes);
+    count(KindOf<Args>::value, num_kernels_of(held), bytes);
   });
 }
 

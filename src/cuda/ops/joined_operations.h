@@ -53,4 +53,10 @@ class JoinedOperations {
   std::vector<AdamWArgs> updates_;
 };
 
+/// Of all segments: one, or none without any element. Squares of more than one block take a second one.
+[[nodiscard]] std::int64_t num_kernels_of(const std::vector<FillArgs>& held);
+[[nodiscard]] std::int64_t num_kernels_of(const std::vector<RopeArgs>& held);
+[[nodiscard]] std::int64_t num_kernels_of(const std::vector<SumOfSquaresArgs>& held);
+[[nodiscard]] std::int64_t num_kernels_of(const std::vector<AdamWArgs>& held);
+
 }  // namespace echelon::cuda

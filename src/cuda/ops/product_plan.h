@@ -91,7 +91,7 @@ class ProductPlan {
   cublasLtMatmulAlgo_t algorithm_ = {};
 };
 
-/// The kind of a call whose operands are there.
+/// The kind of a call with these addresses.
 [[nodiscard]] ProductKey key_of(const ProductCall& call, const ProductPlan::Where& where);
 
 }  // namespace echelon::cuda
