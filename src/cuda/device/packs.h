@@ -54,6 +54,7 @@ __device__ __forceinline__ void load_words(void* registers, const void* memory) 
 #else
   if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0)
     throw std::runtime_error("a misaligned load");
+  emulated::note_access(num_bytes);
   std::memcpy(registers, memory, num_bytes);
 #endif
 }
@@ -70,6 +71,7 @@ __device__ __forceinline__ void store_words(void* memory, const void* registers)
 #else
   if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0)
     throw std::runtime_error("a misaligned store");
+  emulated::note_access(num_bytes);
   std::memcpy(memory, registers, num_bytes);
 #endif
 }

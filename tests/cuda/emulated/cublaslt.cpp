@@ -91,11 +91,13 @@ void write(void* numbers, cudaDataType_t type, std::int64_t i, double value) {
   }
 }
 
+std::int64_t num_bytes(cudaDataType_t type, std::int64_t count) {
+  return count * (type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : is_float8(type) ? 1 : 2);
+}
 template <class Pointer>
 Pointer moved(Pointer address, cudaDataType_t type, std::int64_t count) {
-  const std::int64_t size = type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : is_float8(type) ? 1 : 2;
   return reinterpret_cast<Pointer>(reinterpret_cast<std::uintptr_t>(address) +
-                                   static_cast<std::uintptr_t>(count * size));
+                                   static_cast<std::uintptr_t>(num_bytes(type, count)));
 }
 
 /// op(x) as a row-major matrix of the compute type, so that the loops below are quick.
@@ -118,6 +120,10 @@ void multiply(const MatmulOperation& operation, double alpha, const void* a, con
   const std::int64_t M = d_layout.rows, N = d_layout.columns, K = transposes_a ? a_layout.rows : a_layout.columns;
   const std::vector<T> A = gathered<T>(a, a_layout, transposes_a, M, K),
                        B = gathered<T>(b, b_layout, transposes_b, K, N);
+  note_access(num_bytes(a_layout.type, M * K) + num_bytes(b_layout.type, K * N) +
+              num_bytes(d_layout.type, M * N) * (beta == 0 ? 1 : 2));
+  if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    note_access(num_bytes(d_layout.type, operation.epilogue == CUBLASLT_EPILOGUE_BIAS ? M : N));
   std::vector<T> row(static_cast<std::size_t>(N));
   for (std::int64_t m = 0; m < M; ++m) {
     std::fill(row.begin(), row.end(), T(0));

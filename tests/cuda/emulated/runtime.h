@@ -3,6 +3,7 @@
 
 #include "cuda/emulated/execution.h"
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -211,6 +212,9 @@ struct Activity {
 };
 Activity activity();
 long num_enqueued_by_this_thread();
+/// Read and written so far by kernels, several values at a time, and by matmuls.
+inline std::atomic<std::int64_t> num_bytes_moved = 0;
+inline void note_access(std::int64_t num_bytes) { num_bytes_moved.fetch_add(num_bytes, std::memory_order_relaxed); }
 /// From now on the n-th enqueued piece of work fails, as an error of the device would; 0: none.
 void fail_at(int number);
 
