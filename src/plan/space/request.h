@@ -1,6 +1,7 @@
 // What `echelon plan` is asked for.
 #pragma once
 
+#include "base/clock.h"
 #include "plan/space/training_request.h"
 #include "predict/software/software_profile.h"
 #include "spec/config/run_config.h"
@@ -37,6 +38,7 @@ struct PlanRequest {
   double within = 0;      // a plan is good enough when no other can be better by more than this part of it
   std::int64_t work = 0;  // of a search, before it is content with good plans; 0: as much as it takes to be sure
   double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
+  std::function<double()> clock = now_seconds;        // of these seconds and those that are reported
   std::optional<TrainingRequest> long_training = {};  // whose days are asked for
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }

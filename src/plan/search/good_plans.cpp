@@ -1,0 +1,184 @@
+#include "plan/search/good_plans.h"
+
+#include "plan/search/expert_choices.h"
+
+#include <algorithm>
+#include <map>
+
+namespace echelon {
+namespace {
+
+using Entries = std::vector<const PlanHeap::Entry*>;
+
+constexpr double grace = 0.2;                                  // of the limit, to find some plans nevertheless
+constexpr double polish = 0.75;                                // of it, to make the best degrees found better
+constexpr double polish_of_one = 0.25;                         // likewise, of one triple
+constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
+constexpr std::size_t num_polished = 5;                        // whatever number of plans is wanted
+constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
+// Of a descent; of it, and of layouts of the same degrees.
+constexpr int most_sets = 100, most_timed = 3;
+// Descents when that is over too, as long as none has found anything.
+constexpr int most_late = 16;
+
+class GoodPlans {
+ public:
+  explicit GoodPlans(const OpenSearch& search)
+      : request_(search.request),
+        tree_(search.tree),
+        limit_(search.limit),
+        open_(search.open),
+        timed_(search.tree.timed()),
+        found_(search.found) {}
+
+  void find(int wanted) {
+    const std::size_t num_listed = std::max(num_polished, static_cast<std::size_t>(wanted));
+    PlanHeap reached;
+    descend_from_each_way(reached, limit_.after(grace / 2));
+    plant(reached, limit_.after(grace));
+    time_best(reached, num_listed, limit_.after(grace));
+    polish_best(num_listed);
+  }
+
+ private:
+  void descend_from_each_way(PlanHeap& reached, const SearchLimit::End& end) {
+    using Way = std::tuple<PlanDegrees, std::int64_t, ReshardAfterForward>;
+    std::map<Way, const PlanHeap::Entry*> lowest;
+    for (const PlanHeap::Entry& each : open_.entries()) {
+      const PlanData& data = each.node->choice.data;
+      const PlanHeap::Entry*& of_way = lowest[{degrees_of(*each.node), data.zero_level, data.reshard}];
+      if (of_way == nullptr || each.key < of_way->key) of_way = &each;
+    }
+    Entries first;
+    for (const auto& [way, entry] : lowest) first.push_back(entry);
+    descend_from(std::move(first), reached, end);
+
+    std::set<PlanDegrees> best;
+    for (const PlanHeap::Entry& each : reached.sorted())
+      if (best.size() < num_polished) best.insert(degrees_of(*each.node));
+    Entries of_best;
+    for (const PlanHeap::Entry& each : open_.entries())
+      if (best.contains(degrees_of(*each.node))) of_best.push_back(&each);
+    descend_from(std::move(of_best), reached, end);
+  }
+
+  /// Of the shapes that experts choose, full nodes of tensor ranks first: of the triples of degrees whose schedules say
+  /// that they are fastest a few layouts each.
+  void plant(PlanHeap& reached, const SearchLimit::End& end) {
+    if (tree_.memory_first()) return;
+    PlanHeap seeds;
+    const std::vector<PlanShape>& shapes = tree_.space().shapes();
+    for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
+      if (!is_expert_shape(*shape, request_.machine.nodes.front().num_devices)) continue;
+      if (found_.contains({shape->tp, shape->pp, shape->dp}) || !limit_.is_before(end)) continue;
+      tree_.add_expert_choices(*shape, seeds);
+    }
+    PlanHeap stepped;
+    std::map<PlanDegrees, std::size_t> num_stepped;
+    while (!seeds.empty() && num_stepped.size() < most_planted && (stepped.empty() || limit_.is_before(end))) {
+      const auto node = seeds.pop();
+      if (num_stepped[degrees_of(*node)]++ < most_timed) tree_.step(*node, stepped);
+    }
+    reached.merge(std::move(stepped));
+  }
+
+  /// The lowest layouts of so many triples of degrees, a few of each.
+  void time_best(PlanHeap& reached, std::size_t num_degrees, const SearchLimit::End& end) {
+    std::map<PlanDegrees, int> num_timed;
+    while (!reached.empty() && (timed_.empty() || limit_.is_before(end))) {
+      const auto node = reached.pop();
+      const std::int64_t before = tree_.num_timed();
+      int& of_degrees = num_timed[degrees_of(*node)];
+      if (of_degrees < most_timed) tree_.time(*node);
+      of_degrees += tree_.num_timed() > before ? 1 : 0;
+      if (num_timed.size() > num_degrees) break;
+    }
+  }
+
+  /// Makes each triple of degrees better that comes first among the timed ones and is not yet polished: all that are
+  /// listed. With more rows more triples follow, so the first row is never worse.
+  void polish_best(std::size_t num_listed) {
+    const SearchLimit::End end = limit_.after(polish);
+    std::set<PlanDegrees> polished;
+    while (limit_.is_before(end)) {
+      std::set<PlanDegrees> listed = found_;
+      std::optional<PlanDegrees> next;
+      for (const PlanHeap::Entry& each : timed_.sorted()) {
+        const PlanDegrees degrees = degrees_of(*each.node);
+        if (!listed.insert(degrees).second) continue;
+        if (!polished.contains(degrees)) next = degrees;
+        if (next || listed.size() - found_.size() == num_listed) break;
+      }
+      if (!next) return;
+      polished.insert(*next);
+      improve(*next, limit_.after(polish_of_one));
+    }
+  }
+
+  /// Best first among the layouts of one triple of degrees, until its best one is known or the limit is reached; then
+  /// by descents from the lowest sets that are left.
+  void improve(const PlanDegrees& degrees, const SearchLimit::End& end) {
+    const auto is_of_degrees = [&](const PlanNode& node) { return degrees_of(node) == degrees; };
+    PlanHeap rest = std::move(open_);
+    open_ = rest.extract(is_of_degrees);
+    const auto is_known = [&] {
+      return std::any_of(timed_.entries().begin(), timed_.entries().end(), [&](const PlanHeap::Entry& each) {
+        return is_of_degrees(*each.node) && !is_behind(request_, each.key, open_.top().key);
+      });
+    };
+    while (!open_.empty() && limit_.is_before(end) && !is_known()) tree_.expand(*open_.pop(), open_);
+    if (!open_.empty() && !is_known()) {
+      Entries left;
+      for (const PlanHeap::Entry& each : open_.entries()) left.push_back(&each);
+      const SearchLimit::End end_of_descents = limit_.after(polish_of_one / 4);
+      PlanHeap reached;
+      descend_from(std::move(left), reached, end_of_descents);
+      time_best(reached, 1, end_of_descents);
+    }
+    open_.merge(std::move(rest));
+  }
+
+  void descend_from(Entries entries, PlanHeap& reached, const SearchLimit::End& end) {
+    std::sort(entries.begin(), entries.end(),
+              [](const PlanHeap::Entry* a, const PlanHeap::Entry* b) { return a->key < b->key; });
+    if (entries.size() > most_descents) entries.resize(most_descents);
+    int num_late = 0;
+    for (const PlanHeap::Entry* each : entries)
+      if (limit_.is_before(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late))
+        descend(*each->node, reached);
+  }
+
+  /// Depth first, down to a stepped layout.
+  void descend(const PlanNode& node, PlanHeap& reached) {
+    const std::int64_t before = tree_.num_timed(), most_evaluated = tree_.counts().num_evaluated + most_timed;
+    std::vector<PlanNode> ahead = {node};
+    for (int i = 0; i < most_sets && !ahead.empty() && tree_.num_timed() == before &&
+                    tree_.counts().num_evaluated < most_evaluated;
+         ++i) {
+      const PlanNode next = std::move(ahead.back());
+      ahead.pop_back();
+      if (next.grade == PlanGrade::stepped) return reached.push(next);
+      PlanHeap children;
+      tree_.expand(next, children);
+      const std::size_t first = ahead.size();
+      while (!children.empty() && ahead.size() < first + most_children) ahead.push_back(std::move(*children.pop()));
+      std::reverse(ahead.begin() + static_cast<std::ptrdiff_t>(first), ahead.end());
+    }
+  }
+
+  const PlanRequest& request_;
+  PlanTree& tree_;
+  SearchLimit& limit_;
+  PlanHeap &open_, &timed_;
+  const std::set<PlanDegrees>& found_;
+};
+
+}  // namespace
+
+bool is_behind(const PlanRequest& request, const PlanKey& timed, const PlanKey& bound) {
+  return request.within > 0 ? bound.first < timed.first * (1 - request.within) : bound < timed;
+}
+
+void find_good_plans(const OpenSearch& search, int wanted) { GoodPlans(search).find(wanted); }
+
+}  // namespace echelon

@@ -1,0 +1,184 @@
+#include "plan/search/tree.h"
+
+#include "plan/search/expert_choices.h"
+#include "predict/machine/device_memory.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another order than the simulator's seconds
+
+// What a set, a pass of a schedule, an action of a program and of a blueprint cost.
+constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
+                       work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
+
+/// Forward and backward passes of all pipeline ranks.
+std::int64_t num_passes(const PlanChoice& choice) {
+  return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
+}
+
+}  // namespace
+
+PlanTree::PlanTree(const PlanRequest& request, bool must_fit)
+    : request_(request),
+      must_fit_(must_fit),
+      space_(request),
+      bounds_(space_, request),
+      steps_(space_, request, bounds_.costs()),
+      device_bytes_(most_arena_bytes(0)) {}
+
+PlanHeap PlanTree::roots() {
+  PlanHeap open;
+  for (const PlanShape& shape : space_.shapes())
+    open.push({key({bounds_.shape_seconds(shape), 0}), PlanGrade::shape, {.shape = shape}});
+  return open;
+}
+
+void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
+  counts_.work += work_of_set;
+  switch (node.grade) {
+    case PlanGrade::shape: return expand_shape(node.choice.shape, open);
+    case PlanGrade::pipeline: return expand_pipeline(node, open);
+    case PlanGrade::any_order: return expand_orders(node, open);
+    case PlanGrade::layout: return play(node, open);
+    case PlanGrade::played: return step(node, open);
+    case PlanGrade::stepped: return time(node);
+    case PlanGrade::timed: return;
+  }
+}
+
+void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
+  for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
+    // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
+    const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
+    for (auto first = all.begin(); first != all.end();) {
+      const auto end = std::find_if(first, all.end(),
+                                    [&](const PlanRecompute& each) { return each.operations != first->operations; });
+      const auto fits = [&](const PlanRecompute& each) {
+        return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
+      };
+      push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits, open);
+      first = end;
+    }
+  }
+}
+
+/// The layouts with the recomputations of `chain`, without those at its start of which none fits.
+template <class Fits>
+void PlanTree::push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits,
+                             PlanHeap& open) {
+  const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
+                                                      [&](const PlanRecompute& each) { return !fits(each); })
+                               : chain.begin();
+  chain.erase(chain.begin(), first);
+  if (chain.empty()) return;
+  PlanNode node = {.key = {}, .grade = PlanGrade::pipeline, .choice = choice};
+  node.choice.recompute = chain.front();
+  const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
+  node.key = key(
+      {seconds, memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0});
+  node.chain = std::move(chain);
+  open.push(std::move(node));
+}
+
+/// The first layouts of a chain whose schedule says that they fit, one for each data-parallel configuration; the rest
+/// of the chain stays a node.
+void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
+  PlanChoice choice = node.choice;
+  const auto fits = [&](const PlanRecompute& each) {
+    return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each}));
+  };
+  if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits, open);
+  const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
+  for (std::size_t i = 0; i < num_taken; ++i) {
+    choice.recompute = node.chain[i];
+    for (const PlanData& data : space_.data_layouts(choice.shape)) {
+      choice.data = data;
+      const std::int64_t bytes = bounds_.bytes().of_layout(choice);
+      if (may_fit(choice, bytes))
+        open.push({key({bounds_.seconds_of_any_order(choice), bytes}), PlanGrade::any_order, choice});
+    }
+  }
+  if (num_taken == node.chain.size()) return;
+  push_pipeline(
+      node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; }, open);
+}
+
+/// One of each kind of orders that the machine can tell apart.
+void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
+  PlanChoice choice = node.choice;
+  for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data)) {
+    choice.order = order;
+    open.push(
+        layout_node(PlanGrade::layout, choice, {bounds_.seconds(choice, false), bounds_.bytes().of_layout(choice)}));
+  }
+}
+
+void PlanTree::play(const PlanNode& node, PlanHeap& open) {
+  ++counts_.num_played;
+  counts_.work += work_of_pass * num_passes(node.choice);
+  open.push(layout_node(PlanGrade::played, node.choice,
+                        {bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice)}));
+}
+
+void PlanTree::step(const PlanNode& layout, PlanHeap& open) {
+  const std::optional<LayoutStep> step = steps_.play(layout.choice);
+  if (!step) return time(layout);
+  counts_.work += work_of_action * step->num_actions + work_of_lowered_action * step->num_lowered;
+  ++counts_.num_stepped;
+  if (!may_fit(layout.choice, step->live_bytes)) return;
+  const double seconds = step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds;
+  PlanNode stepped = layout_node(PlanGrade::stepped, layout.choice, {seconds, step->live_bytes});
+  stepped.num_actions = step->num_actions;
+  open.push(std::move(stepped));
+}
+
+void PlanTree::time(const PlanNode& layout) {
+  ++counts_.num_evaluated;
+  counts_.work += layout.num_actions > 0 ? work_of_blueprint_action * layout.num_actions
+                                         : work_of_blueprint_pass * num_passes(layout.choice);
+  Plan plan = evaluate(space_, request_, layout.choice);
+  if (must_fit_ && !plan.outcome.fits()) return;
+  PlanNode timed = layout_node(PlanGrade::timed, layout.choice,
+                               {comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes()});
+  timed.plan = num_timed();
+  plans_.push_back(std::move(plan));
+  timed_.push(std::move(timed));
+}
+
+void PlanTree::add_expert_choices(const PlanShape& shape, PlanHeap& seeds) {
+  const auto fits = [&](const PlanChoice& choice) { return may_fit(choice, bounds_.bytes().of_layout(choice)); };
+  for (const PlanChoice& choice : expert_choices(space_, shape, fits)) {
+    counts_.work += work_of_pass * num_passes(choice);
+    seeds.push(
+        layout_node(PlanGrade::played, choice, {bounds_.seconds(choice, true), bounds_.bytes().of_layout(choice)}));
+  }
+}
+
+PlanKey PlanTree::key(const Bound& bound) const {
+  const auto bytes = static_cast<double>(bound.bytes);
+  return memory_first() ? PlanKey{bytes, bound.seconds} : PlanKey{bound.seconds, bytes};
+}
+
+PlanNode PlanTree::layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const {
+  PlanNode node = {key(bound), grade, choice};
+  const std::vector<AxisOrder>& orders = space_.orders(choice.shape, choice.data);
+  node.key.order = std::find(orders.begin(), orders.end(), choice.order) - orders.begin();
+  return node;
+}
+
+std::int64_t PlanTree::most_arena_bytes(int num_communicators) const {
+  std::int64_t most = 0;
+  for (const NodeSpec& node : request_.machine.nodes)
+    most = std::max(most, arena_limit_bytes(node.device, num_communicators));
+  return most;
+}
+
+bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
+  const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
+  return !must_fit_ || bytes <= most_arena_bytes(num_communicators(mesh, request_.base.model.tie_word_embeddings));
+}
+
+}  // namespace echelon

@@ -1,0 +1,83 @@
+// The tree of sets of layouts that a search takes apart: what a set's children are, and what it costs to find out.
+#pragma once
+
+#include "plan/bounds/bounds.h"
+#include "plan/bounds/layout_steps.h"
+#include "plan/search/heap.h"
+#include "plan/search/plan.h"
+
+#include <tuple>
+
+namespace echelon {
+
+/// Tensor, pipeline and data degree.
+using PlanDegrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) {
+  return {node.choice.shape.tp, node.choice.shape.pp, node.choice.shape.dp};
+}
+
+/// What a search has done so far. Work is about proportional to time on any machine.
+struct PlanCounts {
+  std::int64_t num_evaluated = 0, num_played = 0, num_stepped = 0, work = 0;
+};
+
+class PlanTree {
+ public:
+  /// `must_fit`: layouts that do not fit are left out. It refers to the request.
+  PlanTree(const PlanRequest& request, bool must_fit);
+  PlanTree(const PlanTree&) = delete;
+  PlanTree& operator=(const PlanTree&) = delete;
+
+  [[nodiscard]] const PlanSpace& space() const { return space_; }
+  [[nodiscard]] const PlanCounts& counts() const { return counts_; }
+  /// Whether the bound of bytes comes first in the key of a set.
+  [[nodiscard]] bool memory_first() const { return request_.objective == PlanObjective::memory || !must_fit_; }
+
+  /// The sets of all shapes.
+  [[nodiscard]] PlanHeap roots();
+  /// Takes a set apart, or bounds a layout better: what comes of it goes to `open`, or to timed() at the last grade.
+  void expand(const PlanNode& node, PlanHeap& open);
+  void step(const PlanNode& layout, PlanHeap& open);
+  void time(const PlanNode& layout);
+
+  /// The layouts that were timed.
+  [[nodiscard]] PlanHeap& timed() { return timed_; }
+  [[nodiscard]] std::int64_t num_timed() const { return static_cast<std::int64_t>(plans_.size()); }
+  /// Of a timed layout, once.
+  [[nodiscard]] Plan take_plan(const PlanNode& timed) {
+    return std::move(plans_[static_cast<std::size_t>(timed.plan)]);
+  }
+
+  /// Layouts of a shape as experts choose them, with their schedules simulated.
+  void add_expert_choices(const PlanShape& shape, PlanHeap& seeds);
+
+ private:
+  void expand_shape(const PlanShape& shape, PlanHeap& open);
+  void expand_pipeline(const PlanNode& node, PlanHeap& open);
+  void expand_orders(const PlanNode& node, PlanHeap& open);
+  void play(const PlanNode& node, PlanHeap& open);
+  template <class Fits>
+  void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits, PlanHeap& open);
+
+  struct Bound {
+    double seconds = 0;
+    std::int64_t bytes = 0;
+  };
+  [[nodiscard]] PlanKey key(const Bound& bound) const;
+  [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
+  [[nodiscard]] std::int64_t most_arena_bytes(int num_communicators) const;
+  [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
+  [[nodiscard]] bool may_fit(const PlanChoice& choice, std::int64_t bytes) const;
+
+  const PlanRequest& request_;
+  bool must_fit_;
+  PlanSpace space_;
+  PlanBounds bounds_;
+  LayoutSteps steps_;
+  std::int64_t device_bytes_;
+  PlanHeap timed_;
+  std::vector<Plan> plans_;
+  PlanCounts counts_;
+};
+
+}  // namespace echelon
