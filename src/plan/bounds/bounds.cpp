@@ -14,8 +14,22 @@ PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request)
     : space_(&space), request_(&request), costs_(space, request), stages_(space), bytes_(request, costs_, stages_) {}
 
 PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const PlanStages& stages) {
-  if (ends_.number != stages.number) ends_ = {.number = stages.number, .unplayed = unplayed_ends(computation, stages)};
-  return ends_;
+  const auto known =
+      std::find_if(ends_.begin(), ends_.end(), [&](const Ends& each) { return each.number == stages.number; });
+  if (known != ends_.end()) {
+    ends_.splice(ends_.begin(), ends_, known);
+  } else {
+    ends_.push_front({.number = stages.number, .unplayed = unplayed_ends(computation, stages)});
+    if (ends_.size() > num_known_stages) ends_.pop_back();
+  }
+  return ends_.front();
+}
+
+const LayerCosts& PlanBounds::layers(const PlanShape& shape, const PlanRecompute& recompute,
+                                     TensorPlacement placement) {
+  return placement == any_placement
+             ? costs_.layers(shape, recompute.operations)
+             : costs_.layers(shape, recompute.operations, costs_.orders().mesh_of(shape.tp, placement));
 }
 
 /// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait
@@ -41,71 +55,106 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
   return std::max(rounding * seconds * m / static_cast<double>(shape.pp), on_all_cores(shape, m * core_seconds));
 }
 
-double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
-  const PlanStages& stages =
-      stages_.stages(computation, costs_.layers(computation.shape, computation.recompute.operations));
+double PlanBounds::pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {
+  const PlanStages& stages = stages_.stages(computation, layers(computation.shape, computation.recompute, placement));
   const std::vector<double>& ends = ends_of(computation, stages).unplayed;
   return std::max(rounding * *std::max_element(ends.begin(), ends.end()),
                   on_all_cores(computation.shape, core_seconds(computation, stages)));
 }
 
-/// By rank: the end of its last pass; from a simulation of the schedule, if the seconds of a transfer are given.
-std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, std::optional<double> transfer_seconds) {
+PassEnds PlanBounds::clocked(const PlanComputation& computation, const PlanStages& stages, double transfer_seconds,
+                             const PassLane& lane) {
+  std::vector<ClockedStage> clocked;
+  for (const StageCost& stage : stages.stages)
+    clocked.push_back({stage.seconds, stage.least_block_seconds, static_cast<double>(stage.num_blocks)});
+  return clocked_ends(stages_.schedule(computation.shape, computation.pipeline), clocked, transfer_seconds, lane);
+}
+
+/// Of the passes without data axes a clock keeps what it found, as the layouts of a computation ask for it again.
+PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Clocking clocking) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   const std::vector<PassWait> waits = waits_of(costs);
-  Ends alone = {.number = 0, .unplayed = {}};
+  const PassLane lane = lane_of(costs);
   PlanStages waiting;
   if (!waits.empty()) {
     waiting = costs.stages;
     for (const PassWait& each : waits) waiting.stages[each.stage].seconds[each.kind] += each.seconds;
-    alone.unplayed = unplayed_ends(computation, waiting);
   }
-  const PlanStages& stages = waits.empty() ? costs.stages : waiting;
-  Ends& known = waits.empty() ? ends_of(computation, stages) : alone;
-  std::vector<double> ends = known.unplayed;
-  if (!transfer_seconds) return ends;
-  const auto [played, is_new] = known.played.try_emplace(*transfer_seconds);
-  if (is_new) {
-    StageSeconds seconds;
-    for (const StageCost& stage : stages.stages) seconds.push_back(stage.seconds);
-    played->second =
-        last_pass_ends(stages_.schedule(computation.shape, computation.pipeline), seconds, *transfer_seconds);
-  }
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) ends[rank] = std::max(ends[rank], played->second[rank]);
+  Ends& known = ends_of(computation, costs.stages);
+  PassEnds ends = {waits.empty() ? known.unplayed : unplayed_ends(computation, waiting), {}, {}, {}};
+  if (clocking == Clocking::none) return ends;
+  const auto keep_later = [](std::vector<double>& a, const std::vector<double>& b) {
+    if (a.empty()) a.resize(b.size(), 0);
+    for (std::size_t i = 0; i < b.size(); ++i) a[i] = std::max(a[i], b[i]);
+  };
+  const auto keep = [&](const PassEnds& later) {
+    keep_later(ends.ranks, later.ranks);
+    keep_later(ends.lanes, later.lanes);
+    keep_later(ends.gradients, later.gradients);
+    keep_later(ends.first_gradients, later.first_gradients);
+  };
+  const auto [played, is_new] = known.played.try_emplace(transfer_seconds);
+  if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {});
+  keep(played->second);
+  if (clocking == Clocking::of_lanes && (!waits.empty() || lane.gather + lane.reduce > 0))
+    keep(clocked(computation, waits.empty() ? costs.stages : waiting, transfer_seconds, lane));
   return ends;
 }
 
-double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> transfer_seconds) {
+double PlanBounds::step_seconds(const PlanCosts& costs, double transfer_seconds, Clocking clocking) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   if (request_->machine.host) {
     const double all_cores =
         on_all_cores(costs.choice.shape, core_seconds(computation, costs.stages) + state_core_seconds(costs));
-    return std::max(pipeline_seconds(computation), all_cores);
+    return std::max(pipeline_seconds(computation, any_placement), all_cores);
   }
-  std::vector<double> ends = last_passes(costs, transfer_seconds);
+  PassEnds ends = ends_of(costs, transfer_seconds, clocking);
   // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
   const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
-  for (double& end : ends) end += std::max(cleared, first_gathers(costs));
-  if (ends.size() == 1) ends.front() = std::max(ends.front(), single_rank_end(costs));
+  const double before = std::max(cleared, first_gathers(costs));
+  for (std::vector<double>* each : {&ends.ranks, &ends.lanes, &ends.gradients, &ends.first_gradients})
+    for (double& end : *each) end += before;
+  if (ends.ranks.size() == 1) ends.ranks.front() = std::max(ends.ranks.front(), single_rank_end(costs));
   return rounding * step_end(costs, ends);
 }
 
-double PlanBounds::seconds_of_any_order(const PlanChoice& choice) {
-  const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations);
-  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  return step_seconds(
-      {choice, stages, layers, costs_.state(choice.shape, choice.data), stages_.passes(choice.shape, choice.pipeline)},
-      std::nullopt);
+double PlanBounds::least_transfer_seconds(const PlanShape& shape, TensorPlacement placement) {
+  const auto [known, is_new] = least_transfers_.try_emplace({shape, placement}, no_time);
+  if (!is_new) return known->second;
+  for (const PlanData& data : space_->data_layouts(shape))
+    for (const AxisOrder& order : costs_.orders().of(shape, data, placement))
+      known->second = std::min(known->second, costs_.transfer_seconds(shape, space_->mesh_of(shape, data, order)));
+  return known->second;
 }
 
-double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
+double PlanBounds::clocked_pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {
+  const double unplayed = pipeline_seconds(computation, placement);
+  if (request_->machine.host) return unplayed;
+  const PlanStages& stages = stages_.stages(computation, layers(computation.shape, computation.recompute, placement));
+  const double transfer = least_transfer_seconds(computation.shape, placement);
+  const auto [played, is_new] = ends_of(computation, stages).played.try_emplace(transfer);
+  if (is_new) played->second = clocked(computation, stages, transfer, {});
+  const std::vector<double>& ranks = played->second.ranks;
+  return std::max(unplayed, rounding * *std::max_element(ranks.begin(), ranks.end()));
+}
+
+double PlanBounds::seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes) {
+  const LayerCosts& placed = layers(choice.shape, choice.recompute, placement);
+  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
+  return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, placement),
+                       stages_.passes(choice.shape, choice.pipeline)},
+                      least_transfer_seconds(choice.shape, placement),
+                      clocks_lanes ? Clocking::of_lanes : Clocking::of_passes);
+}
+
+double PlanBounds::seconds(const PlanChoice& choice) {
   const MeshShape mesh = space_->mesh_of(choice.shape, choice.data, choice.order);
-  const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations, mesh);
-  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order),
-                           stages_.passes(choice.shape, choice.pipeline)};
-  return plays ? step_seconds(costs, costs_.transfer_seconds(choice.shape, mesh)) : step_seconds(costs, std::nullopt);
+  const LayerCosts& placed = costs_.layers(choice.shape, choice.recompute.operations, mesh);
+  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
+  return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, choice.order),
+                       stages_.passes(choice.shape, choice.pipeline)},
+                      costs_.transfer_seconds(choice.shape, mesh), Clocking::of_lanes);
 }
 
 }  // namespace echelon

@@ -1,16 +1,17 @@
-// Seconds and bytes that no layout can be below, without its blueprint (docs/internals/planner.md derives them). Three
-// grades, each at least as high as the one before:
+// Seconds and bytes that no layout can be below, without its blueprint (docs/internals/planner.md derives them).
+// Grades, each at least as high as the one before:
 //
 //   of a shape      what a rank computes on average
 //   of a pipeline   its slowest rank: the way of the first microbatch to it, all its passes, the way of the last
-//                   gradient back; the highest memory use of a rank
-//   of a layout     a simulation of the schedule, and what comes before the next step: reduction, clipping, update,
-//                   gathering
+//                   gradient back; the highest memory use of a rank; then a simulation of its schedule
+//   of a layout     also what its data axes add to passes, and what comes before the next step: reduction, clipping,
+//                   update, gathering
 #pragma once
 
 #include "plan/bounds/bytes.h"
 #include "plan/bounds/data_seconds.h"
 
+#include <list>
 #include <map>
 #include <optional>
 
@@ -27,31 +28,41 @@ class PlanBounds {
   [[nodiscard]] PlanBytes& bytes() { return bytes_; }
   /// Whatever else is chosen, orders too.
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
-  /// Whatever the data axes and the order are.
-  [[nodiscard]] double pipeline_seconds(const PlanComputation& computation);
-  /// Whatever the order is.
-  [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice);
-  /// `plays`: the schedule is simulated, which takes most of the time.
-  [[nodiscard]] double seconds(const PlanChoice& choice, bool plays);
+  /// Whatever the data axes and the order are, among those with the placement.
+  [[nodiscard]] double pipeline_seconds(const PlanComputation& computation, TensorPlacement placement);
+  /// The same; a clock goes over the schedule.
+  [[nodiscard]] double clocked_pipeline_seconds(const PlanComputation& computation, TensorPlacement placement);
+  /// Whatever the order is, among those with the placement. `clocks_lanes`: a clock goes over the schedule again, with
+  /// the data axes' part of it.
+  [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes);
+  [[nodiscard]] double seconds(const PlanChoice& choice);
 
  private:
   /// What was found out about the stages of a number.
   struct Ends {
     std::int64_t number = 0;
-    std::vector<double> unplayed = {};               // by rank: the end of its last pass
-    std::map<double, std::vector<double>> played{};  // from a simulation, by the seconds of a transfer
+    std::vector<double> unplayed = {};    // by rank: the end of its last pass
+    std::map<double, PassEnds> played{};  // from a clock, by the seconds of a transfer
   };
+  /// How far a bound goes: without a clock; with one that knows no data axes; with one that does.
+  enum class Clocking : std::uint8_t { none, of_passes, of_lanes };
+  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const PlanRecompute& recompute,
+                                         TensorPlacement placement);
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);
   [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;
-  [[nodiscard]] double step_seconds(const PlanCosts& costs, std::optional<double> transfer_seconds);
-  [[nodiscard]] std::vector<double> last_passes(const PlanCosts& costs, std::optional<double> transfer_seconds);
+  [[nodiscard]] double step_seconds(const PlanCosts& costs, double transfer_seconds, Clocking clocking);
+  [[nodiscard]] PassEnds ends_of(const PlanCosts& costs, double transfer_seconds, Clocking clocking);
+  [[nodiscard]] PassEnds clocked(const PlanComputation& computation, const PlanStages& stages, double transfer_seconds,
+                                 const PassLane& lane);
+  [[nodiscard]] double least_transfer_seconds(const PlanShape& shape, TensorPlacement placement);
 
   const PlanSpace* space_;
   const PlanRequest* request_;
   CostTable costs_;
   PlanStageTable stages_;
   PlanBytes bytes_;
-  Ends ends_;
+  std::list<Ends> ends_;  // a few, those that were used last come first
+  std::map<std::pair<PlanShape, TensorPlacement>, double> least_transfers_;
 };
 
 }  // namespace echelon

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -62,25 +63,33 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
   if (number_ == all.number) return passing_;
   number_ = all.number;
   passing_.clear();
+  std::array<std::int64_t, num_pass_kinds> least_workspace;
+  least_workspace.fill(std::numeric_limits<std::int64_t>::max());
+  costs.for_blocks([&](const UnitCost& block) {
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
+      least_workspace[kind] = std::min(least_workspace[kind], block.passes->workspace_bytes(kind));
+  });
+  std::vector<std::int64_t> in_flight(all.stages.size(), 0);
   for (const std::vector<CompactPass>& order : stages_->schedule(computation.shape, computation.pipeline).ranks) {
-    std::int64_t alive = 0;
+    std::int64_t alive = 0, num_open = 0;
     Passing& peak = passing_.emplace_back();
     for (const CompactPass& pass : order) {
       const StageCost& stage = all.stages[pass.stage];
       const auto kind = static_cast<std::size_t>(pass.kind);
+      const bool computes_weights = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight;
+      if (pass.kind == PassKind::forward && in_flight[pass.stage]++ == 0) num_open += stage.num_blocks;
       if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
       const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
       const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
-      if (stage.num_blocks > 2) {
-        std::int64_t of_block = std::numeric_limits<std::int64_t>::max();
-        costs.for_blocks(
-            [&](const UnitCost& block) { of_block = std::min(of_block, block.passes->workspace_bytes(kind)); });
-        std::int64_t& of_kind =
-            pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
-        of_kind = std::max(of_kind, held + of_block);
+      if (stage.num_blocks > 0) {
+        const std::int64_t in_block = held + least_workspace[kind];
+        std::int64_t& of_kind = computes_weights ? peak.weights : peak.forward;
+        if (stage.num_blocks > 2) of_kind = std::max(of_kind, in_block);
+        count_open(peak, {num_open, in_block, computes_weights});
       }
+      if (computes_weights && --in_flight[pass.stage] == 0) num_open -= stage.num_blocks;
       if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
@@ -107,15 +116,22 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
   return most;
 }
 
-std::int64_t PlanBytes::gathered(const PlanChoice& choice, const PlanStages& stages, int rank) {
+// Where parameters stay gathered, all blocks of a stage with microbatches in flight are; gradients as above.
+std::int64_t PlanBytes::gathered(const PlanChoice& choice, const Passing& passing) {
   const PlanData& data = choice.data;
-  const bool keeps_whole_parameters = data.reshard != ReshardAfterForward::microbatch;
-  if (data.shard == 1 || data.zero_level < 3 || !keeps_whole_parameters) return 0;
+  if (data.shard == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::microbatch) return 0;
   const UnitStates& traces = costs_->traces(choice.shape, data);
-  std::int64_t bytes = 0;
-  for (const StageCost& stage : stages.stages)
-    if (stage.rank == rank) bytes += stage.num_blocks * traces.block().whole_param_bytes + stage.stash_bytes;
-  return bytes;
+  std::int64_t most = 0;
+  for (const auto& [num_blocks, bytes, computes_weights] : passing.open)
+    most = std::max(most, bytes + num_blocks * traces.block().whole_param_bytes +
+                              (computes_weights ? traces.block().whole_grad_bytes : 0));
+  return most;
+}
+
+void PlanBytes::count_open(Passing& peak, const Passing::Open& now) {
+  Passing::Open &widest = peak.open[now.computes_weights ? 0 : 1], &fullest = peak.open[now.computes_weights ? 2 : 3];
+  if (std::pair(now.num_blocks, now.bytes) > std::pair(widest.num_blocks, widest.bytes)) widest = now;
+  if (std::pair(now.bytes, now.num_blocks) > std::pair(fullest.bytes, fullest.num_blocks)) fullest = now;
 }
 
 std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
@@ -126,7 +142,7 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
   for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
     peak = std::max(peak, persistent(choice, all, rank) + snapshot(choice, all, rank) +
                               std::max(beside_passes(choice, at_passes[static_cast<std::size_t>(rank)]),
-                                       gathered(choice, all, rank)));
+                                       gathered(choice, at_passes[static_cast<std::size_t>(rank)])));
   return peak;
 }
 

@@ -4,6 +4,8 @@
 
 #include "plan/bounds/stages.h"
 
+#include <array>
+
 namespace echelon {
 
 class PlanBytes {
@@ -27,6 +29,13 @@ class PlanBytes {
   /// gradients, both without what the data axes add.
   struct Passing {
     std::int64_t any = 0, forward = 0, weights = 0;
+    // During a block of one pass: the blocks of stages that have microbatches in flight, and bytes. With most blocks
+    // and with most bytes; of passes that compute weight gradients and of others.
+    struct Open {
+      std::int64_t num_blocks = 0, bytes = 0;
+      bool computes_weights = false;
+    };
+    std::array<Open, 4> open = {};
   };
   [[nodiscard]] const LayerCosts& layers(const PlanComputation& computation);
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation);
@@ -34,7 +43,8 @@ class PlanBytes {
   [[nodiscard]] std::int64_t persistent(const PlanChoice& choice, const PlanStages& stages, int rank);
   [[nodiscard]] std::int64_t snapshot(const PlanChoice& choice, const PlanStages& stages, int rank);
   [[nodiscard]] std::int64_t beside_passes(const PlanChoice& choice, const Passing& passing);
-  [[nodiscard]] std::int64_t gathered(const PlanChoice& choice, const PlanStages& stages, int rank);
+  [[nodiscard]] std::int64_t gathered(const PlanChoice& choice, const Passing& passing);
+  static void count_open(Passing& peak, const Passing::Open& now);
 
   const PlanRequest* request_;
   CostTable* costs_;

@@ -26,12 +26,28 @@ struct CompactSchedule {
 
 [[nodiscard]] CompactSchedule compact(const Schedule& schedule, BackwardKinds backward);
 
-/// Seconds of every pass of a stage.
-using StageSeconds = std::vector<std::array<double, num_pass_kinds>>;
+/// A stage as the clock sees it.
+struct ClockedStage {
+  std::array<double, num_pass_kinds> seconds = {}, least_block_seconds = {};  // of the whole stage; of one block
+  double num_blocks = 0;
+};
 
-/// When each rank ends its last pass, if passes wait for data and for each other alone: no run of the schedule is
-/// faster.
-[[nodiscard]] std::vector<double> last_pass_ends(const CompactSchedule& schedule, const StageSeconds& seconds,
-                                                 double transfer_seconds);
+/// What the data axes add to every pass, on a lane of their own.
+struct PassLane {
+  double gather = 0, reduce = 0;   // seconds of a block
+  bool gathers_each_pass = false;  // otherwise a stage's parameters stay gathered after its first pass
+};
+
+/// The earliest ends of what ranks do in a step.
+struct PassEnds {
+  std::vector<double> ranks;  // the last pass
+  std::vector<double> lanes;  // gathers and reductions of passes; empty without a clock
+  // Of a stage's last pass, and of the first pass of a rank: the first gradient that is complete; likewise.
+  std::vector<double> gradients, first_gradients;
+};
+
+/// Passes wait for data and for each other, on the lane for gathers too: no run of the schedule is faster.
+[[nodiscard]] PassEnds clocked_ends(const CompactSchedule& schedule, const std::vector<ClockedStage>& stages,
+                                    double transfer_seconds, const PassLane& lane);
 
 }  // namespace echelon

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace echelon {
 namespace {
@@ -27,22 +28,27 @@ double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double
   return passes.all * num_blocks - passes.behind_own;
 }
 
-// The collectives of a rank's data axes share a lane: all but the last one of them run before the norm. Under ZeRO-1
-// and 2 parameters are gathered after it.
-double lane_seconds(const PlanCosts& costs) {
+// The collectives of a rank's data axes share a lane: all but the last one of them run before the norm, and reductions
+// after the first gradient. Under ZeRO-1 and 2 parameters are gathered after it.
+double lane_seconds(const PlanCosts& costs, const PassEnds& ends) {
   const PlanData& data = costs.choice.data;
   if (!is_sharded(data, 2)) return 0;
   const UnitSeconds& block = costs.state.block;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
-  std::vector<double> lane(costs.stages.blocks_of_rank.size(), 0);
-  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
+  std::vector<double> gathers(costs.stages.blocks_of_rank.size(), 0);
+  for (std::size_t i = 0; data.zero_level == 3 && i < costs.stages.stages.size(); ++i) {
     const StageCost& stage = costs.stages.stages[i];
     const auto num_blocks = static_cast<double>(stage.num_blocks);
-    double& seconds = lane[static_cast<std::size_t>(stage.rank)];
-    seconds += m * num_blocks * block.reduce;
-    if (data.zero_level == 3) seconds += gathers_of_blocks(data, costs.passes[i], num_blocks) * block.gather;
+    gathers[static_cast<std::size_t>(stage.rank)] +=
+        gathers_of_blocks(data, costs.passes[i], num_blocks) * block.gather;
   }
-  return *std::max_element(lane.begin(), lane.end()) - block.reduce;
+  double longest = 0;
+  for (std::size_t rank = 0; rank < gathers.size(); ++rank) {
+    const double first_gradient = ends.first_gradients.empty() ? 0 : ends.first_gradients[rank];
+    const double reductions = m * static_cast<double>(costs.stages.blocks_of_rank[rank]) * block.reduce;
+    longest = std::max(longest, std::max(gathers[rank], first_gradient) + reductions);
+  }
+  return longest - block.reduce;
 }
 
 /// The longest that a unit may take in the last pass. With a shorter pass its reduction starts earlier, never later.
@@ -52,13 +58,31 @@ double longest_pass(const UnitCost& unit, BackwardKinds kinds) {
   return seconds;
 }
 
+/// Once a step a stage's gradients are reduced after its last pass, those of a rank one after the other.
+double reductions_after_passes(const PlanCosts& costs, const PassEnds& ends) {
+  if (is_sharded(costs.choice.data, 2) || ends.gradients.empty()) return 0;
+  std::vector<std::size_t> stages(ends.gradients.size());
+  std::iota(stages.begin(), stages.end(), std::size_t{0});
+  std::sort(stages.begin(), stages.end(),
+            [&](std::size_t a, std::size_t b) { return ends.gradients[a] < ends.gradients[b]; });
+  std::vector<double> lanes(ends.ranks.size(), 0);
+  for (const std::size_t each : stages) {
+    const StageCost& stage = costs.stages.stages[each];
+    double& lane = lanes[static_cast<std::size_t>(stage.rank)];
+    lane = std::max(lane, ends.gradients[each]) + static_cast<double>(stage.num_blocks) * reduced(costs.state.block);
+  }
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
 /// By when the gradients of all ranks are reduced: those of the units of a rank's last pass one after the other, each
 /// from when it was computed.
-double reductions_end(const PlanCosts& costs, const std::vector<double>& last_passes) {
+double reductions_end(const PlanCosts& costs, const PassEnds& ends) {
+  const std::vector<double>& last_passes = ends.ranks;
   const PlanStages& all = costs.stages;
   const StateCosts& state = costs.state;
   const double reduce = reduced(state.block);
-  const double waits = costs.choice.data.zero_level == 3 ? state.block.gather + reduce : 0;
+  const PlanData& data = costs.choice.data;
+  const double waits = (is_sharded(data, 3) ? state.block.gather : 0) + (is_sharded(data, 2) ? reduce : 0);
   const double embedding_pass = longest_pass(costs.layers.embedding(), all.backward_kinds);
   double unit_pass = waits;
   costs.layers.for_blocks(
@@ -70,7 +94,8 @@ double reductions_end(const PlanCosts& costs, const std::vector<double>& last_pa
     std::int64_t& of_rank = fewest[static_cast<std::size_t>(stage.rank)];
     of_rank = std::min(of_rank, stage.num_blocks);
   }
-  double end = lane_seconds(costs);
+  double end = std::max(lane_seconds(costs, ends), reductions_after_passes(costs, ends));
+  for (const double lane : ends.lanes) end = std::max(end, lane);
   for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
     // The gradients of the last pass's blocks, of whichever stage, come no closer to each other than one pass of a
     // block.
@@ -143,6 +168,15 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
   return waits;
 }
 
+PassLane lane_of(const PlanCosts& costs) {
+  const PlanData& data = costs.choice.data;
+  PassLane lane;
+  if (is_sharded(data, 2)) lane.reduce = costs.state.block.reduce;
+  if (is_sharded(data, 3)) lane.gather = costs.state.block.gather;
+  lane.gathers_each_pass = data.reshard == ReshardAfterForward::microbatch;
+  return lane;
+}
+
 // Under ZeRO-3 no rank computes a block before the first rank has gathered the embedding and its first block, one after
 // the other.
 double first_gathers(const PlanCosts& costs) {
@@ -200,11 +234,11 @@ double single_rank_end(const PlanCosts& costs) {
 }
 
 // All ranks sum the norm of what was reduced, update, and sum the loss.
-double step_end(const PlanCosts& costs, const std::vector<double>& last_passes) {
+double step_end(const PlanCosts& costs, const PassEnds& ends) {
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
   const double squares =
       static_cast<double>(*std::max_element(blocks.begin(), blocks.end())) * costs.state.block.squares;
-  return reductions_end(costs, last_passes) + squares + costs.state.scalar_seconds + update_seconds(costs) +
+  return reductions_end(costs, ends) + squares + costs.state.scalar_seconds + update_seconds(costs) +
          costs.state.scalar_seconds;
 }
 

@@ -21,12 +21,15 @@ struct PassWait {
 };
 [[nodiscard]] std::vector<PassWait> waits_of(const PlanCosts& costs);
 
+/// What passes gather and reduce.
+[[nodiscard]] PassLane lane_of(const PlanCosts& costs);
+
 /// Before the first block is computed.
 [[nodiscard]] double first_gathers(const PlanCosts& costs);
 /// By when one rank alone, which has the whole model, has ended its last pass; 0 where that cannot be said.
 [[nodiscard]] double single_rank_end(const PlanCosts& costs);
-/// The step, if each rank's last pass ends so early.
-[[nodiscard]] double step_end(const PlanCosts& costs, const std::vector<double>& last_passes);
+/// The step, if its passes end so early.
+[[nodiscard]] double step_end(const PlanCosts& costs, const PassEnds& ends);
 
 /// On a host, of all its cores for one rank of every stage: what comes to the passes once a step, or once a microbatch
 /// under ZeRO-2 and 3.

@@ -122,27 +122,36 @@ double core_seconds(const PlanComputation& computation, const PlanStages& stages
 }
 
 const PlanStages& PlanStageTable::stages(const PlanComputation& computation, const LayerCosts& layers) {
-  if (layers_ == &layers && computation_ == computation) return last_;
+  const auto known = std::find_if(known_stages_.begin(), known_stages_.end(), [&](const KnownStages& each) {
+    return each.layers == &layers && each.computation == computation;
+  });
+  if (known != known_stages_.end()) {
+    known_stages_.splice(known_stages_.begin(), known_stages_, known);
+  } else {
+    known_stages_.push_front({computation, &layers, made(computation, layers)});
+    if (known_stages_.size() > num_known_stages) known_stages_.pop_back();
+  }
+  return known_stages_.front().stages;
+}
+
+PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerCosts& layers) {
   const auto& [shape, pipeline, recompute] = computation;
   const ScheduleEntry& entry = entry_of(pipeline.schedule);
   const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
-  last_.stages.clear();
-  last_.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
-  last_.backward_kinds = entry.backward;
-  ++last_.number;
+  PlanStages made;
+  made.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
+  made.backward_kinds = entry.backward;
+  made.number = ++num_made_;
   const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
     const bool is_like_before = before != nullptr && each.num_layers == before->num_layers &&
                                 each.has_embedding == before->has_embedding && each.has_head == before->has_head;
-    StageCost& stage =
-        last_.stages.emplace_back(is_like_before ? last_.stages.back() : cost_of(each, recompute, layers));
+    StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
     before = &each;
-    stage.rank = rank_of_stage(static_cast<int>(last_.stages.size()) - 1, num_ranks, entry.placement);
-    last_.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
+    stage.rank = rank_of_stage(static_cast<int>(made.stages.size()) - 1, num_ranks, entry.placement);
+    made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
   }
-  computation_ = computation;
-  layers_ = &layers;
-  return last_;
+  return made;
 }
 
 std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {

@@ -4,6 +4,7 @@
 
 #include "plan/bounds/compact_schedule.h"
 
+#include <list>
 #include <map>
 #include <memory>
 
@@ -29,6 +30,9 @@ struct StageCost {
 
   void add(const UnitCost& unit, std::int64_t count);
 };
+
+/// Of which a table keeps what it found: those that were asked for last.
+inline constexpr std::size_t num_known_stages = 6;
 
 struct PlanStages {
   std::vector<StageCost> stages;
@@ -62,8 +66,8 @@ class PlanStageTable {
  public:
   explicit PlanStageTable(const PlanSpace& space) : space_(&space) {}
 
-  /// Until others are asked for: a search asks for those of a computation one time after the other. `layers` are those
-  /// of its recomputation.
+  /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
+  /// `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
   [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).schedule;
@@ -81,9 +85,14 @@ class PlanStageTable {
 
   const PlanSpace* space_;
   std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, KnownSchedule> schedules_;
-  PlanComputation computation_;
-  const LayerCosts* layers_ = nullptr;
-  PlanStages last_;
+  struct KnownStages {
+    PlanComputation computation;
+    const LayerCosts* layers = nullptr;
+    PlanStages stages = {};
+  };
+  [[nodiscard]] PlanStages made(const PlanComputation& computation, const LayerCosts& layers);
+  std::list<KnownStages> known_stages_;  // those that were used last come first
+  std::int64_t num_made_ = 0;
 };
 
 }  // namespace echelon

@@ -83,12 +83,12 @@ const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data
 }
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
-  const auto& [shape, data, order] = at;
+  const auto& [shape, data, order, placement] = at;
   const StateKey key = {
-      {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order};
+      {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order, placement};
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
-  const std::vector<AxisOrder>& orders = orders_.of(shape, data);
+  const std::vector<AxisOrder>& orders = orders_.of(shape, data, placement);
   StateCosts costs = order ? costs_of_state(shape, data, *order) : state(shape, data, orders.front());
   if (!order)
     for (std::size_t i = 1; i < orders.size(); ++i) costs = least_of(costs, state(shape, data, orders[i]));

@@ -103,12 +103,12 @@ class CostTable {
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
                                          const MeshShape& mesh);
   [[nodiscard]] const UnitStates& traces(const PlanShape& shape, const PlanData& data);
-  /// Seconds are each those under the order that is best for it.
-  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data) {
-    return state_of({shape, data, std::nullopt});
+  /// Seconds are each those under the order that is best for it, of those with this placement.
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data, TensorPlacement placement) {
+    return state_of({shape, data, std::nullopt, placement});
   }
   [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
-    return state_of({shape, data, order});
+    return state_of({shape, data, order, any_placement});
   }
   /// Of a boundary to the next stage, at least.
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
@@ -122,11 +122,12 @@ class CostTable {
     std::map<UnitKind, UnitCost> costs = {};
   };
   using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
-  using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>>;
+  using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
   struct DataOrder {
     const PlanShape& shape;
     const PlanData& data;
-    std::optional<AxisOrder> order;
+    std::optional<AxisOrder> order;  // otherwise those of the placement
+    TensorPlacement placement;
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {

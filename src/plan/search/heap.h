@@ -1,7 +1,7 @@
 // Sets of layouts in the order of their bounds.
 #pragma once
 
-#include "plan/space/space.h"
+#include "plan/space/orders.h"
 
 #include <algorithm>
 #include <iterator>
@@ -12,7 +12,7 @@
 namespace echelon {
 
 /// How precise the bound of a set is, and how small the set.
-enum class PlanGrade : std::uint8_t { shape, pipeline, any_order, layout, played, stepped, timed };
+enum class PlanGrade : std::uint8_t { shape, pipeline, clocked, any_order, clocked_any_order, layout, stepped, timed };
 
 /// What is to be least comes first; of layouts that are equal in both the one with the earlier order.
 struct PlanKey {
@@ -24,12 +24,13 @@ struct PlanKey {
 /// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which
 /// `choice` has the first; or all but an order; or one layout.
 struct PlanNode {
-  PlanKey key;
+  PlanKey key = {};
   PlanGrade grade{};
-  PlanChoice choice;
-  std::vector<PlanRecompute> chain = {};  // faster ones first
-  std::int64_t plan = -1;                 // timed: which
-  std::int64_t num_actions = 0;           // stepped: of its programs
+  PlanChoice choice = {};
+  std::vector<PlanRecompute> chain = {};      // faster ones first
+  TensorPlacement placement = any_placement;  // of the orders of the set
+  std::int64_t plan = -1;                     // timed: which
+  std::int64_t num_actions = 0;               // stepped: of its programs
 };
 
 /// The lowest key comes out first.

@@ -40,16 +40,18 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   counts_.work += work_of_set;
   switch (node.grade) {
     case PlanGrade::shape: return expand_shape(node.choice.shape, open);
-    case PlanGrade::pipeline: return expand_pipeline(node, open);
-    case PlanGrade::any_order: return expand_orders(node, open);
-    case PlanGrade::layout: return play(node, open);
-    case PlanGrade::played: return step(node, open);
+    case PlanGrade::pipeline: return clock_pipeline(node, open);
+    case PlanGrade::clocked: return expand_pipeline(node, open);
+    case PlanGrade::any_order: return clock_any_order(node, open);
+    case PlanGrade::clocked_any_order: return expand_orders(node, open);
+    case PlanGrade::layout: return step(node, open);
     case PlanGrade::stepped: return time(node);
     case PlanGrade::timed: return;
   }
 }
 
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
+  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
     const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
@@ -59,68 +61,97 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
       const auto fits = [&](const PlanRecompute& each) {
         return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
       };
-      push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits, open);
+      for (const TensorPlacement placement : placements)
+        push_pipeline({.choice = {shape, pipeline}, .chain = {first, end}, .placement = placement}, fits, open);
       first = end;
     }
   }
 }
 
-/// The layouts with the recomputations of `chain`, without those at its start of which none fits.
+/// The layouts with the recomputations of a chain, without those at its start of which none fits.
 template <class Fits>
-void PlanTree::push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits,
-                             PlanHeap& open) {
+void PlanTree::push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open) {
+  std::vector<PlanRecompute>& chain = node.chain;
   const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
                                                       [&](const PlanRecompute& each) { return !fits(each); })
                                : chain.begin();
   chain.erase(chain.begin(), first);
   if (chain.empty()) return;
-  PlanNode node = {.key = {}, .grade = PlanGrade::pipeline, .choice = choice};
+  node.grade = PlanGrade::pipeline;
   node.choice.recompute = chain.front();
-  const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
-  node.key = key(
-      {seconds, memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0});
-  node.chain = std::move(chain);
+  const auto& [shape, pipeline, recompute, data, order] = node.choice;
+  const double seconds = bounds_.pipeline_seconds({shape, pipeline, recompute}, node.placement);
+  node.key = key({seconds, memory_first() ? bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()}) : 0});
   open.push(std::move(node));
 }
 
-/// The first layouts of a chain whose schedule says that they fit, one for each data-parallel configuration; the rest
-/// of the chain stays a node.
+/// Bounds the first one of a chain better, once its schedule says that it fits.
+void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
+  if (memory_first()) return expand_pipeline(node, open);
+  const auto fits = [&](const PlanRecompute& each) {
+    return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}));
+  };
+  if (!fits(node.chain.front())) return push_pipeline(node, fits, open);
+  ++counts_.num_played;
+  counts_.work += work_of_pass * num_passes(node.choice);
+  PlanNode clocked = node;
+  clocked.grade = PlanGrade::clocked;
+  clocked.key.first = bounds_.clocked_pipeline_seconds({node.choice.shape, node.choice.pipeline, node.choice.recompute},
+                                                       node.placement);
+  open.push(std::move(clocked));
+}
+
+/// The first layouts of a chain, one for each data-parallel configuration; the rest of the chain stays a node.
 void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
-  const auto fits = [&](const PlanRecompute& each) {
-    return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each}));
-  };
-  if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits, open);
   const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
   for (std::size_t i = 0; i < num_taken; ++i) {
     choice.recompute = node.chain[i];
+    if (!may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute}))) continue;
     for (const PlanData& data : space_.data_layouts(choice.shape)) {
+      if (bounds_.costs().orders().of(choice.shape, data, node.placement).empty()) continue;
       choice.data = data;
       const std::int64_t bytes = bounds_.bytes().of_layout(choice);
-      if (may_fit(choice, bytes))
-        open.push({key({bounds_.seconds_of_any_order(choice), bytes}), PlanGrade::any_order, choice});
+      if (!may_fit(choice, bytes)) continue;
+      const double seconds = bounds_.seconds_of_any_order(choice, node.placement, false);
+      open.push(
+          {.key = key({seconds, bytes}), .grade = PlanGrade::any_order, .choice = choice, .placement = node.placement});
     }
   }
   if (num_taken == node.chain.size()) return;
+  PlanNode rest = node;
+  rest.chain.erase(rest.chain.begin());
   push_pipeline(
-      node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; }, open);
+      std::move(rest), [](const PlanRecompute&) { return true; }, open);
+}
+
+/// From ZeRO-2 on passes and data axes slow each other down.
+void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
+  const auto& [shape, pipeline, recompute, data, order] = node.choice;
+  const bool has_lane = data.shard > 1 && data.zero_level > 1;
+  if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
+    return expand_orders(node, open);
+  ++counts_.num_played;
+  counts_.work += work_of_pass * num_passes(node.choice);
+  PlanNode clocked = node;
+  clocked.grade = PlanGrade::clocked_any_order;
+  clocked.key.first = bounds_.seconds_of_any_order(node.choice, node.placement, true);
+  open.push(std::move(clocked));
 }
 
 /// One of each kind of orders that the machine can tell apart.
 void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
-  for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data)) {
+  for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data, node.placement)) {
     choice.order = order;
-    open.push(
-        layout_node(PlanGrade::layout, choice, {bounds_.seconds(choice, false), bounds_.bytes().of_layout(choice)}));
+    push_layout(choice, open);
   }
 }
 
-void PlanTree::play(const PlanNode& node, PlanHeap& open) {
+void PlanTree::push_layout(const PlanChoice& choice, PlanHeap& open) {
   ++counts_.num_played;
-  counts_.work += work_of_pass * num_passes(node.choice);
-  open.push(layout_node(PlanGrade::played, node.choice,
-                        {bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice)}));
+  counts_.work += work_of_pass * num_passes(choice);
+  open.push(layout_node(PlanGrade::layout, choice, {bounds_.seconds(choice), bounds_.bytes().of_layout(choice)}));
 }
 
 void PlanTree::step(const PlanNode& layout, PlanHeap& open) {
@@ -150,11 +181,7 @@ void PlanTree::time(const PlanNode& layout) {
 
 void PlanTree::add_expert_choices(const PlanShape& shape, PlanHeap& seeds) {
   const auto fits = [&](const PlanChoice& choice) { return may_fit(choice, bounds_.bytes().of_layout(choice)); };
-  for (const PlanChoice& choice : expert_choices(space_, shape, fits)) {
-    counts_.work += work_of_pass * num_passes(choice);
-    seeds.push(
-        layout_node(PlanGrade::played, choice, {bounds_.seconds(choice, true), bounds_.bytes().of_layout(choice)}));
-  }
+  for (const PlanChoice& choice : expert_choices(space_, shape, fits)) push_layout(choice, seeds);
 }
 
 PlanKey PlanTree::key(const Bound& bound) const {

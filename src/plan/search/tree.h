@@ -53,11 +53,13 @@ class PlanTree {
 
  private:
   void expand_shape(const PlanShape& shape, PlanHeap& open);
+  void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
+  void clock_any_order(const PlanNode& node, PlanHeap& open);
   void expand_orders(const PlanNode& node, PlanHeap& open);
-  void play(const PlanNode& node, PlanHeap& open);
+  void push_layout(const PlanChoice& choice, PlanHeap& open);
   template <class Fits>
-  void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits, PlanHeap& open);
+  void push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open);
 
   struct Bound {
     double seconds = 0;

@@ -41,8 +41,36 @@ const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanDat
     if (same != spreads.end()) continue;
     spreads.push_back(std::move(spread));
     own.different.push_back(order);
+    own.by_placement[placement_of(space_->mesh_of(shape, data, order))].push_back(order);
   }
   return own;
+}
+
+TensorPlacement PlanOrders::placement_of(const MeshShape& mesh) {
+  const int tp = mesh.degree(Axis::tp);
+  if (tp == 1 || request_->machine.host) return any_placement;
+  const auto spread = spread_of(std::array{Axis::tp}, mesh, request_->machine);
+  if (!spread) return any_placement;
+  std::vector<Placement>& known = placements_[tp];
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const Placement& each) { return each.spread == *spread; });
+  if (found != known.end()) return static_cast<TensorPlacement>(found - known.begin());
+  known.push_back({*spread, mesh});
+  return static_cast<TensorPlacement>(known.size()) - 1;
+}
+
+std::vector<TensorPlacement> PlanOrders::placements(const PlanShape& shape) {
+  std::set<TensorPlacement> all;
+  for (const PlanData& data : space_->data_layouts(shape))
+    for (const auto& [placement, orders] : known(shape, data).by_placement) all.insert(placement);
+  return {all.begin(), all.end()};
+}
+
+const std::vector<AxisOrder>& PlanOrders::of(const PlanShape& shape, const PlanData& data, TensorPlacement placement) {
+  static const std::vector<AxisOrder> none;
+  const auto& all = known(shape, data).by_placement;
+  const auto found = all.find(placement);
+  return found == all.end() ? none : found->second;
 }
 
 const std::vector<MeshShape>& PlanOrders::of_tensor_axis(std::int64_t tp) {

@@ -9,6 +9,11 @@
 
 namespace echelon {
 
+/// How a tensor-parallel group is placed on nodes and switches, as an index of PlanOrders; or any way that is left,
+/// such as one that differs from group to group.
+using TensorPlacement = int;
+inline constexpr TensorPlacement any_placement = -1;
+
 /// Memoised; not thread-safe. It refers to both.
 class PlanOrders {
  public:
@@ -16,6 +21,14 @@ class PlanOrders {
 
   /// Of the orders of the space those that no earlier one represents.
   [[nodiscard]] const std::vector<AxisOrder>& of(const PlanShape& shape, const PlanData& data);
+  /// The placements that orders of the shape have, and those of its different orders that have this one.
+  [[nodiscard]] std::vector<TensorPlacement> placements(const PlanShape& shape);
+  [[nodiscard]] const std::vector<AxisOrder>& of(const PlanShape& shape, const PlanData& data,
+                                                 TensorPlacement placement);
+  /// A mesh with that placement.
+  [[nodiscard]] const MeshShape& mesh_of(std::int64_t tp, TensorPlacement placement) const {
+    return placements_.at(tp)[static_cast<std::size_t>(placement)].mesh;
+  }
   /// Meshes with every placement of tensor-parallel groups that some order has.
   [[nodiscard]] const std::vector<MeshShape>& of_tensor_axis(std::int64_t tp);
   /// The one of the different ones that represents `order`.
@@ -24,14 +37,21 @@ class PlanOrders {
  private:
   struct Known {
     std::vector<AxisOrder> different;
-    std::vector<std::size_t> stand_ins;  // by the order's place in the space
+    std::vector<std::size_t> stand_ins;                              // by the order's place in the space
+    std::map<TensorPlacement, std::vector<AxisOrder>> by_placement;  // the different ones
   };
+  struct Placement {
+    std::vector<int> spread;
+    MeshShape mesh;
+  };
+  [[nodiscard]] TensorPlacement placement_of(const MeshShape& mesh);
   [[nodiscard]] const Known& known(const PlanShape& shape, const PlanData& data);
 
   const PlanSpace* space_;
   const PlanRequest* request_;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
   std::map<std::int64_t, std::vector<MeshShape>> tensor_meshes_;
+  std::map<std::int64_t, std::vector<Placement>> placements_;
 };
 
 }  // namespace echelon
