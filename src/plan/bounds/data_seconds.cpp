@@ -140,11 +140,10 @@ double update_seconds(const PlanCosts& costs) {
 
 }  // namespace
 
-// Under ZeRO-3 a pass waits for gathers. Of its n blocks all but the first are gathered during the pass, one after the
-// other, and none before the work ahead of the first block has ended. So the last block starts n - 1 gathers later at
-// the earliest. Where weight gradients are computed, the lane takes the reduction of a block after the gather of the
-// next block and before the one after that. So n - 2 of both run between the end of the first block and the start of
-// the last.
+// Under ZeRO-3 a pass waits for gathers. Those of its first two blocks may precede it, while its rank waits for its
+// input. Of n blocks n - 2 are gathered between the end of the first one and the start of the last one, one after the
+// other. Where weight gradients are computed, the lane takes the reduction of a block after the gather of the next
+// block and before the one after that, so it has n - 2 of both.
 std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
@@ -157,12 +156,10 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
       if (stage.num_blocks < 2) continue;
       if (data.reshard == ReshardAfterForward::never && (kind != of_forward || costs.passes[i].openings < m)) continue;
       const auto n = static_cast<double>(stage.num_blocks);
-      const double all = stage.block_seconds[kind], bottom = stage.first_block->seconds[kind],
-                   top = stage.last_block->seconds[kind];
-      const double last = kind == of_forward ? top : bottom;
-      double seconds = std::max(0.0, (n - 1) * gather - (all - last));
-      if (kind == of_backward || kind == of_weights)
-        seconds = std::max(seconds, (n - 2) * (gather + reduce) - (all - top - bottom));
+      const double between =
+          stage.block_seconds[kind] - stage.first_block->seconds[kind] - stage.last_block->seconds[kind];
+      const bool reduces = kind == of_backward || kind == of_weights;
+      const double seconds = (n - 2) * (gather + (reduces ? reduce : 0)) - between;
       if (seconds > 0) waits.push_back({i, kind, seconds});
     }
   return waits;
