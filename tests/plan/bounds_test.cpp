@@ -147,10 +147,28 @@ const Case cases[] = {
      1024,
      60,
      {"--training.dtype=float32", "--training.float32_matmul_precision=high"}},
+    {"FewMicrobatchesInALongPipeline",
+     "llama3-8b",
+     "a100-80",
+     16,
+     16,
+     256,
+     60,
+     {"--parallelism.pipeline_parallel_degree=8", "--parallelism.zero_level=3", "--training.micro_batch_size=2",
+      "--parallelism.reshard_after_forward=microbatch"}},
+    {"GradientsThatAreReducedForEachMicrobatch",
+     "llama3-8b",
+     "v100",
+     16,
+     32,
+     256,
+     60,
+     {"--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=2"}},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 
-// With each machine's rates and those that are borrowed for it.
+// With each machine's rates and those that are borrowed for it. Programs take what blueprints take (above), in a tenth
+// of the time: so there are more of them, of each level of ZeRO.
 TEST(BoundsOfProfiles, AreBelowTheBlueprintsNumbers) {
   std::mt19937 random(1);
   for (const ShippedMachine& shipped : shipped_machines())
@@ -168,6 +186,12 @@ TEST(BoundsOfProfiles, AreBelowTheBlueprintsNumbers) {
       for (int i = 0; i < 4; ++i) {
         const PlanChoice choice = any_choice(space, random);
         EXPECT_LE(bounds.seconds(choice), evaluate(space, request, choice).outcome.step_seconds);
+      }
+      LayoutSteps steps(space, request, bounds.costs());
+      for (int i = 0; i < 40; ++i) {
+        const PlanChoice choice = any_choice(space, random);
+        const std::optional<LayoutStep> step = steps.play(choice);
+        EXPECT_TRUE(!step || bounds.seconds(choice) <= step->seconds);
       }
     }
 }

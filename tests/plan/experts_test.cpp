@@ -98,10 +98,12 @@ struct Asked {
   std::vector<std::string> settings = {};
 };
 
-// Work, not seconds, so that no busy machine fails it; 40 million units are 20 s of one core in the largest search.
+// Work, not seconds, so that no busy machine fails it; 40 million units are 10 s of one core in the largest search.
 TEST(PlanForExperts, ProvesTheBestLayoutWithinItsDefaultWork) {
   for (const Asked& each : {Asked{"llama3-8b", "h100", 16, 64, 8192},
                             {"llama3-8b", "h100", 12, 96, 8192},
+                            {"llama2-13b", "v100", 32, 256, 4096},
+                            {"llama3-70b", "h100", 1024, 1024, 8192},
                             {file_of_a_dense_model(), "h800", 1024, 1024, 8192}}) {
     SCOPED_TRACE(each.model + " on " + each.machine);
     const PlanResult found = find_plans(read_plan_request({.model = each.model,
@@ -113,8 +115,47 @@ TEST(PlanForExperts, ProvesTheBestLayoutWithinItsDefaultWork) {
     ASSERT_FALSE(found.plans.empty());
     EXPECT_TRUE(found.is_complete);
     EXPECT_EQ(found.within, 0);
+    EXPECT_EQ(found.num_proven, 1);
     EXPECT_LE(found.work, PlanQuestion{}.work);
   }
+}
+
+TEST(PlanForExperts, ProvesTheLargestModelsWithinItsDefaultWork) {
+  for (const Asked& each :
+       {Asked{"llama3-405b", "h100", 16384, 2048, 8192}, {"gpt3-175b", "a100-80", 4096, 4096, 2048}}) {
+    SCOPED_TRACE(each.model);
+    const PlanResult found = find_fitting_plans(read_plan_request({.model = each.model,
+                                                                   .machine = each.machine,
+                                                                   .gpus = each.gpus,
+                                                                   .global_batch_size = each.batch,
+                                                                   .seq_len = each.seq_len,
+                                                                   .top = 1}));
+    EXPECT_TRUE(found.is_complete);
+    EXPECT_EQ(found.within, 0);
+    EXPECT_EQ(found.num_proven, 1);
+    EXPECT_LE(found.work, PlanQuestion{}.work);
+  }
+}
+
+// Three million units are less than a second of one core.
+TEST(PlanForExperts, PlansPresetsOnOneToEightNodesWithinLittleWork) {
+  constexpr std::int64_t little_work = 3'000'000;
+  for (const char* model :
+       {"llama-1m", "llama-10m", "llama-100m", "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b", "llama2-7b",
+        "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "qwen2-0.5b", "qwen2.5-7b", "qwen3-0.6b", "qwen3-8b"})
+    for (const std::int64_t gpus : {8, 64}) {
+      SCOPED_TRACE(fmt::format("{} on {}", model, gpus));
+      const PlanResult found = find_fitting_plans(read_plan_request({.model = model,
+                                                                     .machine = "h100",
+                                                                     .gpus = gpus,
+                                                                     .global_batch_size = 256,
+                                                                     .seq_len = {},
+                                                                     .top = 1,
+                                                                     .work = little_work}));
+      EXPECT_TRUE(found.is_complete);
+      EXPECT_EQ(found.within, 0);
+      EXPECT_LE(found.work, little_work);
+    }
 }
 
 TEST(PlanForExperts, TakesSequencesLongerThanThePresets) {

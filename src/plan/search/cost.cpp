@@ -39,6 +39,7 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
       all.work += result.work;
       all.seconds += result.seconds;
       all.is_complete &= result.is_complete;
+      all.num_proven = all.is_complete ? static_cast<int>(all.plans.size() + result.plans.size()) : 0;
       all.within = std::max(all.within, result.within);
       for (Plan& plan : result.plans) all.plans.push_back(std::move(plan));
     } catch (const Error&) {  // no layout has so many ranks

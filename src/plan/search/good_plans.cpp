@@ -13,6 +13,7 @@ using Entries = std::vector<const PlanHeap::Entry*>;
 constexpr double grace = 0.2;                                  // of the limit, to find some plans nevertheless
 constexpr double polish = 0.75;                                // of it, to make the best degrees found better
 constexpr double polish_of_one = 0.25;                         // likewise, of one triple
+constexpr double share_of_others = 0.2;                        // of all these, once the first plan is proven
 constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
 constexpr std::size_t num_polished = 5;                        // whatever number of plans is wanted
 constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
@@ -33,11 +34,13 @@ class GoodPlans {
 
   void find(int wanted) {
     const std::size_t num_listed = std::max(num_polished, static_cast<std::size_t>(wanted));
+    // A first plan that is proven leaves less to find.
+    const double share = found_.empty() ? 1 : share_of_others;
     PlanHeap reached;
-    descend_from_each_way(reached, limit_.after(grace / 2));
-    plant(reached, limit_.after(grace));
-    time_best(reached, num_listed, limit_.after(grace));
-    polish_best(num_listed);
+    descend_from_each_way(reached, limit_.after(share * grace / 2));
+    plant(reached, limit_.after(share * grace));
+    time_best(reached, num_listed, limit_.after(share * grace));
+    polish_best(num_listed, share);
   }
 
  private:
@@ -97,8 +100,8 @@ class GoodPlans {
 
   /// Makes each triple of degrees better that comes first among the timed ones and is not yet polished: all that are
   /// listed. With more rows more triples follow, so the first row is never worse.
-  void polish_best(std::size_t num_listed) {
-    const SearchLimit::End end = limit_.after(polish);
+  void polish_best(std::size_t num_listed, double share) {
+    const SearchLimit::End end = limit_.after(share * polish);
     std::set<PlanDegrees> polished;
     while (limit_.is_before(end)) {
       std::set<PlanDegrees> listed = found_;
@@ -111,7 +114,7 @@ class GoodPlans {
       }
       if (!next) return;
       polished.insert(*next);
-      improve(*next, limit_.after(polish_of_one));
+      improve(*next, limit_.after(share * polish_of_one));
     }
   }
 

@@ -31,8 +31,9 @@ struct PlanResult {
   std::int64_t work = 0;                // of the search: the same on every machine
   double seconds = 0;                   // that the search took
   double within = 0;                    // no layout is better than the first plan by more than this part of it
-  bool is_complete = true;              // false: time was over, and the plans are good ones that were found by then
-  std::vector<Plan> plans;              // those that fit, best first
+  int num_proven = 0;       // of the plans, the first ones: best of all layouts, or within the part asked for
+  bool is_complete = true;  // false: the limit was reached, and the others are good ones found by then
+  std::vector<Plan> plans;  // those that fit, best first
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
   std::vector<Plan> in_other_formats = {};  // the first plan, where the planner chose the dtype

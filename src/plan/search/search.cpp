@@ -50,6 +50,7 @@ PlanResult search(const PlanRequest& request, bool must_fit, int wanted) {
     if (timed.empty()) break;
     const PlanNode& best = *timed.top().node;
     if (result.plans.empty() && !open.empty()) result.within = std::max(0.0, 1 - open.top().key.first / best.key.first);
+    if (result.is_complete) ++result.num_proven;
     found.insert(degrees_of(best));
     result.plans.push_back(tree.take_plan(best));
   }

@@ -54,7 +54,8 @@ struct PlanQuestion {
   std::int64_t top = 5;
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
-  std::int64_t work = 40'000'000;  // 20 s of one core of an Intel Xeon (Granite Rapids) in the largest search
+  // 10 s of one core of an Intel Xeon (Granite Rapids) in the largest search; as long again where there is no proof.
+  std::int64_t work = 40'000'000;
   double seconds = 0;
   // --section.key=value: what the planner would choose is fixed by them.
   std::vector<std::string> settings = {};

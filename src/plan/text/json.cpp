@@ -78,7 +78,8 @@ Json fields_of(const PlanResult& result, const PlanRequest& request) {
                {"work", result.work},
                {"seconds", result.seconds},
                {"within", result.within},
-               {"complete", result.is_complete}};
+               {"complete", result.is_complete},
+               {"proven", result.num_proven}};
   if (!request.chooses_dtype) return json;
   json["in_other_formats"] = Json::array();
   for (const Plan& other : result.in_other_formats)

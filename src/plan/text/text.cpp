@@ -129,8 +129,9 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   text += promise_lines(result, request);
   if (!result.is_complete)
     text += fmt::format(
-        "\nthe search was ended after {} units of work ({} gives it more): these are good layouts, maybe not the best",
-        result.work, limit_of(request));
+        "\nthe search was ended after {} units of work ({} gives it more): {} good layouts, maybe not the best",
+        result.work, limit_of(request),
+        result.num_proven == 0 ? "these are" : "the first one is proven best, others are");
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
