@@ -74,7 +74,7 @@ PassEnds PlanBounds::clocked(const PlanComputation& computation, const PlanStage
 PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Clocking clocking) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   const std::vector<PassWait> waits = waits_of(costs);
-  const PassLane lane = lane_of(costs);
+  PassLane lane = lane_of(costs);
   PlanStages waiting;
   if (!waits.empty()) {
     waiting = costs.stages;
@@ -82,7 +82,6 @@ PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Cl
   }
   Ends& known = ends_of(computation, costs.stages);
   PassEnds ends = {waits.empty() ? known.unplayed : unplayed_ends(computation, waiting), {}, {}, {}};
-  if (clocking == Clocking::none) return ends;
   const auto keep_later = [](std::vector<double>& a, const std::vector<double>& b) {
     if (a.empty()) a.resize(b.size(), 0);
     for (std::size_t i = 0; i < b.size(); ++i) a[i] = std::max(a[i], b[i]);
@@ -96,6 +95,12 @@ PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Cl
   const auto [played, is_new] = known.played.try_emplace(transfer_seconds);
   if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {});
   keep(played->second);
+  // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
+  const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
+  const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
+  lane.begin = std::max(cleared, first_gathers(costs));
+  for (std::vector<double>* each : {&ends.ranks, &ends.lanes, &ends.gradients, &ends.first_gradients})
+    for (double& end : *each) end += lane.begin;
   if (clocking == Clocking::of_lanes && (!waits.empty() || lane.gather + lane.reduce > 0))
     keep(clocked(computation, waits.empty() ? costs.stages : waiting, transfer_seconds, lane));
   return ends;
@@ -109,12 +114,6 @@ double PlanBounds::step_seconds(const PlanCosts& costs, double transfer_seconds,
     return std::max(pipeline_seconds(computation, any_placement), all_cores);
   }
   PassEnds ends = ends_of(costs, transfer_seconds, clocking);
-  // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
-  const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
-  const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
-  const double before = std::max(cleared, first_gathers(costs));
-  for (std::vector<double>* each : {&ends.ranks, &ends.lanes, &ends.gradients, &ends.first_gradients})
-    for (double& end : *each) end += before;
   if (ends.ranks.size() == 1) ends.ranks.front() = std::max(ends.ranks.front(), single_rank_end(costs));
   return rounding * step_end(costs, ends);
 }

@@ -44,8 +44,8 @@ class PlanBounds {
     std::vector<double> unplayed = {};    // by rank: the end of its last pass
     std::map<double, PassEnds> played{};  // from a clock, by the seconds of a transfer
   };
-  /// How far a bound goes: without a clock; with one that knows no data axes; with one that does.
-  enum class Clocking : std::uint8_t { none, of_passes, of_lanes };
+  /// Whether the clock of a bound knows the lane of data axes.
+  enum class Clocking : std::uint8_t { of_passes, of_lanes };
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const PlanRecompute& recompute,
                                          TensorPlacement placement);
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);

@@ -129,9 +129,10 @@ std::int64_t PlanBytes::gathered(const PlanChoice& choice, const Passing& passin
 }
 
 void PlanBytes::count_open(Passing& peak, const Passing::Open& now) {
-  Passing::Open &widest = peak.open[now.computes_weights ? 0 : 1], &fullest = peak.open[now.computes_weights ? 2 : 3];
-  if (std::pair(now.num_blocks, now.bytes) > std::pair(widest.num_blocks, widest.bytes)) widest = now;
-  if (std::pair(now.bytes, now.num_blocks) > std::pair(fullest.bytes, fullest.num_blocks)) fullest = now;
+  Passing::Open &with_most = peak.open[now.computes_weights ? 0 : 1],
+                &largest = peak.open[now.computes_weights ? 2 : 3];
+  if (std::pair(now.num_blocks, now.bytes) > std::pair(with_most.num_blocks, with_most.bytes)) with_most = now;
+  if (std::pair(now.bytes, now.num_blocks) > std::pair(largest.bytes, largest.num_blocks)) largest = now;
 }
 
 std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {

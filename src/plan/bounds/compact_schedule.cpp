@@ -47,7 +47,7 @@ class Clock {
     const std::size_t stage = pass.stage;
     switch (pass.kind) {
       case PassKind::forward:
-        return stage == 0 ? 0 : forward_end_[slot(stage - 1, pass.microbatch)] + message(stage - 1, stage);
+        return stage == 0 ? lane_.begin : forward_end_[slot(stage - 1, pass.microbatch)] + message(stage - 1, stage);
       case PassKind::backward:
       case PassKind::backward_input:
         if (stage + 1 == stages_.size()) return forward_end_[slot(stage, pass.microbatch)];

@@ -36,6 +36,7 @@ struct ClockedStage {
 struct PassLane {
   double gather = 0, reduce = 0;   // seconds of a block
   bool gathers_each_pass = false;  // otherwise a stage's parameters stay gathered after its first pass
+  double begin = 0;                // of the first stage's first pass; gathers of other ranks may come earlier
 };
 
 /// The earliest ends of what ranks do in a step.
