@@ -4,11 +4,14 @@
 
 #include "base/error.h"
 #include "conformance.h"
+#include "ops/cpu/gemm_choice.h"
 #include "ops/cpu/instruction_set.h"
 #include "ops/trace/trace_ops.h"
 
 #include "hwy/targets.h"
 
+#include <cmath>
+#include <optional>
 #include <thread>
 
 namespace echelon {
@@ -22,13 +25,15 @@ void choose(std::int64_t target) {
 /// With one thread; two must give the same bits.
 class CpuUnderTest final : public OpsUnderTest {
  public:
-  explicit CpuUnderTest(std::int64_t target) { choose(target); }
+  explicit CpuUnderTest(std::int64_t target, std::optional<ProductChoice> products = {}) : products_(products) {
+    choose(target);
+  }
   ~CpuUnderTest() override { choose(0); }
   CpuUnderTest(const CpuUnderTest&) = delete;
   CpuUnderTest& operator=(const CpuUnderTest&) = delete;
   [[nodiscard]] Tensors run(const std::string& what, const Tensors& tensors,
                             const OperationOnTensors& operation) override {
-    CpuOps cpu({.num_threads = 1}), cpu_of_two({.num_threads = 2});
+    CpuOps cpu({.num_threads = 1, .products = products_}), cpu_of_two({.num_threads = 2, .products = products_});
     Tensors of_one = tensors, of_two = tensors;
     operation(cpu, of_one);
     operation(cpu_of_two, of_two);
@@ -36,8 +41,20 @@ class CpuUnderTest final : public OpsUnderTest {
       EXPECT_TRUE(of_two[i] == of_one[i]) << what << ", tensor " << i << " depends on the number of threads";
     return of_one;
   }
+
+ private:
+  std::optional<ProductChoice> products_;
 };
 
+/// bfloat16 by certain kernels.
+OpsVariant variant(ProductKernels kernels) {
+  return {.dtype = DType::bfloat16, .make = [kernels]() -> std::unique_ptr<OpsUnderTest> {
+            if (obstacle_of_bfloat16(kernels)) return nullptr;
+            ProductChoice products = default_products();
+            products.bfloat16 = kernels;
+            return std::make_unique<CpuUnderTest>(0, products);
+          }};
+}
 /// `target`: the instruction set to compute with; 0: the best that this processor has.
 OpsVariant variant(DType dtype, std::int64_t target) {
   return {.dtype = dtype, .make = [target]() -> std::unique_ptr<OpsUnderTest> {
@@ -51,6 +68,9 @@ auto variants(std::int64_t target) {
 }
 INSTANTIATE_TEST_SUITE_P(Best, OpsConformance, variants(0), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(BestFloat16, OpsConformance, testing::Values(variant(DType::float16, 0)), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(Widened, OpsConformance, testing::Values(variant(ProductKernels::widened)), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(Native, OpsConformance, testing::Values(variant(ProductKernels::native)), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(Amx, OpsConformance, testing::Values(variant(ProductKernels::amx)), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Avx2, OpsConformance, variants(HWY_AVX2), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Scalar, OpsConformance, variants(HWY_EMU128), name_of_variant);
 
@@ -126,6 +146,42 @@ TEST_P(CpuThreads, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
     }
     for (const Tensors& result : results) EXPECT_TRUE(result == results[0]) << "T " << a.Tq << ", H " << a.H;
   }
+}
+
+/// The last row of attention of one sequence of two tokens to values of 0 and 1, with a score of zero and one of
+/// -score.
+double second_value(ProductKernels kernels, double score) {
+  ProductChoice products = default_products();
+  products.bfloat16 = kernels;
+  CpuOps ops({.products = products});
+  Numbers q(DType::bfloat16, {1, 2, 1, 1}), k = q, v = q;
+  for (std::int64_t i = 0; i < 2; ++i) q.set(i, 1.0);
+  k.set(0, -score);
+  v.set(0, 1.0);
+  const Numbers out = q, lse(DType::float32, {1, 1, 2});
+  ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse});
+  return out.get(1);
+}
+
+// p relative to the largest one is a factor of a product: rounded to bfloat16, but for kernels that widen, and but for
+// its part of the sum.
+TEST(CpuOps, ProductsOfBfloat16RoundProbabilities) {
+  int num_different = 0;
+  for (int n = 1; n < 32; ++n) {
+    const double score = n / 8.0, p = std::exp(-score);
+    const auto rounded = [](double x) {
+      return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(x))));
+    };
+    const double as_is = rounded(p / (1 + p)), of_rounded = rounded(rounded(p) / (1 + p));
+    if (as_is == of_rounded) continue;
+    ++num_different;
+    EXPECT_EQ(second_value(ProductKernels::widened, score), as_is) << score;
+    for (const ProductKernels kernels : {ProductKernels::native, ProductKernels::amx}) {
+      if (obstacle_of_bfloat16(kernels)) continue;
+      EXPECT_EQ(second_value(kernels, score), of_rounded) << score;
+    }
+  }
+  EXPECT_GT(num_different, 5);
 }
 
 TEST(CpuOps, CountsProductsAsTheTraceDoes) {

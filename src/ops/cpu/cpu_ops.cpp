@@ -28,7 +28,7 @@ CpuOps::CpuOps(int num_threads, const ProductChoice& products)
       blas_(Blas::loaded(products.core_type)),
       float32_kernels_(products.float32 == ProductKernels::own ? &float32_kernels() : nullptr),
       bfloat16_kernels_(kernels_of_bfloat16(products.bfloat16)),
-      attends_in_pairs_(products.bfloat16 == ProductKernels::native) {
+      bfloat16_products_(products.bfloat16) {
   require(num_threads_ >= 1, "the cpu backend cannot compute with {} threads; it needs at least 1", num_threads_);
 }
 

@@ -57,7 +57,7 @@ class CpuOps : public Ops {
   const Blas& blas_;
   const GemmKernels* float32_kernels_;  // nullptr: blas_
   const GemmKernels& bfloat16_kernels_;
-  bool attends_in_pairs_;  // bfloat16 by dot products of pairs
+  ProductKernels bfloat16_products_;  // those of attention, too
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;
 };
 

@@ -98,9 +98,14 @@ void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
   differentiate_all<Format, T>(args, num_threads);
 }
 
-void AttentionBackward(const AttentionBackwardArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
+void AttentionBackward(const AttentionBackwardArgs& args, int num_threads,
+                       [[maybe_unused]] ProductKernels bfloat16_products) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && in_pairs) return choose_threads<Pairs, bfloat16>(args, num_threads);
+  const bool may_pair = args.q.dtype == DType::bfloat16;
+  if (may_pair && bfloat16_products == ProductKernels::native)
+    return choose_threads<Pairs, bfloat16>(args, num_threads);
+  if (may_pair && bfloat16_products == ProductKernels::amx)
+    return choose_threads<MatrixTiles, bfloat16>(args, num_threads);
 #endif
   visit_float(args.q.dtype,
               [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
@@ -116,7 +121,7 @@ namespace echelon {
 HWY_EXPORT(AttentionBackward);
 
 void CpuOps::compute(const AttentionBackwardArgs& args) {
-  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, attends_in_pairs_);
+  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, bfloat16_products_);
 }
 
 }  // namespace echelon

@@ -10,9 +10,11 @@
 #endif
 // clang-format on
 
-#include "ops/cpu/attention/order-inl.h"
+#include "ops/cpu/attention/heads-inl.h"
+#include "ops/cpu/attention/matrix_tiles-inl.h"
+#include "ops/cpu/attention/query_operand-inl.h"
+#include "ops/cpu/attention/query_sums-inl.h"
 #include "ops/cpu/attention/softmax-inl.h"
-#include "ops/cpu/attention/tiles-inl.h"
 #include "ops/cpu/scratch.h"
 
 #include <limits>
@@ -25,9 +27,6 @@ namespace HWY_NAMESPACE {
 // Fetched while the last tile of a head is multiplied: the first ones of the next are done too soon.
 constexpr std::int64_t rows_of_next_head = 256;
 
-struct KvHead {
-  std::int64_t b, index;
-};
 struct Range {
   std::int64_t first, last;
 };
@@ -44,25 +43,17 @@ class Backward {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
 
-  /// A tile of vectors of queries as matmuls need it: as rows, with sums over its rows, and with sums over C.
-  struct QueryOperand {
-    Number *rows, *over_queries, *over_C;
-  };
+  static constexpr std::int64_t p_size = tile_keys * tile_queries / Format::per_number;
 
  public:
-  Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch) : args_(args) {
-    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_),
+  Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch)
+      : args_(args), q_(C_, scratch), dout_(C_, scratch), dq_(C_, scratch) {
+    const std::int64_t keys = rounded_up(heads_.Tk, tile_keys), columns = padded<Format>(C_),
                        width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys * width);
     k_over_keys_ = Format::is_paired ? take(keys / 2 * columns) : k_;
-    for (QueryOperand* x : {&q_, &dout_}) {
-      x->rows = take(tile_queries * width);
-      x->over_queries = Format::is_paired ? take(tile_queries / 2 * columns) : x->rows;
-      x->over_C = take(width * tile_queries);
-    }
-    dq_ = scratch.take(tile_queries * columns);
     softmax_.scale = static_cast<Sum>(factor());
     softmax_.p = scratch.take(tile_keys * tile_queries);
     softmax_.ds = scratch.take(tile_keys * tile_queries);
@@ -78,7 +69,8 @@ class Backward {
   }
   static std::int64_t capacity(const AttentionBackwardArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 3 * keys * columns + 7 * tile_queries * columns + 4 * tile_keys * tile_queries + 3 * tile_queries;
+    return 3 * keys * columns + 6 * tile_queries * columns + QuerySums<Format>::capacity(args.q.size(3)) +
+           4 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
   static std::int64_t sums_capacity(const AttentionBackwardArgs& args) {
@@ -90,13 +82,13 @@ class Backward {
 
   /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
-    Sum *dk = sums, *dv = sums + rounded_up(Tk_, tile_keys) * padded<Format>(C_);
-    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, Tq_ - first_query),
+    Sum *dk = sums, *dv = sums + rounded_up(heads_.Tk, tile_keys) * padded<Format>(C_);
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, heads_.Tq - first_query),
                        columns = padded<Format>(C_), width = packed_width<Format>(C_);
     load_queries(at);
     const KeyRange seen = visible_.of(at.b, first_query, count);
     if (seen.is_empty())
-      std::fill(dq_, dq_ + tile_queries * columns, Sum{0});
+      dq_.clear();
     else
       pack_keys(at, seen);
     look_ahead(at, next, seen);
@@ -108,32 +100,37 @@ class Backward {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, softmax_.queries_at_once());
       // The zeros of keys that no query sees start a sum too.
-      tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);
+      tile.num_keys = rounded_up(std::min(tile_keys, heads_.Tk - j), block_rows);
       tile.queries_at_once = Format::is_paired ? softmax_.queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + j * width, q_.over_C, softmax_.p);
       products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, softmax_.ds);
+      if (Format::has_matrices && !tile.is_seen_by_all())
+        for (Number* x : {softmax_.p_over_queries, softmax_.ds_over_queries, softmax_.ds_over_keys})
+          std::fill_n(x, p_size, Number{0});
       softmax_.apply(tile);
       const bool is_begun = j < num_begun_;
-      multiply_over_queries(tile, softmax_.p_over_queries, dout_, dv + j * columns, is_begun);
-      multiply_over_queries(tile, softmax_.ds_over_queries, q_, dk + j * columns, is_begun);
-      products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + j / Format::per_number * columns, dq_,
-                                   j > seen.first);
+      products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, dv + j * columns, is_begun);
+      products_.multiply_over_queries(tile, softmax_.ds_over_queries, q_.over_queries, dk + j * columns, is_begun);
+      products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + j / Format::per_number * columns,
+                                   dq_.data(), j > seen.first);
     }
     num_begun_ = std::max(num_begun_, rounded_up(seen.last, tile_keys));
-    const HeadRows<T> dq = queries_of<T>(args_.dq, at);
+    const HeadRows<T> dq = heads_.queries<T>(args_.dq, at);
+    const Sum* rows = dq_.rows();
     for (std::int64_t i = 0; i < count; ++i)
-      write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
+      write_row({rows + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
   }
 
   /// Keys that no query sees have sums of zero.
   void end_sums(Sum* sums) const {
-    if (const std::int64_t keys = rounded_up(Tk_, tile_keys); num_begun_ < keys) zero_sums(sums, {num_begun_, keys});
+    if (const std::int64_t keys = rounded_up(heads_.Tk, tile_keys); num_begun_ < keys)
+      zero_sums(sums, {num_begun_, keys});
   }
 
   /// Some rows of dk and dv of a kv head.
   void write_keys(const KvHead& head, const Range& rows, const Shares<Sum>& sums) const {
-    const HeadRows<T> dk = keys_of<T>(args_.dk, head), dv = keys_of<T>(args_.dv, head);
-    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(Tk_, tile_keys);
+    const HeadRows<T> dk = heads_.keys<T>(args_.dk, head), dv = heads_.keys<T>(args_.dv, head);
+    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(heads_.Tk, tile_keys);
     for (std::int64_t j = rows.first; j < rows.last; ++j) {
       write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale),
                 dk.first + j * dk.stride);
@@ -144,21 +141,9 @@ class Backward {
  private:
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
-  [[nodiscard]] static KvHead kv_head_of(const QueryTile& at) { return {at.b, at.kv_head}; }
-  template <class Element>
-  [[nodiscard]] HeadRows<Element> keys_of(const Tensor& x, const KvHead& head) const {
-    return {x.as<T>() + (head.b * Tk_ * K_ + head.index) * C_, Tk_, K_ * C_, C_};
-  }
-  template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at,
-                                             std::int64_t most = tile_queries) const {
-    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_,
-            C_};
-  }
-
   void zero_sums(Sum* sums, const KeyRange& keys) const {
     const std::int64_t columns = padded<Format>(C_);
-    for (Sum* dx : {sums, sums + rounded_up(Tk_, tile_keys) * columns})
+    for (Sum* dx : {sums, sums + rounded_up(heads_.Tk, tile_keys) * columns})
       std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
   }
 
@@ -167,14 +152,13 @@ class Backward {
     packed_.begin(at, seen);
     std::int64_t& num_packed = packed_.keys.last;
     const std::int64_t width = packed_width<Format>(C_);
-    const HeadRows<const T> k = keys_of<const T>(args_.k, kv_head_of(at)),
-                            v = keys_of<const T>(args_.v, kv_head_of(at));
+    const HeadRows<const T> k = heads_.keys<const T>(args_.k, KvHead::of(at)),
+                            v = heads_.keys<const T>(args_.v, KvHead::of(at));
     for (; num_packed < seen.last; num_packed += tile_keys) {
       pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * width);
       pack<Format>(v.part(num_packed, tile_keys), tile_keys, v_ + num_packed * width);
       if constexpr (Format::is_paired)
-        pair_rows<Format>(k_ + num_packed * width, tile_keys, C_, 1,
-                          k_over_keys_ + num_packed / 2 * padded<Format>(C_));
+        pack_over_keys<Format>(k_ + num_packed * width, C_, k_over_keys_ + num_packed / 2 * padded<Format>(C_));
     }
   }
 
@@ -184,24 +168,25 @@ class Backward {
     products_.ahead.clear();
     const bool has_keys = next.has_keys_of(at);
     const std::int64_t first = has_keys ? packed_.keys.last : 0, most = has_keys ? tile_keys : rows_of_next_head;
-    for (const Tensor* x : {&args_.q, &args_.dout, &args_.out}) add(queries_of<const T>(*x, next, most));
-    for (const Tensor* x : {&args_.k, &args_.v}) add(keys_of<const T>(*x, kv_head_of(next)).part(first, most));
+    for (const Tensor* x : {&args_.q, &args_.dout, &args_.out}) add(heads_.queries<const T>(*x, next, most));
+    for (const Tensor* x : {&args_.k, &args_.v}) add(heads_.keys<const T>(*x, KvHead::of(next)).part(first, most));
     if (!has_keys || (next.h == at.h && next.first_query == at.first_query))
       for (const Tensor* x : {&args_.dk, &args_.dv})
-        add(keys_of<const T>(*x, kv_head_of(at)).part(0, rows_of_next_head));
-    add(queries_of<const T>(args_.dq, at));
+        add(heads_.keys<const T>(*x, KvHead::of(at)).part(0, rows_of_next_head));
+    add(heads_.queries<const T>(args_.dq, at));
     const std::int64_t num_tiles = (seen.last - seen.first + tile_keys - 1) / tile_keys;
-    products_.ahead.divide(5 * num_tiles * (tile_keys / block_rows) * 3);
+    products_.divide_ahead(5 * num_tiles);
   }
 
   HWY_INLINE void load_queries(const QueryTile& at) {
-    const HeadRows<const T> dout = queries_of<const T>(args_.dout, at), out = queries_of<const T>(args_.out, at);
-    load_operand(queries_of<const T>(args_.q, at), static_cast<Sum>(factor()), q_);
-    load_operand(dout, Sum{1}, dout_);
+    const HeadRows<const T> dout = heads_.queries<const T>(args_.dout, at),
+                            out = heads_.queries<const T>(args_.out, at);
+    q_.load(heads_.queries<const T>(args_.q, at), static_cast<Sum>(factor()));
+    dout_.load(dout, Sum{1});
     Sum *lse = softmax_.lse, *delta = softmax_.delta;
     std::fill(lse, lse + tile_queries, std::numeric_limits<Sum>::infinity());  // queries beyond the end: p = 0
     std::fill(delta, delta + tile_queries, Sum{0});
-    const std::int64_t row = (at.b * H_ + at.h) * Tq_ + at.first_query;
+    const std::int64_t row = (at.b * heads_.H + at.h) * heads_.Tq + at.first_query;
     for (std::int64_t i = 0; i < dout.count; ++i) {
       delta[i] = args_.delta.as<Sum>()[row + i] = dot(dout.first + i * dout.stride, out.first + i * out.stride);
       lse[i] = args_.lse.as<Sum>()[row + i] * static_cast<Sum>(std::numbers::log2e);
@@ -226,44 +211,17 @@ class Backward {
     });
   }
 
-  HWY_INLINE void load_operand(const HeadRows<const T>& x, Sum scale, const QueryOperand& operand) {
-    pack<Format>(x, tile_queries, operand.rows);
-    transpose<Format>({operand.rows, packed_width<Format>(C_)}, C_, scale, operand.over_C);
-    if constexpr (Format::is_paired)
-      pair_rows<Format>(operand.rows, tile_queries, C_, num_lanes<Sum>(), operand.over_queries);
-  }
-
-  /// dx[keys, C] (+)= a queries, a being p or ds.
-  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx,
-                             bool accumulates) {
-    const std::int64_t columns = padded<Format>(C_);
-    multiply(Product<Format>{.a = a,
-                             .a_row = tile_queries / Format::per_number,
-                             .a_depth = 1,
-                             .b = queries.over_queries,
-                             .b_row = columns,
-                             .c = dx,
-                             .c_row = columns,
-                             .num_rows = tile.num_keys,
-                             .num_columns = columns,
-                             .accumulates = accumulates},
-             products_.ahead, [=](std::int64_t key) {
-               return Extent{.first = tile.first_seeing(key) / Format::per_number,
-                             .last = tile.num_queries / Format::per_number};
-             });
-  }
-
   const AttentionBackwardArgs& args_;
-  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2),
-               C_ = args_.q.size(3);
+  Heads heads_{args_.q, args_.k};
+  std::int64_t C_ = heads_.C;
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
   std::int64_t num_begun_ = 0;  // of the head's keys: those whose sums of dk and dv hold something
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
-  QueryOperand q_, dout_;
-  Sum* dq_;  // [tile_queries, padded C]
-  SoftmaxGradient<Format> softmax_;
+  QueryOperand<Format> q_, dout_;
+  QuerySums<Format> dq_;
+  SoftmaxGradient<typename Format::Packing> softmax_;
   Sum* first_keys_;
 };
 

@@ -7,9 +7,10 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/attention/forward.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/cpu/attention/order-inl.h"
+#include "ops/cpu/attention/heads-inl.h"
+#include "ops/cpu/attention/matrix_tiles-inl.h"
+#include "ops/cpu/attention/query_sums-inl.h"
 #include "ops/cpu/attention/softmax-inl.h"
-#include "ops/cpu/attention/tiles-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
@@ -27,13 +28,14 @@ class Forward {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
 
+  static constexpr std::int64_t p_size = tile_keys / Format::per_number * tile_queries;
+
  public:
-  Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args) {
-    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_),
-                       width = packed_width<Format>(C_);
+  Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args), out_(C_, scratch) {
+    const std::int64_t keys = rounded_up(heads_.Tk, tile_keys), width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
-    v_ = take(keys / Format::per_number * columns);
+    v_ = take(keys / Format::per_number * padded<Format>(C_));
     v_rows_ = take(Format::is_paired ? tile_keys * width : 0);
     q_ = take(tile_queries * width);
     q_transposed_ = take(width * tile_queries);
@@ -41,7 +43,6 @@ class Forward {
     softmax_.scores = scratch.take(tile_keys * tile_queries);
     softmax_.p = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries)
                                    : reinterpret_cast<Number*>(softmax_.scores);
-    out_ = scratch.take(tile_queries * columns);
     softmax_.max = scratch.take(4 * tile_queries);
     softmax_.sum = softmax_.max + tile_queries;
     softmax_.rescale = softmax_.sum + tile_queries;
@@ -49,20 +50,20 @@ class Forward {
   }
   static std::int64_t capacity(const AttentionArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries +
-           4 * tile_queries;
+    return 2 * keys * columns + (2 * tile_queries + tile_keys) * columns + QuerySums<Format>::capacity(args.q.size(3)) +
+           2 * tile_keys * tile_queries + 4 * tile_queries;
   }
 
   /// `next` will follow.
   void attend(const QueryTile& at, const QueryTile& next) {
-    const HeadRows<T> out = queries_of<T>(args_.out, at);
+    const HeadRows<T> out = heads_.queries<T>(args_.out, at);
     const std::int64_t count = out.count, first_query = at.first_query;
-    transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()),
+    transpose<Format>(rows_of_tile<Format>(heads_.queries<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()),
                       q_transposed_);
     softmax_.begin();
     const KeyRange seen = visible_.of(at.b, first_query, count);
     if (seen.is_empty())
-      std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
+      out_.clear();
     else
       pack_keys(at, seen);
     look_ahead(at, next, seen);
@@ -70,12 +71,13 @@ class Forward {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
       products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, softmax_.scores);
+      if (Format::has_matrices && !tile.is_seen_by_all()) std::fill_n(softmax_.p, p_size, Number{0});
       const bool grew = softmax_.apply(tile);
-      if (grew && j > seen.first) rescale_out();
-      products_.multiply_over_keys(tile, softmax_.p, v_ + j / Format::per_number * padded<Format>(C_), out_,
+      if (grew && j > seen.first) out_.rescale(softmax_.rescale);
+      products_.multiply_over_keys(tile, softmax_.p, v_ + j / Format::per_number * padded<Format>(C_), out_.data(),
                                    j > seen.first);
     }
-    finish(out, args_.lse.as<Sum>() + (at.b * H_ + at.h) * Tq_ + first_query);
+    finish(out, args_.lse.as<Sum>() + (at.b * heads_.H + at.h) * heads_.Tq + first_query);
   }
 
  private:
@@ -83,12 +85,13 @@ class Forward {
   void pack_keys(const QueryTile& at, const KeyRange& seen) {
     packed_.begin(at, seen);
     std::int64_t& num_packed = packed_.keys.last;
-    const HeadRows<const T> k = keys_of(args_.k, at), v = keys_of(args_.v, at);
+    const HeadRows<const T> k = heads_.keys<const T>(args_.k, KvHead::of(at)),
+                            v = heads_.keys<const T>(args_.v, KvHead::of(at));
     for (; num_packed < seen.last; num_packed += tile_keys) {
       pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * packed_width<Format>(C_));
       Number* values = v_ + num_packed / Format::per_number * padded<Format>(C_);
       pack<Format>(v.part(num_packed, tile_keys), tile_keys, Format::is_paired ? v_rows_ : values);
-      if constexpr (Format::is_paired) pair_rows<Format>(v_rows_, tile_keys, C_, 1, values);
+      if constexpr (Format::is_paired) pack_over_keys<Format>(v_rows_, C_, values);
     }
   }
 
@@ -98,45 +101,23 @@ class Forward {
     products_.ahead.clear();
     const bool has_keys = next.has_keys_of(at);
     const std::int64_t first = has_keys ? packed_.keys.last : 0, most = tile_keys;
-    add(queries_of<const T>(args_.q, next, most));
-    add(keys_of(args_.k, next).part(first, most));
-    add(keys_of(args_.v, next).part(first, most));
-    add(queries_of<const T>(args_.out, at));
-    products_.ahead.divide(2 * (seen.last - seen.first + tile_keys - 1) / tile_keys * (tile_keys / block_rows) * 3);
+    add(heads_.queries<const T>(args_.q, next, most));
+    for (const Tensor* x : {&args_.k, &args_.v}) add(heads_.keys<const T>(*x, KvHead::of(next)).part(first, most));
+    add(heads_.queries<const T>(args_.out, at));
+    products_.divide_ahead(2 * (seen.last - seen.first + tile_keys - 1) / tile_keys);
   }
 
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
-
-  template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at,
-                                             std::int64_t most = tile_queries) const {
-    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_,
-            C_};
-  }
-  [[nodiscard]] HeadRows<const T> keys_of(const Tensor& x, const QueryTile& at) const {
-    return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
-  }
-
-  HWY_INLINE void rescale_out() const {
-    const std::int64_t columns = padded<Format>(C_);
-    for (std::int64_t i = 0; i < tile_queries; ++i) {
-      if (softmax_.rescale[i] == Sum{1}) continue;
-      const auto factor = hn::Set(Tag<Sum>(), softmax_.rescale[i]);
-      Sum* row = out_ + i * columns;
-      for_lanes<Sum>(0, columns, [=](auto lanes, std::int64_t c) HWY_ATTR {
-        lanes.store(hn::Mul(lanes.load(row + c), factor), row + c);
-      });
-    }
-  }
 
   HWY_INLINE void finish(const HeadRows<T>& out, Sum* lse) const {
     const Tag<Sum> d;
     for (std::int64_t i = 0; i < out.count; i += num_lanes<Sum>()) softmax_.take_logarithm(i);
     std::copy_n(softmax_.max, out.count, lse);
+    const Sum* rows = out_.rows();
     for (std::int64_t i = 0; i < out.count; ++i) {
       const Sum sum = softmax_.sum[i];
       const auto factor = hn::Set(d, sum == Sum{0} ? Sum{0} : Sum{1} / sum);
-      const Sum* from = out_ + i * padded<Format>(C_);
+      const Sum* from = rows + i * padded<Format>(C_);
       T* into = out.first + i * out.stride;
       for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
         lanes.store(hn::Mul(lanes.load(from + c), factor), into + c);
@@ -145,16 +126,16 @@ class Forward {
   }
 
   const AttentionArgs& args_;
-  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2),
-               C_ = args_.q.size(3);
+  Heads heads_{args_.q, args_.k};
+  std::int64_t C_ = heads_.C;
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_;  // all keys of one head
   Number* v_rows_;  // one tile of values on the way to pairs
   Number *q_, *q_transposed_;
-  RunningSoftmax<Format> softmax_;
-  Sum* out_;  // [tile_queries, padded C]
+  RunningSoftmax<typename Format::Packing> softmax_;
+  QuerySums<Format> out_;
   Sum* first_keys_;
 };
 
@@ -173,10 +154,11 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   });
 }
 
-void Attention(const AttentionArgs& args, int num_threads, [[maybe_unused]] bool in_pairs) {
+void Attention(const AttentionArgs& args, int num_threads, [[maybe_unused]] ProductKernels bfloat16_products) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && in_pairs)
-    return attend_all<Pairs, bfloat16>(args, num_threads);
+  const bool may_pair = args.q.dtype == DType::bfloat16 && args.scale > 0;
+  if (may_pair && bfloat16_products == ProductKernels::native) return attend_all<Pairs, bfloat16>(args, num_threads);
+  if (may_pair && bfloat16_products == ProductKernels::amx) return attend_all<MatrixTiles, bfloat16>(args, num_threads);
 #endif
   visit_float(args.q.dtype,
               [&](auto t) { attend_all<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
@@ -192,7 +174,7 @@ namespace echelon {
 HWY_EXPORT(Attention);
 
 void CpuOps::compute(const AttentionArgs& args) {
-  HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_, attends_in_pairs_);
+  HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_, bfloat16_products_);
 }
 
 }  // namespace echelon

@@ -33,6 +33,7 @@ struct CausalTile {
 
   /// How many keys of the tile are before the end of query i's range.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool is_seen_by_all() const { return visible(0) == tile_keys; }  // but for what begins later
   /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
   /// of the others of their block.
   [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i) const {

@@ -30,10 +30,10 @@ struct HeadRows {
   }
 };
 
-/// The columns of a row of sums: whole vectors.
+/// The columns of a row of sums: whole vectors, or matrices.
 template <class Format>
 HWY_INLINE std::int64_t padded(std::int64_t C) {
-  return rounded_up(C, num_lanes<typename Format::Sum>());
+  return rounded_up(C, Format::has_matrices ? matrix_side : num_lanes<typename Format::Sum>());
 }
 /// The Numbers of a packed row.
 template <class Format>
@@ -153,6 +153,15 @@ HWY_INLINE void pair_rows(const typename Format::Number* packed, std::int64_t nu
         const auto odd = hn::PromoteTo(d, hn::LoadU(halves, rows + (row + distance) * width + c));
         hn::Store(hn::Or(even, hn::ShiftLeft<16>(odd)), d, paired + c);
       }
+}
+
+/// A tile of keys packed by pack(), of Pairs, for sums over keys.
+template <class Format>
+HWY_INLINE void pack_over_keys(const typename Format::Number* packed, std::int64_t C, typename Format::Number* into) {
+  if constexpr (Format::has_matrices)
+    transpose_pairs(packed, padded<Format>(C), into);
+  else
+    pair_rows<Format>(packed, tile_keys, C, 1, into);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -2,7 +2,7 @@
 // vectors as there are registers for. Included once per instruction set (Highway).
 //
 // A Format says how values are packed and multiplied. Plain: as they are. Pairs: two bfloat16 in 32 bits, which one
-// instruction multiplies and adds.
+// instruction multiplies and adds. MatrixTiles: many such pairs.
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,7 +13,7 @@
 #endif
 // clang-format on
 
-#include "ops/cpu/attention/rows_ahead.h"
+#include "ops/cpu/attention/matrix_tiles.h"
 #include "ops/cpu/lanes-inl.h"
 
 #include <algorithm>
@@ -39,7 +39,8 @@ template <class A>
 struct Plain {
   using Number = A;  // what an operand is packed in
   using Sum = A;
-  static constexpr bool is_paired = false;
+  using Packing = Plain;  // that of softmax
+  static constexpr bool is_paired = false, has_matrices = false;
   static constexpr std::int64_t per_number = 1;  // summands that one Number holds
 
   static HWY_INLINE Vec<A> load(const A* b) { return hn::Load(Tag<A>(), b); }
@@ -53,7 +54,8 @@ struct Plain {
 struct Pairs {
   using Number = std::uint32_t;
   using Sum = float;
-  static constexpr bool is_paired = true;
+  using Packing = Pairs;
+  static constexpr bool is_paired = true, has_matrices = false;
   static constexpr std::int64_t per_number = 2;
 
   static HWY_INLINE Vec<Number> load(const Number* b) { return hn::Load(Tag<Number>(), b); }
@@ -69,6 +71,11 @@ struct Pairs {
     const auto upper = hn::And(hn::Add(hn::BitCast(d, odd), half), hn::Set(d, 0xffff0000U));
     return hn::Or(upper, hn::ShiftRight<16>(hn::Add(hn::BitCast(d, even), half)));
   }
+};
+
+/// Pairs, in matrix registers (matrix_tiles.h). Users know that the CPU has them.
+struct MatrixTiles : Pairs {
+  static constexpr bool has_matrices = true;
 };
 #endif
 

@@ -18,13 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-/// The matmuls that both passes need.
+/// The matmuls of both passes.
 template <class Format>
 struct TileProducts {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
   std::int64_t C = 0;
   RowsAhead ahead;  // what a matmul prefetches
+
+  /// Spreads what is prefetched over so many matmuls.
+  void divide_ahead(std::int64_t num_products) { ahead.divide(num_products * (tile_keys / block_rows) * 3); }
 
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
   void multiply_over_C(const CausalTile& tile, const Number* rows, const Number* queries, Sum* c) {
@@ -60,6 +63,26 @@ struct TileProducts {
         ahead, [=](std::int64_t query) {
           return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number};
         });
+  }
+
+  /// dx[keys, C] (+)= a[keys, queries] queries[queries, C], a being p or ds.
+  void multiply_over_queries(const CausalTile& tile, const Number* a, const Number* queries, Sum* dx,
+                             bool accumulates) {
+    const std::int64_t columns = padded<Format>(C);
+    multiply(Product<Format>{.a = a,
+                             .a_row = tile_queries / Format::per_number,
+                             .a_depth = 1,
+                             .b = queries,
+                             .b_row = columns,
+                             .c = dx,
+                             .c_row = columns,
+                             .num_rows = tile.num_keys,
+                             .num_columns = columns,
+                             .accumulates = accumulates},
+             ahead, [=](std::int64_t key) {
+               return Extent{.first = tile.first_seeing(key) / Format::per_number,
+                             .last = tile.num_queries / Format::per_number};
+             });
   }
 };
 
