@@ -94,6 +94,38 @@ TEST(GemmRowSplits, CoverAllRowsAndEndWithSmallShares) {
       0.02);
 }
 
+// A tile of matrix registers takes as long with fewer rows, so only the last one of all has fewer.
+TEST(GemmRowSplits, AreWholeTilesWhereFewerRowsCostAsMuch) {
+  const GemmKernels kernels = {.tile_rows = 32, .row_grain = 32, .most_tiles = 8};
+  for (const std::int64_t num_rows : {1, 31, 33, 257, 768, 1000, 50257})
+    for (const std::int64_t threads : {1, 2, 3, 16}) {
+      const GemmRowSplits cuts(num_rows, kernels, threads);
+      std::int64_t num_tiles = 0, next = 0;
+      for (std::int64_t share = -1; share < cuts.row_shares(); ++share) {
+        const GemmRange rows = share < 0 ? cuts.first_rows() : cuts.rows_of(share);
+        const GemmTileRows tiles(rows.size, kernels);
+        for (std::int64_t i = 0; i < tiles.size(); ++i, ++num_tiles) {
+          EXPECT_EQ(rows.first + tiles[i].first, next);
+          next += tiles[i].size;
+          EXPECT_TRUE(tiles[i].size == 32 || next == num_rows) << tiles[i].size << " rows before " << next;
+        }
+      }
+      EXPECT_EQ(next, num_rows);
+      EXPECT_EQ(num_tiles, (num_rows + 31) / 32) << num_rows << " rows, " << threads << " threads";
+    }
+}
+
+TEST(GemmTileRows, DifferByOneRowElsewhere) {
+  const GemmTileRows tiles(100, GemmKernels{.tile_rows = 14});
+  ASSERT_EQ(tiles.size(), 8);
+  std::int64_t next = 0;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(tiles[i].first, next);
+    EXPECT_EQ(tiles[i].size, i < 4 ? 13 : 12);
+    next += tiles[i].size;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gemm, Agendas,
                          testing::Values(GemmAgenda::Counts{1, 1, 0, 0}, GemmAgenda::Counts{1, 2, 10, 2},
                                          GemmAgenda::Counts{5, 2, 10, 2}, GemmAgenda::Counts{4, 3, 2, 7},

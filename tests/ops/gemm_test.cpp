@@ -117,6 +117,29 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnTheRowsAndColumnsBeside) {
     }
 }
 
+// The last columns of a matrix are fewer than a tile has.
+TEST(Gemm, BitsOfSumsDependNotOnTheColumnsBeside) {
+  for (const auto& [name, kernels] : kinds())
+    for (const bool transpose_b : {false, true}) {
+      const Case c{70, 130, 1100, false, transpose_b, true};
+      const Operands x(c, kernels->dtype);
+      const Numbers before = Numbers::random(DType::float32, {c.m, c.n}, 3);
+      const Numbers whole = before;
+      multiply(*kernels, product_of(c, x, whole), 1);
+      constexpr std::int64_t first = 5, columns = 43;
+      const Numbers some = before;
+      GemmProduct of_some = product_of(c, x, some);
+      of_some.n = columns;
+      of_some.b.data += first * (c.transpose_b ? c.k : 1) * size_of(kernels->dtype);
+      of_some.c += first * size_of(DType::float32);
+      multiply(*kernels, of_some, 1);
+      for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t j = 0; j < c.n; ++j)
+          ASSERT_EQ(some.get(i * c.n + j), (j < first || j >= first + columns ? before : whole).get(i * c.n + j))
+              << name << " at " << i << ", " << j;
+    }
+}
+
 /// Blocks of columns, of k and, where sums of 16 bits are formed in float32, groups of them: threads are in two
 /// sections at a time.
 TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {

@@ -16,7 +16,6 @@ namespace {
 
 // Of b in a section, 8 MiB: in the last cache; threads are in two at a time.
 constexpr std::int64_t packed_units = 1 << 21;
-constexpr std::int64_t most_blocks = 4;  // of k, packed of b together, where sums are kept elsewhere than in c
 // Rows of c at a time, so that float32 sums of a c of 16 bits are bounded.
 constexpr std::int64_t band = 4096;
 
@@ -51,7 +50,7 @@ class Multiplication {
  private:
   [[nodiscard]] bool narrows() const { return is_half_dtype(g_.c_dtype); }
   [[nodiscard]] std::int64_t blocks_at_once() const {
-    return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1;
+    return narrows() || kernels_.keeps_blocks ? std::min(kernels_.most_blocks, depths_.num_blocks) : 1;
   }
   [[nodiscard]] bool keeps_sums() const { return narrows() && num_groups_ > 1; }
   [[nodiscard]] std::int64_t num_sections() const { return num_column_blocks_ * num_groups_; }
@@ -165,6 +164,7 @@ class Multiplication {
 
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
   void multiply_block(const Section& s, GemmRange rows, GemmRange panels, Next after, bool packs_b) {
+    const KernelsInUse in_use(kernels_);
     const std::int64_t width = panels.size * kernels_.tile_columns;
     const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(),
                        tile = kernels_.tile_rows * kernels_.tile_columns;
@@ -203,7 +203,6 @@ class Multiplication {
     return a_is_by_k() ? kernels_.most_units * kernels_.panel_rows : kernels_.row_stride * kernels_.tile_rows;
   }
   [[nodiscard]] bool a_is_by_k() const { return g_.a.is_transposed && kernels_.panel_rows > 0; }
-  [[nodiscard]] std::int64_t num_tiles(GemmRange rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
   /// A part of a factor: its k by its rows of a or columns of b.
   [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, GemmRange k, GemmRange others,
@@ -224,10 +223,10 @@ class Multiplication {
 
   void pack_a(GemmRange rows, std::int64_t block, float* into) const {
     const GemmRange whole = depths_.numbers(block);
-    const GemmTileRows tiles(rows.size, num_tiles(rows));
+    const GemmTileRows tiles(rows.size, kernels_);
     for_strips(whole, !g_.a.is_transposed, [&](GemmRange k) {
       const std::int64_t unit = (k.first - whole.first) / kernels_.per_unit;
-      for (std::int64_t index = 0; index < num_tiles(rows); ++index) {
+      for (std::int64_t index = 0; index < tiles.size(); ++index) {
         const GemmRange tile = tiles[index];
         const std::int64_t row = rows_.first + rows.first + tile.first;
         const std::int64_t offset = g_.a.is_transposed ? k.first * g_.a.stride + row : row * g_.a.stride + k.first;
@@ -243,8 +242,8 @@ class Multiplication {
 
   void multiply_panels(const Section& s, const Block& c, std::int64_t block, const float* packed_a, const Next& next,
                        bool packs_b) {
-    const std::int64_t width = kernels_.tile_columns, num_tiles = this->num_tiles(c.rows);
-    const GemmTileRows tiles(c.rows.size, num_tiles);
+    const GemmTileRows tiles(c.rows.size, kernels_);
+    const std::int64_t width = kernels_.tile_columns, num_tiles = tiles.size();
     const std::int64_t last_panel = c.panels.first + c.panels.size - 1;
     Fetch soon = fetch_a(next, c.panels.size * num_tiles);
     const bool adds = block > 0 || (g_.accumulates && !narrows());
@@ -259,21 +258,29 @@ class Multiplication {
       for (std::int64_t index = 0; index < num_tiles; ++index) {
         const GemmRange tile = tiles[index];
         float* into = c.sums + tile.first * c.stride + column;
+        float* next_c = index + 1 < num_tiles ? into + tile.size * c.stride : c.sums + column + width;
+        if (is_edge && adds) copy_edge({tile.size, valid}, into, c.stride, c.edge, width);
         kernels_.multiply({.a = packed_a + index * tile_units(),
                            .b = packed_b(s) + (panel * s.units + units_before(s, block)) * width,
                            .c = is_edge ? c.edge : into,
                            .depth = depths_.units(block),
                            .ldc = is_edge ? width : c.stride,
                            .rows = static_cast<int>(tile.size),
-                           .adds = adds && !is_edge,
+                           .adds = adds,
                            .is_by_k = a_is_by_k(),
-                           .soon = soon.next()});
-        if (!is_edge) continue;
-        for (std::int64_t i = 0; i < tile.size; ++i)
-          for (std::int64_t j = 0; j < valid; ++j)
-            into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];
+                           .soon = soon.next(),
+                           .next_c = next_c});
+        if (is_edge) copy_edge({tile.size, valid}, c.edge, width, into, c.stride);
       }
     }
+  }
+
+  struct Edge {
+    std::int64_t rows, columns;
+  };
+  static void copy_edge(Edge edge, const float* from, std::int64_t from_stride, float* into, std::int64_t into_stride) {
+    for (std::int64_t i = 0; i < edge.rows; ++i)
+      std::copy_n(from + i * from_stride, edge.columns, into + i * into_stride);
   }
 
   void round(const Section& s, const Block& c) const {

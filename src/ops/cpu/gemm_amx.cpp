@@ -27,8 +27,8 @@ namespace echelon {
 namespace {
 
 constexpr int tile_rows = 2 * side, tile_columns = 2 * side;
-// A panel of b stays in the first cache.
-constexpr std::int64_t most_units = 256, row_stride = row_stride_of(most_units);
+// A panel of b stays in the first cache, while those of a pass through it.
+constexpr std::int64_t most_units = 128, row_stride = row_stride_of(most_units);
 
 __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(count, 0, side)) - 1);
@@ -59,6 +59,16 @@ void pack_a_columns(const PackArgs& p) {
 
 /// The sums of the registers 0 to 3, which are those of c row after row.
 template <bool has_lower>
+void load_sums(const float* from, std::int64_t stride) {
+  const auto bytes = stride * static_cast<std::int64_t>(sizeof(float));
+  _tile_loadd(0, from, bytes);
+  _tile_loadd(1, from + side, bytes);
+  if constexpr (has_lower) {
+    _tile_loadd(2, from + side * stride, bytes);
+    _tile_loadd(3, from + side * stride + side, bytes);
+  }
+}
+template <bool has_lower>
 void store_sums(float* into, std::int64_t stride) {
   const auto bytes = stride * static_cast<std::int64_t>(sizeof(float));
   _tile_stored(0, into, bytes);
@@ -69,17 +79,35 @@ void store_sums(float* into, std::int64_t stride) {
   }
 }
 
+/// Rows of tile_columns values.
+void copy_rows(int rows, const float* from, std::int64_t from_stride, float* into, std::int64_t into_stride) {
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < tile_columns; j += lanes)
+      _mm512_storeu_ps(into + i * into_stride + j, _mm512_loadu_ps(from + i * from_stride + j));
+}
+
 template <bool has_lower>
 void multiply_rows(const TileArgs& args) {
   const TileArgs t = args;
   constexpr std::int64_t a_bytes = row_stride * sizeof(float), b_bytes = tile_columns * sizeof(float);
-  _tile_loadconfig(&config);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  const bool is_whole = t.rows == tile_rows;
+  // Rows of a tile that has fewer are summed elsewhere, in the same order.
+  alignas(64) float sums[tile_rows * tile_columns];
+  float* c = is_whole ? t.c : sums;
+  const std::int64_t ldc = is_whole ? t.ldc : tile_columns;
+  if (t.adds) {
+    if (!is_whole) copy_rows(t.rows, t.c, t.ldc, sums, tile_columns);
+    load_sums<has_lower>(c, ldc);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   const float *a = t.a, *b = t.b;
-  TilePrefetch<tile_rows, tile_columns> prefetch(t);
+  TileArgs ahead = t;  // c of this tile is needed at once
+  ahead.c = t.next_c;
+  TilePrefetch<tile_rows, tile_columns> prefetch(ahead);
   for (std::int64_t l = 0; l < t.depth; l += side) {
     if (l % prefetch.interval == 0) prefetch.burst(l);
     _tile_loadd(4, a, a_bytes);
@@ -95,37 +123,33 @@ void multiply_rows(const TileArgs& args) {
     a += side;
     b += std::int64_t{side} * tile_columns;
   }
-  if (t.rows == tile_rows && !t.adds) {
-    store_sums<has_lower>(t.c, t.ldc);
-    return _tile_release();
-  }
-  alignas(64) float sums[tile_rows * tile_columns];
-  store_sums<has_lower>(sums, tile_columns);
-  _tile_release();
-  for (int i = 0; i < t.rows; ++i)
-    for (int j = 0; j < tile_columns; j += lanes) {
-      float* c = t.c + i * t.ldc + j;
-      const __m512 sum = _mm512_load_ps(sums + i * tile_columns + j);
-      _mm512_storeu_ps(c, t.adds ? _mm512_add_ps(_mm512_loadu_ps(c), sum) : sum);
-    }
+  store_sums<has_lower>(c, ldc);
+  if (!is_whole) copy_rows(t.rows, sums, tile_columns, t.c, t.ldc);
 }
 
+void open_registers() { _tile_loadconfig(&config); }
+void close_registers() { _tile_release(); }
 void multiply(const TileArgs& t) { t.rows > side ? multiply_rows<true>(t) : multiply_rows<false>(t); }
 
 constexpr GemmKernels kernels = {.dtype = DType::bfloat16,
                                  .tile_rows = tile_rows,
                                  .tile_columns = tile_columns,
+                                 .row_grain = tile_rows,
                                  .panel_rows = 0,
                                  .per_unit = 2,
                                  .grain = side,
                                  .most_units = most_units,
+                                 .most_blocks = 24,
+                                 .keeps_blocks = true,
                                  .row_stride = row_stride,
                                  .most_tiles = 8,
                                  .pack_a_rows = pack_a_rows<row_stride, side>,
                                  .pack_a_columns = pack_a_columns,
                                  .pack_b_rows = pack_rows<tile_columns, side>,
                                  .pack_b_columns = pack_columns<tile_columns, side>,
-                                 .multiply = multiply};
+                                 .multiply = multiply,
+                                 .open = open_registers,
+                                 .close = close_registers};
 
 /// Linux saves the registers' 8 KiB only for processes that ask for them.
 bool system_allows_tiles() {

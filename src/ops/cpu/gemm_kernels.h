@@ -36,16 +36,20 @@ struct TileArgs {
   bool adds = false;
   bool is_by_k = false;  // a's panel is [depth][panel_rows], else [rows][row_stride]
   Lines soon;            // of later tiles' factors
+  float* next_c = nullptr;
 };
 
 struct GemmKernels {
   DType dtype = DType::float32;
   int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
+  int row_grain = 1;                                  // rows of a tile that cost as much as one
   int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors, or
                                                       // 0: a's panels are by rows always
   int per_unit = 1;                                   // values along k in a unit
   int grain = 1;                                      // units of a panel are a multiple of it, the last ones zero
   std::int64_t most_units = 0;                        // of k that are multiplied before c is touched
+  std::int64_t most_blocks = 4;                       // of so many units, packed of b together, where c is narrow
+  bool keeps_blocks = false;                          // and where it is not
   std::int64_t row_stride = 0;                        // of a's panels by rows
   std::int64_t most_tiles = 0;                        // in the rows of a block of c
   void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][row_stride]
@@ -53,6 +57,23 @@ struct GemmKernels {
   void (*pack_b_rows)(const PackArgs&) = nullptr;     // k is strided:    into [depth][tile_columns]
   void (*pack_b_columns)(const PackArgs&) = nullptr;  // k is contiguous: into [depth][tile_columns]
   void (*multiply)(const TileArgs&) = nullptr;
+  void (*open)() = nullptr, (*close)() = nullptr;  // around multiply() of one thread, where they exist
+};
+
+/// The thread multiplies with these kernels.
+class KernelsInUse {
+ public:
+  explicit KernelsInUse(const GemmKernels& kernels) : kernels_(kernels) {
+    if (kernels_.open != nullptr) kernels_.open();
+  }
+  ~KernelsInUse() {
+    if (kernels_.close != nullptr) kernels_.close();
+  }
+  KernelsInUse(const KernelsInUse&) = delete;
+  KernelsInUse& operator=(const KernelsInUse&) = delete;
+
+ private:
+  const GemmKernels& kernels_;
 };
 
 // Rows of k that are packed of all panels before the next ones, where k is strided.

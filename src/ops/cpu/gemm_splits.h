@@ -23,24 +23,33 @@ inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t in
   return {first, last - first};
 }
 
-/// Rows in num_tiles tiles, of which the first may have one more.
+/// Rows in as few tiles as possible, in multiples of the grain but for the last tile.
 class GemmTileRows {
  public:
-  GemmTileRows(std::int64_t rows, std::int64_t num_tiles) : least_(rows / num_tiles), num_more_(rows % num_tiles) {}
+  GemmTileRows(std::int64_t rows, const GemmKernels& kernels)
+      : rows_(rows), grain_(kernels.row_grain), num_tiles_(parts_of(rows, kernels.tile_rows)) {
+    const std::int64_t grains = parts_of(rows, grain_);
+    least_ = grains / num_tiles_;
+    num_more_ = grains % num_tiles_;
+  }
+  [[nodiscard]] std::int64_t size() const { return num_tiles_; }
+  /// The first ones may have a grain more.
   [[nodiscard]] GemmRange operator[](std::int64_t index) const {
-    return {index * least_ + std::min(index, num_more_), least_ + (index < num_more_ ? 1 : 0)};
+    const std::int64_t first = (index * least_ + std::min(index, num_more_)) * grain_;
+    return {first, std::min(rows_ - first, (least_ + (index < num_more_ ? 1 : 0)) * grain_)};
   }
 
  private:
-  std::int64_t least_, num_more_;
+  std::int64_t rows_, grain_, num_tiles_, least_ = 0, num_more_ = 0;
 };
 
 /// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the
 /// others, so that threads end together.
 struct GemmRowSplits {
-  std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
+  std::int64_t num_rows = 0, grain = 1, num_whole = 1, num_halves = 0;
 
-  GemmRowSplits(std::int64_t rows_in_all, const GemmKernels& kernels, std::int64_t threads) : num_rows(rows_in_all) {
+  GemmRowSplits(std::int64_t rows_in_all, const GemmKernels& kernels, std::int64_t threads)
+      : num_rows(rows_in_all), grain(kernels.row_grain) {
     const std::int64_t tile_rows = kernels.tile_rows, num_blocks = parts_of(num_rows, kernels.most_tiles * tile_rows);
     if (num_blocks == 1) return;
     num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
@@ -56,7 +65,8 @@ struct GemmRowSplits {
  private:
   [[nodiscard]] std::int64_t border(std::int64_t index) const {
     const std::int64_t halves = index + std::min(index, num_whole);
-    return num_rows * halves / (2 * num_whole + num_halves);
+    return index == num_whole + num_halves ? num_rows
+                                           : num_rows * halves / (2 * num_whole + num_halves) / grain * grain;
   }
   [[nodiscard]] GemmRange rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
 };
