@@ -33,7 +33,7 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
   const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = Pass::sums_capacity(args);
+                     sums_size = KeySums<Format>(Heads(args.q, args.k)).capacity();
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
   divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
@@ -61,7 +61,7 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   using Pass = Backward<Format, T>;
   struct OfAllShares {};
   const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = Pass::sums_capacity(args);
+                     sums_size = KeySums<Format>(Heads(args.q, args.k)).capacity();
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
   const TileOrder order(args.q, args.group, args.first_head);
   Scratch<Sum, OfAllShares> memory(num_shares * sums_size);

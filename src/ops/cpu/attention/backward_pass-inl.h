@@ -10,7 +10,7 @@
 #endif
 // clang-format on
 
-#include "ops/cpu/attention/heads-inl.h"
+#include "ops/cpu/attention/key_sums-inl.h"
 #include "ops/cpu/attention/matrix_tiles-inl.h"
 #include "ops/cpu/attention/query_operand-inl.h"
 #include "ops/cpu/attention/query_sums-inl.h"
@@ -30,13 +30,6 @@ constexpr std::int64_t rows_of_next_head = 256;
 struct Range {
   std::int64_t first, last;
 };
-/// `count` parts of a sum, `stride` values apart.
-template <class Sum>
-struct Shares {
-  const Sum* first;
-  std::int64_t stride, count;
-};
-
 /// The backward pass of one thread.
 template <class Format, class T>
 class Backward {
@@ -73,16 +66,13 @@ class Backward {
            4 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
-  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) {
-    return 2 * rounded_up(args.k.size(1), tile_keys) * padded<Format>(args.q.size(3));
-  }
-
-  /// The sums [2, keys, padded C] of dk and dv that follow are those of other tiles.
-  void begin_sums() { num_begun_ = 0; }
+  /// The sums that follow are those of other tiles.
+  void begin_sums() { sums_.begin(); }
+  /// Keys that no query sees have sums of zero.
+  void end_sums(Sum* sums) { sums_.end(sums); }
 
   /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
-    Sum *dk = sums, *dv = sums + rounded_up(heads_.Tk, tile_keys) * padded<Format>(C_);
     const std::int64_t first_query = at.first_query, count = std::min(tile_queries, heads_.Tq - first_query),
                        columns = padded<Format>(C_), width = packed_width<Format>(C_);
     load_queries(at);
@@ -92,10 +82,7 @@ class Backward {
     else
       pack_keys(at, seen);
     look_ahead(at, next, seen);
-    if (seen.first > num_begun_) {
-      zero_sums(sums, {num_begun_, seen.first});
-      num_begun_ = seen.first;
-    }
+    sums_.skip_to(seen.first, sums);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, softmax_.queries_at_once());
@@ -108,44 +95,31 @@ class Backward {
         for (Number* x : {softmax_.p_over_queries, softmax_.ds_over_queries, softmax_.ds_over_keys})
           std::fill_n(x, p_size, Number{0});
       softmax_.apply(tile);
-      const bool is_begun = j < num_begun_;
-      products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, dv + j * columns, is_begun);
-      products_.multiply_over_queries(tile, softmax_.ds_over_queries, q_.over_queries, dk + j * columns, is_begun);
+      const bool adds = sums_.is_begun(j);
+      products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, sums_.dv(sums, j), adds);
+      products_.multiply_over_queries(tile, softmax_.ds_over_queries, q_.over_queries, sums_.dk(sums, j), adds);
       products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + j / Format::per_number * columns,
                                    dq_.data(), j > seen.first);
     }
-    num_begun_ = std::max(num_begun_, rounded_up(seen.last, tile_keys));
+    sums_.added_to(seen.last);
     const HeadRows<T> dq = heads_.queries<T>(args_.dq, at);
     const Sum* rows = dq_.rows();
     for (std::int64_t i = 0; i < count; ++i)
-      write_row({rows + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
-  }
-
-  /// Keys that no query sees have sums of zero.
-  void end_sums(Sum* sums) const {
-    if (const std::int64_t keys = rounded_up(heads_.Tk, tile_keys); num_begun_ < keys)
-      zero_sums(sums, {num_begun_, keys});
+      write_row<Sum>({rows + i * columns, 0, 1}, static_cast<Sum>(args_.scale), C_, dq.first + i * dq.stride);
   }
 
   /// Some rows of dk and dv of a kv head.
   void write_keys(const KvHead& head, const Range& rows, const Shares<Sum>& sums) const {
     const HeadRows<T> dk = heads_.keys<T>(args_.dk, head), dv = heads_.keys<T>(args_.dv, head);
-    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(heads_.Tk, tile_keys);
     for (std::int64_t j = rows.first; j < rows.last; ++j) {
-      write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale),
-                dk.first + j * dk.stride);
-      write_row({sums.first + (keys + j) * columns, sums.stride, sums.count}, Sum{1}, dv.first + j * dv.stride);
+      write_row<Sum>({sums_.dk(sums.first, j), sums.stride, sums.count}, static_cast<Sum>(args_.scale), C_,
+                     dk.first + j * dk.stride);
+      write_row<Sum>({sums_.dv(sums.first, j), sums.stride, sums.count}, Sum{1}, C_, dv.first + j * dv.stride);
     }
   }
 
  private:
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
-
-  void zero_sums(Sum* sums, const KeyRange& keys) const {
-    const std::int64_t columns = padded<Format>(C_);
-    for (Sum* dx : {sums, sums + rounded_up(heads_.Tk, tile_keys) * columns})
-      std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
-  }
 
   /// The visible keys and values that are not packed yet.
   void pack_keys(const QueryTile& at, const KeyRange& seen) {
@@ -201,22 +175,12 @@ class Backward {
     return sum_of_lanes<Sum>(sum);
   }
 
-  HWY_INLINE void write_row(const Shares<Sum>& sums, Sum scale, T* row) const {
-    const auto factor = hn::Set(Tag<Sum>(), scale);
-    for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
-      auto sum = lanes.load(sums.first + c);
-      for (std::int64_t share = 1; share < sums.count; ++share)
-        sum = hn::Add(sum, lanes.load(sums.first + share * sums.stride + c));
-      lanes.store(hn::Mul(factor, sum), row + c);
-    });
-  }
-
   const AttentionBackwardArgs& args_;
   Heads heads_{args_.q, args_.k};
   std::int64_t C_ = heads_.C;
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
-  std::int64_t num_begun_ = 0;  // of the head's keys: those whose sums of dk and dv hold something
+  KeySums<Format> sums_{heads_};
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
   QueryOperand<Format> q_, dout_;
