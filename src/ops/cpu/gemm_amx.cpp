@@ -86,15 +86,55 @@ void copy_rows(int rows, const float* from, std::int64_t from_stride, float* int
       _mm512_storeu_ps(into + i * into_stride + j, _mm512_loadu_ps(from + i * from_stride + j));
 }
 
+/// Prefetches later factors and the next tile's c while a tile is multiplied: a share of both at each step. Its members
+/// are read one by one: a copy of just written arguments by vectors would wait for all earlier stores, those of sums.
+class Ahead {
+ public:
+  explicit Ahead(const TileArgs& t)
+      : row_(t.soon.row),
+        row_stride_(t.soon.row_stride),
+        column_(t.soon.column),
+        per_row_(t.soon.per_row),
+        num_lines_(t.soon.count),
+        c_(t.next_c),
+        ldc_(t.ldc) {
+    const auto num_steps = static_cast<std::uint32_t>(t.depth / side);
+    lines_per_step_ = (num_lines_ + num_steps - 1) / num_steps;
+    rows_per_step_ = (tile_rows + num_steps - 1) / num_steps;
+  }
+
+  [[gnu::always_inline]] void step() {
+    const std::uint32_t count = std::min(lines_per_step_, num_lines_);
+    num_lines_ -= count;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      __builtin_prefetch(row_ + column_ * std::int64_t{64}, 0, 2);
+      if (++column_ < per_row_) continue;
+      column_ = 0;
+      row_ += row_stride_;
+    }
+    const std::uint32_t last_row = std::min<std::uint32_t>(c_row_ + rows_per_step_, tile_rows);
+    for (; c_row_ < last_row; ++c_row_, c_ += ldc_) {
+      __builtin_prefetch(c_, 1);
+      __builtin_prefetch(c_ + side, 1);
+    }
+  }
+
+ private:
+  const std::byte* row_;
+  std::int64_t row_stride_;
+  std::uint32_t column_, per_row_, num_lines_, lines_per_step_, rows_per_step_, c_row_ = 0;
+  const float* c_;
+  std::int64_t ldc_;
+};
+
 template <bool has_lower>
-void multiply_rows(const TileArgs& args) {
-  const TileArgs t = args;
+void multiply_rows(const TileArgs& t) {
   constexpr std::int64_t a_bytes = row_stride * sizeof(float), b_bytes = tile_columns * sizeof(float);
   const bool is_whole = t.rows == tile_rows;
   // Rows of a tile that has fewer are summed elsewhere, in the same order.
   alignas(64) float sums[tile_rows * tile_columns];
   float* c = is_whole ? t.c : sums;
-  const std::int64_t ldc = is_whole ? t.ldc : tile_columns;
+  const std::int64_t ldc = is_whole ? t.ldc : tile_columns, depth = t.depth;
   if (t.adds) {
     if (!is_whole) copy_rows(t.rows, t.c, t.ldc, sums, tile_columns);
     load_sums<has_lower>(c, ldc);
@@ -105,11 +145,9 @@ void multiply_rows(const TileArgs& args) {
     _tile_zero(3);
   }
   const float *a = t.a, *b = t.b;
-  TileArgs ahead = t;  // c of this tile is needed at once
-  ahead.c = t.next_c;
-  TilePrefetch<tile_rows, tile_columns> prefetch(ahead);
-  for (std::int64_t l = 0; l < t.depth; l += side) {
-    if (l % prefetch.interval == 0) prefetch.burst(l);
+  Ahead ahead(t);
+  for (std::int64_t l = 0; l < depth; l += side) {
+    ahead.step();
     _tile_loadd(4, a, a_bytes);
     _tile_loadd(6, b, b_bytes);
     _tile_loadd(7, b + side, b_bytes);

@@ -27,8 +27,11 @@ class Fetch {
 
   /// What the next tile fetches.
   [[nodiscard]] Lines next() {
-    Lines lines = lines_;
-    lines.count = std::min(at_once_, num_left_);
+    const Lines lines{.row = lines_.row,
+                      .row_stride = lines_.row_stride,
+                      .column = lines_.column,
+                      .per_row = lines_.per_row,
+                      .count = std::min(at_once_, num_left_)};
     num_left_ -= lines.count;
     lines_.row += rows_at_once_ * lines_.row_stride;
     lines_.column += columns_at_once_;
