@@ -20,8 +20,7 @@
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")
 
-#include "ops/cpu/amx_registers-inl.h"
-#include "ops/cpu/gemm_pairs-inl.h"
+#include "ops/cpu/amx_packing-inl.h"
 
 namespace echelon {
 namespace {
@@ -29,33 +28,6 @@ namespace {
 constexpr int tile_rows = 2 * side, tile_columns = 2 * side;
 // A panel of b stays in the first cache, while those of a pass through it.
 constexpr std::int64_t most_units = 128, row_stride = row_stride_of(most_units);
-
-__mmask16 first_lanes(std::int64_t count) {
-  return static_cast<__mmask16>((1U << std::clamp<std::int64_t>(count, 0, side)) - 1);
-}
-
-/// k is strided: transposes squares of units, into [count][row_stride]. Fetches the strip after this one.
-void pack_a_columns(const PackArgs& p) {
-  for (std::int64_t l = 0; l < p.k; l += 2L * side)
-    for (std::int64_t first = 0; first < p.count; first += side) {
-      const __mmask16 columns = first_lanes(p.count - first);
-      const auto row_of = [&](std::int64_t k) {
-        const bfloat16* from = static_cast<const bfloat16*>(p.from) + k * p.stride + first;
-        __builtin_prefetch(from + strip * p.stride, 0, 2);
-        const auto mask = static_cast<__mmask16>(k < p.k ? columns : 0);
-        return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
-      };
-      Rows rows;
-      for (std::size_t unit = 0; unit < side; ++unit) {
-        const std::int64_t k = l + 2 * static_cast<std::int64_t>(unit);
-        rows[unit] = _mm512_or_si512(row_of(k), _mm512_slli_epi32(row_of(k + 1), 16));
-      }
-      transpose(rows);
-      float* into = p.into + first * row_stride + l / 2;
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(side, p.count - first); ++i)
-        _mm512_storeu_si512(into + i * row_stride, rows[static_cast<std::size_t>(i)]);
-    }
-}
 
 /// The sums of the registers 0 to 3, which are those of c row after row.
 template <bool has_lower>
@@ -182,7 +154,7 @@ constexpr GemmKernels kernels = {.dtype = DType::bfloat16,
                                  .row_stride = row_stride,
                                  .most_tiles = 8,
                                  .pack_a_rows = pack_a_rows<row_stride, side>,
-                                 .pack_a_columns = pack_a_columns,
+                                 .pack_a_columns = pack_a_columns<row_stride>,
                                  .pack_b_rows = pack_rows<tile_columns, side>,
                                  .pack_b_columns = pack_columns<tile_columns, side>,
                                  .multiply = multiply,
