@@ -17,7 +17,7 @@ using enum ProductKernels;
 // zen4: own kernels are 1.03 to 1.06 times as fast as Haswell's, native ones 1.9 times as fast as widening ones
 // (docs/results/performance.md).
 // sapphire_rapids (Granite Rapids, echelon bench, 2026-11-25, twice): own kernels are 1.04 and 1.05 times as fast as
-// SkylakeX's and 1.6 times as fast as Haswell's; native ones reach 0.57 of widening ones, AMX's 4.0 (bench_gemm).
+// SkylakeX's and 1.6 times as fast as Haswell's; native ones reach 0.6 of widening ones, AMX's 4.4 (bench_gemm).
 // generic_avx2 (the same, with ECHELON_INSTRUCTION_SET=avx2): own kernels are 1.01 times as fast as Haswell's, which
 // are kept for less than 1.02.
 constexpr std::array<ProductRow, num_processor_kinds> rows = {{
