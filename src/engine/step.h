@@ -3,7 +3,7 @@
 
 #include "backend/work_recorder.h"
 #include "data/batch_source.h"
-#include "engine/rank_batch.h"
+#include "engine/batch/rank_batch.h"
 #include "engine/rank_model.h"
 #include "engine/run_requests.h"
 #include "executor/action_executor.h"

@@ -61,7 +61,7 @@ struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
   Tensor targets;  // int32 [B T]; ignored_target where nothing is predicted
   // int32 [cp, B, T]: for every token, of the keys of each cp rank, the first that it sees and the one after the last.
-  // key_begin is empty where no range begins after the first key, key_end where the mask is causal.
+  // key_begin is empty where every range starts with the first key, key_end where the mask is causal.
   Tensor key_begin = {}, key_end = {};
   Tensor positions = {};        // int32 [B T], in the sequence; empty where they follow each other
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats

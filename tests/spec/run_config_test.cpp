@@ -204,8 +204,12 @@ const Contradiction layout_faults[] = {
        c.parallelism.order = parse_axis_order("order", {"tp-dp"});
      }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
-    {"parallelism.context_parallel_degree = 2 is not supported yet",
-     [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
+    {"parallelism.context_parallel_degree = 300 is more than training.seq_len = 256: every rank holds a token (use "
+     "256)",
+     [](RunConfig& c) { c.parallelism.context_parallel_degree = 300; }},
+    {"parallelism.context_parallel_load_balancer = 'none' does not apply to whole sequences: context_parallel_degree = "
+     "1 (use headtail)",
+     [](RunConfig& c) { c.parallelism.context_parallel_load_balancer = LoadBalancer::none; }},
     {"parallelism.expert_parallel_degree = 2 is not supported yet",
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu (use auto)",

@@ -22,7 +22,7 @@ template <class F>
   return first;
 }
 
-/// The ranges of queries from here on begin after this key.
+/// The ranges of queries from here on start after this key.
 [[nodiscard]] __device__ __forceinline__ std::int64_t end_seeing(const AttentionSizes& sizes, std::int64_t b,
                                                                  std::int64_t key) {
   if (sizes.begins == nullptr) return sizes.Tq;

@@ -2,8 +2,6 @@
 
 #include "spec/groups.h"
 
-#include <cmath>
-
 namespace echelon {
 namespace {
 
@@ -50,29 +48,10 @@ Block take_like(Stack& workspace, const Block& block, DType dtype) {
   return {workspace.take(dtype, block[0].sizes), workspace.take(dtype, block[1].sizes)};
 }
 
-class RingAttention final : public AttentionCore {
+class RingAttention final : public SavedAttention {
  public:
   RingAttention(const LayerOptions& options, const HeadSplit& split)
-      : tokens_(options.tokens),
-        group_(options.model.num_attention_heads / options.model.num_key_value_heads),
-        first_head_(split.head_in_group),
-        scale_(1.0 / std::sqrt(static_cast<double>(options.model.head_dim))),
-        is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)) {}
-
-  void compute(const ComputePass& pass, const Qkv& qkv) const override {
-    const Tensor& q = qkv[0];
-    const std::int64_t B = q.size(0), T = q.size(1), H = q.size(2), C = q.size(3);
-    const Tensor out = pass.place({this, saved_out, is_dropped_, LastReader::backward_weight}, q.dtype, {B * T, H * C});
-    const Tensor lse = pass.place({this, saved_lse, is_dropped_}, accumulate_dtype(q.dtype), {B, H, T});
-    if (pass.runs(is_dropped_)) attend_to_all(pass.context, qkv, out.reshaped(q.sizes), lse);
-  }
-
-  [[nodiscard]] Tensor out(const Stash& stash) const override { return stash.saved(this, saved_out); }
-
-  [[nodiscard]] OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const override {
-    const Tensor out = stash.saved(this, saved_out), lse = stash.saved(this, saved_lse);
-    return {.dout = workspace.take(out.dtype, out.sizes), .delta = workspace.take(lse.dtype, lse.sizes)};
-  }
+      : SavedAttention(options, split), tokens_(options.tokens) {}
 
   void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                 const Stash& stash) const override {
@@ -92,7 +71,9 @@ class RingAttention final : public AttentionCore {
       if (distance + 1 < tokens_->cp) hop = ring.pass(here, blocks[distance % 2]);
       // The own block's gradients stay at home.
       const Qkv of_block = distance == 0 ? Qkv{dtype == sums ? dq_sum : parts[0], dqkv[1], dqkv[2]} : parts;
-      differentiate(context, {qkv[0], here[0], here[1]}, of_out, of_block, {stash, distance});
+      AttentionBackwardArgs args = backward_args({qkv[0], here[0], here[1]}, of_out, of_block, stash);
+      args.mask = mask(context.microbatch, qkv[0], distance);
+      context.ops.attention_backward(args);
       if (distance == 0 && dtype != sums) context.ops.copy(dq_sum, of_block[0]);
       if (distance > 0) {
         context.ops.add(dq_sum, dq_sum, of_block[0]);
@@ -115,14 +96,7 @@ class RingAttention final : public AttentionCore {
   }
 
  private:
-  enum Saved : int { saved_out, saved_lse };  // in the stash
-
-  struct AtHop {
-    const Stash& stash;
-    int distance;
-  };
-
-  void attend_to_all(Context& context, const Qkv& qkv, Tensor out, Tensor lse) const {
+  void attend_to_all(Context& context, const Qkv& qkv, Tensor out, Tensor lse) const override {
     const Stack::Scope scope(context.workspace);
     const auto& [q, k, v] = qkv;
     const DType sums = accumulate_dtype(q.dtype);
@@ -137,39 +111,13 @@ class RingAttention final : public AttentionCore {
       if (distance + 1 < tokens_->cp) hop = ring.pass(here, blocks[static_cast<std::size_t>(distance) % 2]);
       const bool is_first = distance == 0;
       const Tensor of_block = is_first && q.dtype == sums ? sum : part;
-      context.ops.attention({.q = q,
-                             .k = here[0],
-                             .v = here[1],
-                             .out = of_block,
-                             .lse = is_first ? lse : part_lse,
-                             .scale = scale_,
-                             .group = group_,
-                             .first_head = first_head_,
-                             .mask = mask(context.microbatch, q, distance)});
+      context.ops.attention(forward_args({q, here[0], here[1]}, of_block, is_first ? lse : part_lse,
+                                         mask(context.microbatch, q, distance)));
       if (is_first && q.dtype != sums) context.ops.copy(sum, part);
       if (!is_first) context.ops.merge_attention({.out = sum, .lse = lse, .part = part, .part_lse = part_lse});
       hop.wait();
     }
     if (q.dtype != sums) context.ops.copy(out, sum);
-  }
-
-  void differentiate(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
-                     const AtHop& at) const {
-    const Tensor& q = qkv[0];
-    context.ops.attention_backward({.q = q,
-                                    .k = qkv[1],
-                                    .v = qkv[2],
-                                    .out = at.stash.saved(this, saved_out).reshaped(q.sizes),
-                                    .lse = at.stash.saved(this, saved_lse),
-                                    .dout = of_out.dout.reshaped(q.sizes),
-                                    .dq = dqkv[0],
-                                    .dk = dqkv[1],
-                                    .dv = dqkv[2],
-                                    .delta = of_out.delta,
-                                    .scale = scale_,
-                                    .group = group_,
-                                    .first_head = first_head_,
-                                    .mask = mask(context.microbatch, q, at.distance)});
   }
 
   /// own += arrived, which is rounded once.
@@ -190,10 +138,6 @@ class RingAttention final : public AttentionCore {
   }
 
   std::shared_ptr<const RankTokens> tokens_;
-  std::int64_t group_;  // query heads per kv head
-  std::int64_t first_head_;
-  double scale_;
-  bool is_dropped_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 //     backward    dq = sum of the cp parts. The gradients of a block follow it: they start at hop 1, each rank adds its
 //                 part, and after hop cp - 1 they are at home, where the part of the block's own queries is added.
 //
-// A rank sends, with b bytes of its keys and values: forward (cp - 1) b; backward (cp - 1) b again and as many numbers
+// A rank sends, with b bytes of its keys and values: forward (cp - 1) b; backward (cp - 1) b again and as many values
 // in accumulate_dtype. Two blocks are in memory at a time.
 #pragma once
 

@@ -92,7 +92,7 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   return types;
 }
 
-/// A rank needs the ranges of its own sequences, at all their positions, in the keys at hand.
+/// A rank needs the ranges of its own sequences, at all their positions, in these keys.
 void require_ranges_of(const Inference& call, const Operand& q, const Operand& k, const AttentionMask& mask) {
   for (const Tensor& bound : existing({mask.begin, mask.end})) {
     const Operand range = call.read("the range of keys", bound);

@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// Which keys a query sees: those from begin[b, i] on and before end[b, i], as rows of k. Neither decreases along the
+/// Which keys a query sees: the rows of k from `begin` on and before `end`. Neither decreases along the
 /// queries. Queries and keys may be any positions of a sequence in ascending order, so documents, chunks and blocks of
 /// a ring are all such ranges. A query that sees no key has out 0 and lse -inf.
 struct AttentionMask {

@@ -26,14 +26,14 @@ struct CausalTile {
   std::int64_t true_keys = 0;     // those that exist, and that some query sees
   std::int64_t num_keys = 0;      // a multiple of block_rows
   std::int64_t queries_at_once = 1;
-  bool is_cut_by_documents = false;  // some query's range begins after the tile's first key
+  bool is_cut_by_documents = false;  // some query's range starts after the tile's first key
   // Keys before the end of query i's range, and the first query whose range ends after key r: neither decreases.
   std::array<std::int16_t, tile_queries> ends = {};
   std::array<std::int16_t, tile_keys> first_queries = {};
 
   /// How many keys of the tile are before the end of query i's range.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] bool is_seen_by_all() const { return visible(0) == tile_keys; }  // but for what begins later
+  [[nodiscard]] bool is_seen_by_all() const { return visible(0) == tile_keys; }  // but for what starts later
   /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
   /// of the others of their block.
   [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i) const {

@@ -1,4 +1,4 @@
-#include "engine/rank_batch.h"
+#include "engine/batch/rank_batch.h"
 
 #include "context/key_ranges.h"
 #include "tensor/tokens.h"
