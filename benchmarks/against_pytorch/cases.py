@@ -23,6 +23,9 @@ DESCRIPTIONS = {
     "gpt2-b4": "GPT-2 124M, T=1024, B=4",
     "llama": "Llama 100M (GQA 12/4, SwiGLU, tied), T=2048, B=1",
 }
+# Long sequences, for the scaling of context parallelism.
+CASES["llama-8k"] = CASES["llama"] | dict(sizes=CASES["llama"]["sizes"] | dict(positions=8192), tokens=8192)
+DESCRIPTIONS["llama-8k"] = "Llama 100M (GQA 12/4, SwiGLU, tied), T=8192, B=1"
 # Also for the smoke test: everything of a step in a fraction of a second.
 CASES["tiny-gpt2"] = dict(family="gpt2", sizes=dict(layers=2, width=32, heads=2, kv_heads=2, inner=128, vocab=101, positions=32), tokens=32, batch=2)
 CASES["tiny-llama"] = dict(family="llama", sizes=dict(layers=2, width=32, heads=4, kv_heads=2, inner=64, vocab=101, positions=32), tokens=32, batch=2)

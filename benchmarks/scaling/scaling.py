@@ -27,9 +27,10 @@ LAYOUTS = {  # name -> keys of Echelon's config, what PyTorch has for it
     "zero3-never": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 3, "parallelism.reshard_after_forward": "never"}, "FSDP2 without resharding after forward"),  # fmt: skip
     "tp": ({"parallelism.tensor_parallel_degree": 2}, "tensor parallel"),
     "tp+sp": ({"parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": "true"}, "tensor and sequence parallel"),
+    "cp": ({"parallelism.context_parallel_degree": 2}, "not compared"),
     "pp": ({"parallelism.pipeline_parallel_degree": 2}, "pipelining, 1F1B, 8 microbatches"),
 }
-NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "pp": "pipeline, 1F1B, 8 microbatches"}
+NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "cp": "context parallel, a ring", "pp": "pipeline, 1F1B, 8 microbatches"}
 PIPELINE_MICROBATCHES = 8
 
 
@@ -37,7 +38,7 @@ def main():
     a = parse()
     machine = compare.describe_machine(a)
     case, folder = cases.CASES[a.case], compare.make_case(a, a.case, pathlib.Path(a.work))
-    pairs = {(side, layout): [] for layout in a.layout for side in a.side}
+    pairs = {(side, layout): [] for layout in a.layout for side in a.side if side == "echelon" or is_compared(layout)}
     for _ in range(a.turns):
         for side, layout in pairs:
             pairs[side, layout].append([turn_of(a, side, case, folder, ranks) for ranks in ("one", layout)])
@@ -48,6 +49,10 @@ def main():
         pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "turns": rows}, indent=1))
 
 
+def is_compared(layout):
+    return LAYOUTS[layout][1] != "not compared"
+
+
 def turn_of(a, side, case, folder, layout):
     turn = echelon_turn if side == "echelon" else pytorch_turn
     return compare.undisturbed(a, f"{a.case} {side} {layout}", lambda: turn(a, case, folder, layout))
@@ -55,8 +60,8 @@ def turn_of(a, side, case, folder, layout):
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--case", default="small", choices=[name for name, case in cases.CASES.items() if case["family"] == "gpt2"])
-    p.add_argument("--layout", nargs="+", default=list(NAMES), choices=NAMES)
+    p.add_argument("--case", default="small", choices=cases.CASES, help="PyTorch's layouts are those of gpt2's family alone")
+    p.add_argument("--layout", nargs="+", default=[name for name in NAMES if is_compared(name)], choices=NAMES)
     p.add_argument("--side", nargs="+", default=["echelon", "pytorch"], choices=["echelon", "pytorch"])
     p.add_argument("--steps", type=int, default=5)
     compare.add_common_options(p)

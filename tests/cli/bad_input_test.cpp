@@ -177,6 +177,14 @@ const BadInput train_arguments[] = {
      {"pipeline_parallel_schedule_csv = '/nonexistent.csv' cannot be read"}},
     {{"train", good, data, "--parallelism.tensor_parallel_degree=64"},
      {"parallelism.tensor_parallel_degree = 64", "(use 4)"}},
+    {{"train", good, data, "--parallelism.context_parallel_degree=4096"},
+     {"parallelism.context_parallel_degree = 4096 is more than training.seq_len = "}},
+    {{"train", good, data, "--parallelism.context_parallel_method=ulysses"},
+     {"parallelism.context_parallel_method = 'ulysses' is not supported yet", "ring"}},
+    {{"train", good, data, "--parallelism.context_parallel_load_balancer=packed"},
+     {"parallelism.context_parallel_load_balancer = 'packed' is not supported yet", "headtail"}},
+    {{"train", good, data, "--parallelism.context_parallel_load_balancer=headtial"},
+     {"'headtial'", "did you mean headtail?"}},
     {{"train", good, data, "--parallelism.zero_level=4"}, {"parallelism.zero_level = 4", "(use 3)"}},
     {{"train", good, data, "--parallelism.reshard_after_forward=nevr"}, {"'nevr'", "did you mean never?"}},
     {{"train", good, data, "--parallelism.data_parallel_shard_degree=1000000", "--training.global_batch_size=1000000"},
@@ -230,6 +238,8 @@ const BadInput plan_arguments[] = {
      {"there is no software profile 'echelom'; did you mean echelon?"}},
     {{"plan", "llama-1m", on_h100, eight, two_gpus, "--compare=/nonexistent.toml"},
      {"'/nonexistent.toml' cannot be read"}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--parallelism.context_parallel_degree=2"},
+     {"parallelism.context_parallel_degree = 2 is not searched yet (use 1, "}},
     {{"plan", "llama-1m", on_h100, "--improve"}, {"--improve needs a config file, and 'llama-1m' is none"}},
 };
 INSTANTIATE_TEST_SUITE_P(Plan, BadInputs, testing::ValuesIn(plan_arguments));
