@@ -8,8 +8,7 @@ BatchLayout::BatchLayout(const RunConfig& config)
     : mesh_(config.mesh_shape()),
       num_replicas_(static_cast<int>(config.data_parallel_degree())),
       num_microbatches_(static_cast<int>(config.num_microbatches())),
-      rows_(config.training.micro_batch_size),
-      seq_len_(config.training.seq_len) {}
+      rows_(config.training.micro_batch_size) {}
 
 BatchPlace BatchLayout::place_of(std::int64_t index) const {
   return {.replica = static_cast<int>(index / rows_ % num_replicas_),
@@ -27,12 +26,6 @@ std::vector<std::int64_t> BatchLayout::sequences_of(int rank, std::int64_t first
   for (int m = 0; m < num_microbatches_; ++m)
     for (std::int64_t row = 0; row < rows_; ++row) sequences.push_back(first + sequence_at({replica, m, row}));
   return sequences;
-}
-
-TokenRange BatchLayout::tokens_of(int rank) const {
-  const std::int64_t index = mesh_.coordinate(rank, Axis::cp), degree = mesh_.degree(Axis::cp);
-  const std::int64_t first = seq_len_ * index / degree;
-  return {.first = first, .count = seq_len_ * (index + 1) / degree - first};
 }
 
 int BatchLayout::replica_of(int rank) const {

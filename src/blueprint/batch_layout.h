@@ -1,9 +1,8 @@
-// Which sequences of a global batch each rank computes with, and which of their tokens. Every layout computes with the
-// same global batch.
+// Which sequences of a global batch each rank computes with; which of their tokens: context/token_lists.h. Every layout
+// computes with the same global batch.
 //
 // Sequence i of the global batch is row i mod B of microbatch i / (R B) on replica (i / B) mod R. R: replicas, which
-// are groups of ranks that compute with the same sequences; B: sequences of a microbatch on a replica; T: tokens of a
-// sequence.
+// are groups of ranks that compute with the same sequences; B: sequences of a microbatch on a replica.
 #pragma once
 
 #include "spec/config/run_config.h"
@@ -16,12 +15,6 @@ struct BatchPlace {
   int microbatch = 0;
   std::int64_t row = 0;  // of the microbatch
   bool operator==(const BatchPlace&) const = default;
-};
-
-/// Positions first, ..., first + count - 1 of a sequence.
-struct TokenRange {
-  std::int64_t first = 0, count = 0;
-  bool operator==(const TokenRange&) const = default;
 };
 
 class BatchLayout {
@@ -39,9 +32,6 @@ class BatchLayout {
   /// The sequences of a rank in the order in which it stores them: by microbatch, then by row. The batch starts with
   /// sequence `first` of the data.
   [[nodiscard]] std::vector<std::int64_t> sequences_of(int rank, std::int64_t first) const;
-  /// The tokens of each of its sequences that a rank computes with. The ranges of the context-parallel ranks follow
-  /// each other.
-  [[nodiscard]] TokenRange tokens_of(int rank) const;
 
   [[nodiscard]] int replica_of(int rank) const;
   /// The coordinate of a replica's ranks along dp_replicate or dp_shard.
@@ -50,7 +40,7 @@ class BatchLayout {
  private:
   MeshShape mesh_;
   int num_replicas_, num_microbatches_;
-  std::int64_t rows_, seq_len_;
+  std::int64_t rows_;
 };
 
 }  // namespace echelon

@@ -99,27 +99,5 @@ TEST(BatchLayout, AReplicaHasTheCoordinatesOfItsRanks) {
   }
 }
 
-// Also where the degree does not divide the length.
-TEST(BatchLayout, TokenRangesPartitionTheSequence) {
-  for (const int cp : {1, 2, 3, 5, 7})
-    for (const std::int64_t seq_len : {7, 16, 61}) {
-      RunConfig config = config_of({.shard = 2, .tp = 2, .cp = cp}, 1, 1);
-      config.training.seq_len = seq_len;
-      const BatchLayout layout(config);
-      const MeshShape mesh = config.mesh_shape();
-      for (int first_rank = 0; first_rank < mesh.num_ranks(); ++first_rank) {
-        std::int64_t next = 0;
-        for (const int rank : mesh.ranks_of({AxisSet{Axis::cp}}, first_rank)) {
-          const TokenRange range = layout.tokens_of(rank);
-          EXPECT_EQ(range.first, next);
-          EXPECT_GE(range.count, seq_len / cp);
-          EXPECT_LE(range.count, seq_len / cp + 1);
-          next = range.first + range.count;
-        }
-        EXPECT_EQ(next, seq_len);
-      }
-    }
-}
-
 }  // namespace
 }  // namespace echelon
