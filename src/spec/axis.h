@@ -11,7 +11,7 @@
 
 namespace echelon {
 
-/// cluster, cp and ep reserve their place in the order; their degree is always 1 so far.
+/// cluster and ep reserve their place in the order; their degree is always 1 so far.
 enum class Axis : std::uint8_t { cluster, dp_replicate, pp, dp_shard, cp, tp };
 inline constexpr int num_axes = 6;
 [[nodiscard]] std::string_view name_of(Axis axis);

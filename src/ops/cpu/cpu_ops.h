@@ -2,8 +2,8 @@
 // attention. Operations run at once, on the calling thread.
 //
 // Formats: float32, float64, and bfloat16 and float16 as storage formats: they are widened to float32 block by block,
-// and all arithmetic is float32. Results do not depend on num_threads: work is divided over rows or columns, sums
-// never.
+// and sums are float32; some CPUs multiply bfloat16 itself (product_choice.h). Results do not depend on num_threads:
+// work is divided over rows or columns, sums never.
 #pragma once
 
 #include "ops/cpu/product_choice.h"
