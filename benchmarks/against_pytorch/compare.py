@@ -195,7 +195,7 @@ def summary(case, name, dtype, turns, machine):
         }
     ours = [side for side in turns if side in knobs.ECHELON]
     for side in turns.keys() - ours:
-        result["sides"][side]["beside"] = [beside(result["sides"][side], result["sides"][o]) for o in ours]
+        result["sides"][side]["ratios"] = [beside(result["sides"][side], result["sides"][o]) for o in ours]
     return result
 
 
@@ -214,8 +214,8 @@ def table(results, machine, header=True):
     for r in results:
         for side, s in r["sides"].items():
             gib = f"{s['peak_bytes'] / 2**30:.2f} GiB" + (f" (import {s['import_bytes'] / 2**30:.2f})" if s["import_bytes"] else "")
-            ratio = ", ".join(f"{b['speed']:.2f}x ({b['range'][0]:.2f}-{b['range'][1]:.2f})" for b in s.get("beside", []))
-            memory = ", ".join(f"{b['memory']:.2f}x" for b in s.get("beside", []))
+            ratio = ", ".join(f"{b['speed']:.2f}x ({b['range'][0]:.2f}-{b['range'][1]:.2f})" for b in s.get("ratios", []))
+            memory = ", ".join(f"{b['memory']:.2f}x" for b in s.get("ratios", []))
             lines.append(f"| {cases.DESCRIPTIONS[r['case']]} | {r['dtype']} | {side} | {s['step_seconds']:.3f} | {s['tokens_per_second']:,.0f} | "
                          f"{s['tflops']:.3f} | {s['share_of_peak']:.0%} | {gib} | {ratio} | {memory} |")  # fmt: skip
     return "\n".join(lines)

@@ -14,7 +14,7 @@ def kind_of(output):
 
 def ratio_of(result):
     """The fastest PyTorch's step time over Echelon's."""
-    speeds = [side["beside"][0]["speed"] for side in result["sides"].values() if side.get("beside")]
+    speeds = [side["ratios"][0]["speed"] for side in result["sides"].values() if side.get("ratios")]
     return f"{min(speeds):.2f}x" if speeds else None
 
 
