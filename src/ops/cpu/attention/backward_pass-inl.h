@@ -84,7 +84,7 @@ class Backward {
     look_ahead(at, next, seen);
     sums_.skip_to(seen.first, sums);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
-      CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
+      MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, softmax_.queries_at_once());
       // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, heads_.Tk - j), block_rows);

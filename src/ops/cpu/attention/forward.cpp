@@ -68,7 +68,7 @@ class Forward {
       pack_keys(at, seen);
     look_ahead(at, next, seen);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
-      CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
+      MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
       products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, softmax_.scores);
       if (Format::has_matrices && !tile.is_seen_by_all()) std::fill_n(softmax_.p, p_size, Number{0});

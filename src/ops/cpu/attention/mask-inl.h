@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 /// A tile of queries and a tile of keys: of each query the keys that it sees, of each key the queries that see it. Both
 /// counts may reach beyond the end, where packed rows are zero.
-struct CausalTile {
+struct MaskedTile {
   std::int64_t true_queries = 0;  // those that there are
   std::int64_t num_queries = 0;   // a multiple of the lanes
   std::int64_t true_keys = 0;     // those that exist, and that some query sees
@@ -85,7 +85,7 @@ struct KeyRange {
 /// Which of the queries from `query` on, one per lane, see key r. first_keys: of each query the first key of its
 /// document, counted in the tile.
 template <class A>
-HWY_INLINE auto seeing(const CausalTile& tile, const A* first_keys, std::int64_t r, std::int64_t query) {
+HWY_INLINE auto seeing(const MaskedTile& tile, const A* first_keys, std::int64_t r, std::int64_t query) {
   const Tag<A> d;
   const std::int64_t first_query = r < tile.true_keys ? tile.first_ending_after(r) : tile_queries;
   const auto is_before = hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(first_query)));
@@ -114,10 +114,10 @@ class VisibleKeys {
   /// Those queries with the keys from `key` on, of the range of of(). Writes first_keys [tile_queries], if the tile
   /// needs it.
   template <class Sum>
-  [[nodiscard]] CausalTile tile(std::int64_t b, std::int64_t first_query, std::int64_t count, const KeyRange& keys,
+  [[nodiscard]] MaskedTile tile(std::int64_t b, std::int64_t first_query, std::int64_t count, const KeyRange& keys,
                                 Sum* first_keys) const {
     const std::int64_t key = keys.first, num_keys = std::min(tile_keys, keys.last - key);
-    CausalTile tile{.true_queries = count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
+    MaskedTile tile{.true_queries = count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
     ends_ == nullptr ? tile.cut_along(first_query + Tk_ - Tq_ - key) : tile.cut_at(ends_ + b * Tq_ + first_query, key);
     tile.is_cut_by_documents = first_of(b, first_query + count - 1) > key;
     if (tile.is_cut_by_documents)

@@ -33,7 +33,7 @@ struct TileProducts<MatrixTiles> {
   }
 
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
-  void multiply_over_C(const CausalTile& tile, const std::uint32_t* rows, const std::uint32_t* queries, float* c) {
+  void multiply_over_C(const MaskedTile& tile, const std::uint32_t* rows, const std::uint32_t* queries, float* c) {
     const std::int64_t width = packed_width<MatrixTiles>(C);
     for (std::int64_t key = 0; key < tile.num_keys; key += matrix_side) {
       const std::int64_t first = tile.first_seeing(key) / matrix_side * matrix_side;
@@ -51,7 +51,7 @@ struct TileProducts<MatrixTiles> {
   }
 
   /// c[C, queries] (+)= rows[C, keys] a[keys, queries]
-  void multiply_over_keys(const CausalTile& tile, const std::uint32_t* a, const std::uint32_t* rows, float* c,
+  void multiply_over_keys(const MaskedTile& tile, const std::uint32_t* a, const std::uint32_t* rows, float* c,
                           bool accumulates) {
     for (std::int64_t query = 0; query < tile.true_queries; query += matrix_side)
       multiply_matrices({.a = rows,
@@ -68,7 +68,7 @@ struct TileProducts<MatrixTiles> {
   }
 
   /// dx[keys, C] (+)= a[keys, queries] queries[queries, C], a being p or ds.
-  void multiply_over_queries(const CausalTile& tile, const std::uint32_t* a, const std::uint32_t* queries, float* dx,
+  void multiply_over_queries(const MaskedTile& tile, const std::uint32_t* a, const std::uint32_t* queries, float* dx,
                              bool accumulates) {
     const std::int64_t columns = padded<MatrixTiles>(C), width = tile_queries / 2;
     for (std::int64_t key = 0; key < tile.num_keys; key += matrix_side) {

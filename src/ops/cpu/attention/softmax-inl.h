@@ -46,7 +46,7 @@ struct RunningSoftmax {
   }
 
   /// Replaces scores by p, and updates max, sum and rescale. Returns whether some maximum was replaced.
-  HWY_NOINLINE bool apply(const CausalTile& tile) const {
+  HWY_NOINLINE bool apply(const MaskedTile& tile) const {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity()), tolerated = hn::Set(d, Sum{8});
     bool has_grown = false;
@@ -78,7 +78,7 @@ struct RunningSoftmax {
 
  private:
   /// Of the queries from i on: the largest score that each sees. Scores that it does not see become -infinity.
-  HWY_INLINE Vec<Sum> largest_score(const CausalTile& tile, std::int64_t i) const {
+  HWY_INLINE Vec<Sum> largest_score(const MaskedTile& tile, std::int64_t i) const {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
     Vec<Sum> largest[block_rows] = {lowest, lowest, lowest, lowest};
@@ -100,7 +100,7 @@ struct RunningSoftmax {
   }
 
   /// p of the queries from i on, and its sum.
-  HWY_INLINE Vec<Sum> exponentiate(const CausalTile& tile, std::int64_t i, Vec<Sum> subtrahend) const {
+  HWY_INLINE Vec<Sum> exponentiate(const MaskedTile& tile, std::int64_t i, Vec<Sum> subtrahend) const {
     const std::int64_t seen = tile.blocks_seen(i, num_lanes<Sum>());
     // Rows are summed in four sums, of every fourth row.
     const auto first = exponentiate_rows(0, seen, i, subtrahend), second = exponentiate_rows(2, seen, i, subtrahend);
@@ -145,7 +145,7 @@ struct SoftmaxGradient {
   /// Queries of a step: a vector, or the two whose values are paired.
   static std::int64_t queries_at_once() { return Format::per_number * num_lanes<Sum>(); }
 
-  HWY_NOINLINE void apply(const CausalTile& tile) const {
+  HWY_NOINLINE void apply(const MaskedTile& tile) const {
     const std::int64_t step = queries_at_once();
     for (std::int64_t i = 0; i < tile.num_queries; i += step) {
       const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, step);
@@ -157,7 +157,7 @@ struct SoftmaxGradient {
  private:
   /// Two keys and the queries from i on.
   template <bool is_masked>
-  HWY_INLINE void differentiate_rows(const CausalTile& tile, std::int64_t r, std::int64_t i) const {
+  HWY_INLINE void differentiate_rows(const MaskedTile& tile, std::int64_t r, std::int64_t i) const {
     constexpr int per_row = Format::per_number;
     const Tag<Sum> d;
     const std::int64_t lanes = num_lanes<Sum>();

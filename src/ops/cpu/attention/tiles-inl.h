@@ -30,7 +30,7 @@ struct TileProducts {
   void divide_ahead(std::int64_t num_products) { ahead.divide(num_products * (tile_keys / block_rows) * 3); }
 
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
-  void multiply_over_C(const CausalTile& tile, const Number* rows, const Number* queries, Sum* c) {
+  void multiply_over_C(const MaskedTile& tile, const Number* rows, const Number* queries, Sum* c) {
     const std::int64_t width = packed_width<Format>(C), depth = (C + Format::per_number - 1) / Format::per_number;
     multiply(Product<Format>{.a = rows,
                              .a_row = width,
@@ -47,7 +47,7 @@ struct TileProducts {
   }
 
   /// c[queries, C] (+)= a[keys, queries]^T rows[keys, C]
-  void multiply_over_keys(const CausalTile& tile, const Number* a, const Number* rows, Sum* c, bool accumulates) {
+  void multiply_over_keys(const MaskedTile& tile, const Number* a, const Number* rows, Sum* c, bool accumulates) {
     const std::int64_t columns = padded<Format>(C);
     multiply(
         Product<Format>{.a = a,
@@ -66,7 +66,7 @@ struct TileProducts {
   }
 
   /// dx[keys, C] (+)= a[keys, queries] queries[queries, C], a being p or ds.
-  void multiply_over_queries(const CausalTile& tile, const Number* a, const Number* queries, Sum* dx,
+  void multiply_over_queries(const MaskedTile& tile, const Number* a, const Number* queries, Sum* dx,
                              bool accumulates) {
     const std::int64_t columns = padded<Format>(C);
     multiply(Product<Format>{.a = a,
