@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Amx, OpsConformance, testing::Values(variant(ProductKer
 INSTANTIATE_TEST_SUITE_P(Avx2, OpsConformance, variants(HWY_AVX2), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Scalar, OpsConformance, variants(HWY_EMU128), name_of_variant);
 
-struct AttentionCase {
+struct LargeAttention {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
 };
 
@@ -132,7 +132,7 @@ Tensors differentiated_attention(Ops& ops, const AttentionArgs& forward, const N
 
 TEST_P(CpuThreads, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
   for (const auto& a :
-       {AttentionCase{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
+       {LargeAttention{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
     const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C};
     const Numbers q = random(queries, 1), k = random(keys, 2), v = random(keys, 3), dout = random(queries, 4);
     std::vector<Tensors> results;

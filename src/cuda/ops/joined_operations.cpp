@@ -12,10 +12,6 @@ bool follows(const Tensor& next, const Tensor& x) {
 
 void extend(Tensor& x, const Tensor& next) { x = {x.data, x.dtype, {x.num_elements() + next.num_elements()}}; }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + b.num_bytes() && b.data < a.data + a.num_bytes();
-}
-
 bool extends_segment(FillArgs& held, const FillArgs& args) {
   if (!follows(args.out, held.out)) return false;
   extend(held.out, args.out);

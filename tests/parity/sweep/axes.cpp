@@ -64,7 +64,7 @@ SettingList recomputed() {
   return settings;
 }
 
-SettingList microbatches() {
+SettingList microbatch_counts() {
   SettingList settings;
   for (const int count : {2, 1, 3, 5, 8})
     settings.push_back({fmt::format("{}", count), [=](Draft& d) { d.microbatches = count; }});
@@ -105,7 +105,7 @@ std::vector<SweepAxis> make_axes() {
         {"pipeline_parallel_layout as a list", [](Draft& d) { d.split = LayerSplit::counts; }},
         {"pipeline_parallel_layout as letters", [](Draft& d) { d.split = LayerSplit::letters; }},
         {"fewer layers than stages", [](Draft& d) { d.split = LayerSplit::thin; }}}},
-      {"microbatches", microbatches()},
+      {"microbatches", microbatch_counts()},
       {"training.micro_batch_size",
        {{"1", [](Draft& d) { d.config.training.micro_batch_size = 1; }},
         {"2", [](Draft& d) { d.config.training.micro_batch_size = 2; }}}},
