@@ -46,7 +46,7 @@ const std::string reshard = "parallelism.reshard_after_forward", shard = "parall
                   zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
                   sequence = "parallelism.sequence_parallel", context = "parallelism.context_parallel_degree",
                   balancer = "parallelism.context_parallel_load_balancer",
-                  pipeline = "parallelism.pipeline_parallel_degree",
+                  exchange = "parallelism.context_parallel_method", pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
                   microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
 
@@ -72,6 +72,12 @@ void refuse_tensor_parallel(Refusals& refused) {
 
 void refuse_context_parallel(Refusals& refused) {
   refused.add({{balancer, {"none", "striped"}}, {context, {"1"}}}, balancer, "a rank has whole sequences");
+  refused.add({{exchange, {"all_gather", "ulysses", "ulysses_ring"}}, {context, {"1"}}}, exchange,
+              "a rank has whole sequences");
+  refused.add({{exchange, {"ulysses_ring"}}, {context, {"3"}}}, "parallelism.context_parallel_ulysses_degree",
+              "two neighbours exchange heads");
+  refused.add({{exchange, {"ulysses"}}, {context, {"3"}}, {"model.num_key_value_heads", {"2"}}, {tensor, {"1"}}},
+              context, "three ranks cannot divide or share two kv heads");
 }
 
 void refuse_schedules(Refusals& refused) {
