@@ -530,9 +530,9 @@ TEST_P(OpsConformance, HeadsThatAreExchanged) {
 TEST_P(OpsConformance, GatheredRows) {
   for (const std::int64_t N : {0, 1, 7, 700})
     for (const std::int64_t W : {1, 8, 33}) {
-      Numbers index(DType::int32, {N});
-      for (std::int64_t i = 0; i < N; ++i) index.set(i, i % 5 == 4 ? -1 : static_cast<double>(i * 17 % 11));
-      compare(fmt::format("gather_rows [{}, {}]", N, W), {random({11, W}, 1), index, random({N, W}, 2)},
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(N));
+      for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i % 5 == 4 ? -1 : static_cast<std::int32_t>(i * 17 % 11);
+      compare(fmt::format("gather_rows [{}, {}]", N, W), {random({11, W}, 1), Numbers::tokens(rows), random({N, W}, 2)},
               [](Ops& ops, Tensors& t) { ops.gather_rows({.x = t[0], .index = t[1], .y = t[2]}); });
     }
 }

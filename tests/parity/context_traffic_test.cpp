@@ -100,11 +100,7 @@ std::vector<Case> grid_of_methods() {
   return cases;
 }
 
-// Claim (plans): What context parallelism sends forward and backward, in every method, is the
-//   formula of docs/internals/context.md; so is what the transport counts.
-// Bound: to the byte, for 40 combinations of method, degrees, kv heads, format, recomputation and
-//   padding.
-// Tests: ContextTraffic
+// Forty combinations of method, degrees, kv heads, format, recomputation and padding.
 TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
   const std::vector<Case> cases = grid_of_methods();
   EXPECT_GE(cases.size(), 40U);

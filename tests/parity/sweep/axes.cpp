@@ -59,11 +59,8 @@ SettingList context_methods() {
   SettingList settings;
   for (const ContextMethod method :
        {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses, ContextMethod::ulysses_ring})
-    settings.push_back({std::string(name_of(method)), [=](Draft& d) {
-                          d.config.parallelism.context_parallel_method = method;
-                          d.config.parallelism.context_parallel_ulysses_degree =
-                              method == ContextMethod::ulysses_ring ? 2 : 0;
-                        }});
+    settings.push_back(
+        {std::string(name_of(method)), [=](Draft& d) { d.config.parallelism.context_parallel_method = method; }});
   return settings;
 }
 

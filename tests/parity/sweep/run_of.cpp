@@ -56,7 +56,9 @@ void set_layers(Draft& draft) {
 
 void set_sizes(Draft& draft) {
   ModelSpec& model = draft.config.model;
-  const ParallelConfig& p = draft.config.parallelism;
+  ParallelConfig& p = draft.config.parallelism;
+  const bool has_groups = p.context_parallel_method == ContextMethod::ulysses_ring && p.context_parallel_degree > 1;
+  p.context_parallel_ulysses_degree = has_groups ? 2 : 0;
   model.num_attention_heads = draft.sizes_divide ? 12 : 10;
   // Ranks of context parallelism divide the heads of each tensor-parallel rank.
   const std::int64_t u = key_exchange(p).head_ranks, unit = u > 1 ? u * p.tensor_parallel_degree : 1;
