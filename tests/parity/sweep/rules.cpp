@@ -77,7 +77,7 @@ void refuse_context_parallel(Refusals& refused) {
   refused.add({{exchange, {"ulysses_ring"}}, {context, {"3"}}}, "parallelism.context_parallel_ulysses_degree",
               "two neighbours exchange heads");
   refused.add({{exchange, {"ulysses"}}, {context, {"3"}}, {"model.num_key_value_heads", {"2"}}, {tensor, {"1"}}},
-              context, "three ranks cannot divide or share two kv heads");
+              context, "three ranks cannot share two kv heads");
 }
 
 void refuse_schedules(Refusals& refused) {
@@ -88,7 +88,7 @@ void refuse_schedules(Refusals& refused) {
               "with one stage per rank it would be 1F1B");
   refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages,
               "a V has two stages per rank");
-  const std::string both_ways = "microbatches pass the ranks in both directions at once, so each rank needs two";
+  const std::string both_ways = "each rank needs a microbatch in each direction";
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"1"}}}, schedule, both_ways);
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule,
               both_ways);
