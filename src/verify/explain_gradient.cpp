@@ -1,5 +1,8 @@
 #include "blueprint/batch_layout.h"
 #include "nn/head_split.h"
+#include "spec/groups.h"
+#include "tensor/tokens.h"
+#include "verify/context/token_places.h"
 #include "verify/explain.h"
 #include "verify/gradient_addends.h"
 #include "verify/pieces.h"
@@ -129,40 +132,68 @@ void add_microbatch_hypotheses(const Case& at, const GradientAddends& list, std:
        "it doubles from microbatch to microbatch: what was accumulated is added to itself"});
 }
 
-// Each part of an axis divided by its own number of targets instead of its share of all.
-void add_mean_of_means(const Case& at, const GradientAddends& list, std::vector<Hypothesis>& hypotheses) {
+/// An axis of a batch with more than one part: which part a subset is of.
+struct BatchAxis {
+  std::string name;
+  int degree = 1;
+  std::function<int(const BatchSubset&)> part_of;
+};
+
+std::vector<BatchAxis> batch_axes_of(const Case& at, const GradientAddends& list) {
   const BatchLayout layout(at.config());
+  std::vector<BatchAxis> axes;
+  for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard})
+    if (list.has_replicas && at.mesh().degree(axis) > 1)
+      axes.push_back({std::string(name_of(axis)), at.mesh().degree(axis), [layout, axis](const BatchSubset& subset) {
+                        return layout.coordinate_of(subset.replica, axis);
+                      }});
+  if (list.has_parts)
+    axes.push_back({"cp", at.mesh().degree(Axis::cp), [](const BatchSubset& subset) { return subset.part; }});
+  if (list.has_microbatches)
+    axes.push_back(
+        {"microbatches", layout.num_microbatches(), [](const BatchSubset& subset) { return subset.microbatch; }});
+  return axes;
+}
+
+/// Several axes as one.
+BatchAxis joined(const std::vector<BatchAxis>& axes) {
+  BatchAxis joint = {.name = "", .degree = 1, .part_of = [](const BatchSubset&) { return 0; }};
+  for (const BatchAxis& axis : axes) {
+    joint.name += (joint.name.empty() ? "" : "+") + axis.name;
+    joint.part_of = [outer = joint.part_of, axis](const BatchSubset& subset) {
+      return outer(subset) * axis.degree + axis.part_of(subset);
+    };
+    joint.degree *= axis.degree;
+  }
+  return joint;
+}
+
+std::string mean_of_means_evidence(const std::string& axis, int degree, double num_targets) {
+  return fmt::format(
+      "each part of {} is divided by its own number of targets and the {} means are averaged, instead of all by the "
+      "{:.0f} targets of the global batch",
+      axis, degree, num_targets);
+}
+
+// Each part of an axis, or of several, divided by its own number of targets instead of its share of all.
+void add_mean_of_means(const Case& at, const GradientAddends& list, std::vector<Hypothesis>& hypotheses) {
+  const std::vector<BatchAxis> axes = batch_axes_of(at, list);
   double total = 0;
   for (const double count : list.num_targets) total += count;
-  const auto add = [&](const std::string& axis, int degree, const std::function<int(const BatchSubset&)>& group_of) {
-    if (degree < 2) return;
-    std::vector<double> counts(static_cast<std::size_t>(degree));
+  for (unsigned chosen = 1; chosen < 1U << axes.size(); ++chosen) {
+    std::vector<BatchAxis> some;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      if ((chosen >> i & 1U) != 0) some.push_back(axes[i]);
+    const BatchAxis axis = joined(some);
+    std::vector<double> counts(static_cast<std::size_t>(axis.degree));
     for (std::size_t addend = 0; addend < list.subsets.size(); ++addend)
-      counts[static_cast<std::size_t>(group_of(list.subsets[addend]))] += list.num_targets[addend];
-    hypotheses.push_back({[&list, counts, total, degree, group_of](int, std::size_t addend) {
-                            return total / (degree * counts[static_cast<std::size_t>(group_of(list.subsets[addend]))]);
+      counts[static_cast<std::size_t>(axis.part_of(list.subsets[addend]))] += list.num_targets[addend];
+    hypotheses.push_back({[&list, counts, total, axis](int, std::size_t addend) {
+                            const double count = counts[static_cast<std::size_t>(axis.part_of(list.subsets[addend]))];
+                            return count > 0 ? total / (axis.degree * count) : 0;
                           },
-                          FaultKind::mean_of_means, axis,
-                          fmt::format("each part of {} is divided by its own number of targets and the {} means are "
-                                      "averaged, instead of all by the {:.0f} "
-                                      "targets of the global batch",
-                                      axis, degree, total)});
-  };
-  const int M = layout.num_microbatches(), R = layout.num_replicas(), S = at.mesh().degree(Axis::dp_shard);
-  const auto along = [&](Axis axis) {
-    return [layout, axis](const BatchSubset& subset) { return layout.coordinate_of(subset.replica, axis); };
-  };
-  if (list.has_replicas) {
-    add("dp_replicate", R / S, along(Axis::dp_replicate));
-    add("dp_shard", S, along(Axis::dp_shard));
-    if (S > 1 && R > S) add("dp_replicate+dp_shard", R, [](const BatchSubset& subset) { return subset.replica; });
+                          FaultKind::mean_of_means, axis.name, mean_of_means_evidence(axis.name, axis.degree, total)});
   }
-  if (list.has_microbatches) add("microbatches", M, [](const BatchSubset& subset) { return subset.microbatch; });
-  if (list.has_microbatches && list.has_replicas)
-    add(fmt::format("{}microbatches", S < R && S > 1 ? "dp_replicate+dp_shard+"
-                                      : S > 1        ? "dp_shard+"
-                                                     : "dp_replicate+"),
-        M * R, [R](const BatchSubset& subset) { return subset.microbatch * R + subset.replica; });
 }
 
 std::vector<Finding> by_sequences(const Case& at, const Difference& difference, const TensorPieces& pieces) {
@@ -205,23 +236,76 @@ Values at_indices(const RankPiece& local, const std::vector<std::int64_t>& indic
   return values;
 }
 
-std::vector<Finding> by_ranks(const Case& at, const Difference& difference, const TensorPieces& pieces) {
-  std::vector<Hypothesis> hypotheses;
-  std::vector<int> rank_of_addend;
+/// The targets of each rank in a step.
+std::vector<double> targets_of_ranks(const Case& at, std::int64_t step) {
+  const TokenPlaces places(at.config(), at.batches, step);
+  const std::int64_t T = at.config().training.seq_len, batch = at.config().training.global_batch_size;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size()), all;
+  for (std::int64_t sequence = 0; sequence < batch; ++sequence) {
+    at.batches.read((step - 1) * batch + sequence, T, tokens.data(), targets.data());
+    all.insert(all.end(), targets.begin(), targets.end());
+  }
+  std::vector<double> counts(static_cast<std::size_t>(at.mesh().num_ranks()));
+  for (int rank = 0; rank < at.mesh().num_ranks(); ++rank)
+    for (int m = 0; m < at.config().num_microbatches(); ++m)
+      for (const std::int64_t token : places.tokens_of(places.place_of(rank, m)))
+        if (token != no_token && all[static_cast<std::size_t>(token)] != ignored_target)
+          ++counts[static_cast<std::size_t>(rank)];
+  return counts;
+}
+
+// Sums over one axis, or over several together, that each rank lacks.
+void add_rank_hypotheses(const Case& at, const std::vector<int>& rank_of_addend, std::vector<Hypothesis>& hypotheses) {
   const MeshShape& mesh = at.mesh();
-  for (const auto& [name, axis] : {std::pair{"tp", Axis::tp},
-                                   {"pp", Axis::pp},
-                                   {"dp_replicate", Axis::dp_replicate},
-                                   {"dp_shard", Axis::dp_shard}}) {
-    if (mesh.degree(axis) == 1) continue;
+  const auto add = [&](const std::string& name, const std::vector<Axis>& axes) {
+    if (std::ranges::any_of(axes, [&](Axis axis) { return mesh.degree(axis) == 1; })) return;
     hypotheses.push_back(
-        {[&rank_of_addend, &mesh, axis](int rank, std::size_t addend) {
-           return mesh.coordinate(rank_of_addend[addend], axis) == mesh.coordinate(rank, axis) ? 1.0 : 0.0;
+        {[&rank_of_addend, &mesh, axes](int rank, std::size_t addend) {
+           return std::ranges::all_of(axes,
+                                      [&](Axis axis) {
+                                        return mesh.coordinate(rank_of_addend[addend], axis) ==
+                                               mesh.coordinate(rank, axis);
+                                      })
+                      ? 1.0
+                      : 0.0;
          },
          FaultKind::missing_sum, name,
          fmt::format("each rank has the part that it computed itself: the parts were not summed over {}{}", name,
-                     axis == Axis::pp ? ", where the first and the last stage hold the tied weight" : "")});
-  }
+                     name == "pp" ? ", where the first and the last stage hold the tied weight" : "")});
+  };
+  add("tp", {Axis::tp});
+  add("pp", {Axis::pp});
+  add("dp_replicate", {Axis::dp_replicate});
+  add("dp_shard", {Axis::dp_shard});
+  add("cp", {Axis::cp});
+  add("dp_shard+cp", {Axis::dp_shard, Axis::cp});
+}
+
+// Each rank's gradient divided by the number of its own targets.
+void add_rank_means(const Case& at, std::int64_t step, const std::vector<int>& rank_of_addend,
+                    std::vector<Hypothesis>& hypotheses) {
+  const MeshShape& mesh = at.mesh();
+  const auto num_parts = static_cast<int>(at.config().data_parallel_degree()) * mesh.degree(Axis::cp);
+  if (mesh.degree(Axis::cp) == 1) return;  // without, the sequences tell
+  const std::vector<double> counts = targets_of_ranks(at, step);
+  double total = 0;
+  for (const double count : counts) total += count;
+  total /= static_cast<double>(mesh.num_ranks()) / num_parts;
+  std::string name;
+  for (const auto& [axis_name, axis] : batch_axes)
+    if (mesh.degree(axis) > 1) name += (name.empty() ? "" : "+") + std::string(axis_name);
+  hypotheses.push_back({[&rank_of_addend, counts, total, num_parts](int, std::size_t addend) {
+                          const double count = counts[static_cast<std::size_t>(rank_of_addend[addend])];
+                          return count > 0 ? total / (num_parts * count) : 0;
+                        },
+                        FaultKind::mean_of_means, name, mean_of_means_evidence(name, num_parts, total)});
+}
+
+std::vector<Finding> by_ranks(const Case& at, const Difference& difference, const TensorPieces& pieces) {
+  std::vector<Hypothesis> hypotheses;
+  std::vector<int> rank_of_addend;
+  add_rank_hypotheses(at, rank_of_addend, hypotheses);
+  add_rank_means(at, difference.step, rank_of_addend, hypotheses);
   add_uniform_hypotheses(at, hypotheses);
   std::vector<Finding> findings;
   for (const RankPiece& piece : pieces.pieces) {
@@ -261,11 +345,11 @@ std::vector<Finding> by_shift(const Case& at, const Difference& difference, cons
     const std::int64_t found = shift_of(piece, places, expected, tolerance);
     if (found == 0 || (shift != 0 && found != shift)) return {};
     shift = found;
-    coordinates.push_back(at.mesh().coordinate(piece.rank, Axis::dp_shard));
+    coordinates.push_back(at.mesh().place_in(shard_group, piece.rank).index);
   }
   if (shift == 0) return {};
   return {{.kind = FaultKind::wrong_boundary,
-           .axis = at.mesh().degree(Axis::dp_shard) > 1 ? "dp_shard" : "tp",
+           .axis = at.mesh().group_size(shard_group, 0) > 1 ? shard_axes_of(at.mesh()) : "tp",
            .tensor = {},
            .where = {},
            .evidence = fmt::format("shard {} has the gradient that belongs {} elements {}", coordinates.front(),
