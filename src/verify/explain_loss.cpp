@@ -1,6 +1,6 @@
 #include "blueprint/batch_layout.h"
 #include "verify/explain.h"
-#include "verify/gradient_addends.h"
+#include "verify/gradient/gradient_addends.h"
 
 #include <fmt/format.h>
 

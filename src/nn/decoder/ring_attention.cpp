@@ -66,6 +66,7 @@ class RingAttention final : public SavedAttention {
     Ring ring(context);
     Ring::Hop of_gradients;
     for (int distance = 0; distance < tokens_->cp; ++distance) {
+      context.mesh.enter_hop(distance);
       const Block& here = distance == 0 ? own : blocks[(distance + 1) % 2];
       Ring::Hop hop;
       if (distance + 1 < tokens_->cp) hop = ring.pass(here, blocks[distance % 2]);
@@ -106,6 +107,7 @@ class RingAttention final : public SavedAttention {
     const Tensor part = context.workspace.take(q.dtype, q.sizes), part_lse = context.workspace.take(sums, lse.sizes);
     Ring ring(context);
     for (int distance = 0; distance < tokens_->cp; ++distance) {
+      context.mesh.enter_hop(distance);
       const Block here = distance == 0 ? Block{k, v} : blocks[static_cast<std::size_t>(distance + 1) % 2];
       Ring::Hop hop;
       if (distance + 1 < tokens_->cp) hop = ring.pass(here, blocks[static_cast<std::size_t>(distance) % 2]);

@@ -1,4 +1,4 @@
-#include "verify/gradient_addends.h"
+#include "verify/gradient/gradient_addends.h"
 
 #include "blueprint/batch_layout.h"
 #include "tensor/tokens.h"
