@@ -98,6 +98,8 @@ class Step {
   [[nodiscard]] Constants constants() const;
 
   void perform_all(std::span<const Action> actions);
+  /// The action, and the layer and the hop of a ring that it was in.
+  [[nodiscard]] std::string place_of(const Action& action) const;
   void replay(std::span<const Action> program);
   void record(std::span<const Action> actions, const Action& next);
   void perform(const Action& action);

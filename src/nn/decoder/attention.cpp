@@ -6,6 +6,7 @@
 namespace echelon {
 Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
     : options_(options),
+      name_(name),
       split_(head_split(options.model, options.tp, options.tp_rank)),
       rope_(rope),
       projections_(qkv_projections(options, name, split_)),
@@ -24,7 +25,10 @@ std::vector<Param*> Attention::params() {
 }
 
 void Attention::compute(const ComputePass& pass, Tensor x) const {
-  core_->compute(pass, heads_BTHC(compute_qkv(pass, x)));
+  const Qkv qkv = heads_BTHC(compute_qkv(pass, x));
+  pass.context.mesh.enter_layer(name_);
+  core_->compute(pass, qkv);
+  pass.context.mesh.leave_layer();
 }
 
 void Attention::project(Context& context, Tensor y, const Stash& stash) const {
@@ -99,7 +103,9 @@ Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dq
   const Stack::Scope scope(context.workspace);
   const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
   output_.backward_input(context, dy_full, of_out.dout);
+  context.mesh.enter_layer(name_);
   core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
+  context.mesh.leave_layer();
   for (const std::size_t i : {0, 1}) rotate(context.ops, by_heads[i], true, 0);
   return dnormed;
 }

@@ -64,6 +64,7 @@ class Attention : public Branch {
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 
   LayerOptions options_;
+  std::string name_;
   HeadSplit split_;
   const RopeTables& rope_;
   ColumnParallel projections_;  // q, k, v

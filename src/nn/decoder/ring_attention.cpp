@@ -68,6 +68,7 @@ class RingAttention final : public KeyAttention {
     Ring ring(context, group_);
     Ring::Hop of_gradients;
     for (int distance = 0; distance < num_blocks_; ++distance) {
+      context.mesh.enter_hop(distance);
       const Block& here = distance == 0 ? own : blocks[(distance + 1) % 2];
       Ring::Hop hop;
       if (distance + 1 < num_blocks_) hop = ring.pass(here, blocks[distance % 2]);
@@ -103,6 +104,7 @@ class RingAttention final : public KeyAttention {
     const Tensor part = context.workspace.take(q.dtype, q.sizes), part_lse = context.workspace.take(sums, lse.sizes);
     Ring ring(context, group_);
     for (int distance = 0; distance < num_blocks_; ++distance) {
+      context.mesh.enter_hop(distance);
       const Block here = distance == 0 ? Block{k, v} : blocks[static_cast<std::size_t>(distance + 1) % 2];
       Ring::Hop hop;
       if (distance + 1 < num_blocks_) hop = ring.pass(here, blocks[static_cast<std::size_t>(distance) % 2]);

@@ -17,7 +17,8 @@ int num_communicators(const MeshShape& mesh, bool has_tied_weight) {
         axes = axes | AxisSet{static_cast<Axis>(axis)};
     if (axes != AxisSet()) groups.insert(axes);
   }
-  const int num_stages = mesh.degree(Axis::pp), num_neighbours = std::min(num_stages - 1, 2);
+  const int num_stages = mesh.degree(Axis::pp),
+            num_neighbours = std::min(num_stages - 1, 2) + std::min(mesh.degree(Axis::cp) - 1, 2);
   const int of_ends = has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
   return static_cast<int>(groups.size()) + 2 * num_neighbours + of_ends;
 }
