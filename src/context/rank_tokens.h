@@ -1,4 +1,5 @@
-// What one rank of a cp group holds of every sequence, where documents do not decide it.
+// What a plan knows of the tokens of one rank of a cp group: those that it holds of every sequence, or, where documents
+// decide, those of a sequence that is one document, which has as many rows.
 #pragma once
 
 #include "context/token_lists.h"
@@ -10,6 +11,7 @@ namespace echelon {
 
 struct RankTokens {
   int cp = 1, rank = 0;  // of the group
+  TokenSplit split;
   TokenLists lists;
   /// Pairs (query, key) of this rank's queries and the keys of each rank, under the causal mask alone: int64 [cp], of
   /// one head and one sequence. Documents leave fewer.
@@ -20,7 +22,7 @@ struct RankTokens {
   [[nodiscard]] int source_at(int distance) const { return (rank - distance + cp) % cp; }
 };
 
-/// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
+/// Throws Error as TokenLists::assign does.
 [[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, int rank);
 
 }  // namespace echelon

@@ -181,8 +181,10 @@ const BadInput train_arguments[] = {
      {"parallelism.context_parallel_degree = 4096 is more than training.seq_len = "}},
     {{"train", good, data, "--parallelism.context_parallel_method=ulysses"},
      {"parallelism.context_parallel_method = 'ulysses' is not supported yet", "ring"}},
-    {{"train", good, data, "--parallelism.context_parallel_load_balancer=packed"},
-     {"parallelism.context_parallel_load_balancer = 'packed' is not supported yet", "headtail"}},
+    {{"train", good, data, "--parallelism.context_parallel_degree=2",
+      "--parallelism.context_parallel_load_balancer=packed"},
+     {"context_parallel_load_balancer = 'packed' distributes documents, but data.reset_attention_mask = false (use "
+      "data.reset_attention_mask = true)"}},
     {{"train", good, data, "--parallelism.context_parallel_load_balancer=headtial"},
      {"'headtial'", "did you mean headtail?"}},
     {{"train", good, data, "--parallelism.zero_level=4"}, {"parallelism.zero_level = 4", "(use 3)"}},

@@ -52,6 +52,7 @@ void expect_separate_documents(RunConfig config) {
   EXPECT_EQ(of_one.loss, of_other.loss);
   EXPECT_EQ(worst_difference(of_one.gradients, of_other.gradients, 1).error, 0);
   config.data.reset_attention_mask = false;
+  config.parallelism.context_parallel_load_balancer = LoadBalancer::headtail;  // which goes with that
   FirstStep seen_from_one, seen_from_other;
   run_first_step(config, ThreeDocuments(3), seen_from_one);
   run_first_step(config, ThreeDocuments(40), seen_from_other);
@@ -64,8 +65,62 @@ void expect_separate_documents(RunConfig config) {
 // Tests: Documents
 TEST(Documents, DoNotSeeEachOther) {
   expect_separate_documents(config_of({.tp = 2, .pp = 2, .microbatches = 2, .documents = true}));
-  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
-    expect_separate_documents(config_of({.microbatches = 2, .documents = true, .cp = 3, .balancer = balancer}));
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    const Layout positions = {.microbatches = 2, .family = family, .documents = true, .positions = true};
+    expect_separate_documents(config_of(positions));
+    for (const LoadBalancer balancer : load_balancers) {
+      Layout layout = positions;
+      layout.cp = 4;
+      layout.balancer = balancer;
+      SCOPED_TRACE(name_of(layout));
+      expect_separate_documents(config_of(layout));
+    }
+  }
+}
+
+/// What one document computes: its tokens are the same, others of as many tokens stand before or after it.
+class MovedDocument final : public BatchSource {
+ public:
+  explicit MovedDocument(std::int32_t first) : first_(first) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
+    for (std::int64_t i = 0; i < seq_len; ++i) {
+      const std::int64_t in_it = i - first_;
+      const bool is_it = in_it >= 0 && in_it < length;
+      tokens[i] = static_cast<std::int32_t>(is_it ? (sequence * 7 + in_it * in_it) % 61 : 5 * i % 61);
+      targets[i] =
+          is_it && in_it + 1 < length ? static_cast<std::int32_t>((sequence + 3 * in_it) % 61) : ignored_target;
+    }
+  }
+  void read_document_starts(std::int64_t /*sequence*/, std::int64_t seq_len, std::int32_t* starts) const override {
+    for (std::int64_t i = 0; i < seq_len; ++i)
+      starts[i] = i < first_ ? 0 : i < first_ + length ? first_ : first_ + length;
+  }
+
+ private:
+  static constexpr std::int32_t length = 7;
+  std::int32_t first_;
+};
+
+// With positions that restart, a document gives the same loss and gradients wherever it is in its sequence. Without
+// them it does not where positions are learned.
+TEST(Documents, ComputeTheSameWhereverTheyAre) {
+  for (const Family family : {Family::llama, Family::gpt2})
+    for (const LoadBalancer balancer : load_balancers) {
+      Layout layout = {.microbatches = 2, .family = family, .documents = true, .positions = true};
+      layout.cp = 4;
+      layout.balancer = balancer;
+      SCOPED_TRACE(name_of(layout));
+      RunConfig config = config_of(layout);
+      FirstStep at_start, later, without_positions;
+      run_first_step(config, MovedDocument(0), at_start);
+      run_first_step(config, MovedDocument(5), later);
+      EXPECT_NEAR(at_start.loss, later.loss, 1e-12);
+      EXPECT_LE(worst_difference(at_start.gradients, later.gradients, 1e-2).error, 1e-10);
+      if (family == Family::llama) continue;  // whose attention depends on differences of positions alone
+      config.data.reset_position_ids = false;
+      run_first_step(config, MovedDocument(5), without_positions);
+      EXPECT_GT(std::abs(at_start.loss - without_positions.loss), 1e-4);
+    }
 }
 
 }  // namespace

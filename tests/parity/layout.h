@@ -25,7 +25,8 @@ struct Layout {
   bool documents = false;                           // attention within documents, of which a sequence has a few
   int cp = 1;
   LoadBalancer balancer = LoadBalancer::headtail;
-  int seq_len = 0;  // 0: 12, or what sequence parallelism divides
+  int seq_len = 0;                          // 0: 12, or what sequence parallelism divides
+  bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -45,6 +46,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Context parallelism: every balancer, with documents and every other axis, and lengths that do not divide.
 [[nodiscard]] std::vector<Layout> context_rows();
+
+/// Positions that restart, token lists that documents decide, and balanced batches.
+[[nodiscard]] std::vector<Layout> document_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

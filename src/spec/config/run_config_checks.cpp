@@ -147,6 +147,13 @@ void check_parallelism(const RunConfig& config) {
           "parallelism.context_parallel_load_balancer = '{}' does not apply to whole sequences: "
           "context_parallel_degree = 1 (use headtail)",
           name_of(p.context_parallel_load_balancer));
+  require(!reads_documents(p.context_parallel_load_balancer) || config.data.reset_attention_mask,
+          "parallelism.context_parallel_load_balancer = '{}' distributes documents, but data.reset_attention_mask = "
+          "false (use data.reset_attention_mask = true)",
+          name_of(p.context_parallel_load_balancer));
+  require(!config.data.balance_batch || config.data.reset_attention_mask,
+          "data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false "
+          "(use data.reset_attention_mask = true)");
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,
