@@ -30,8 +30,8 @@ struct StepReport {
   std::int64_t page_faults = 0;         // of that process during the step
   std::int64_t world_size = 1;
   std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
-  // Pairs (query, key) of attention: the largest share over the mean, of the cp ranks of this rank's group and of the
-  // data-parallel replicas; none: always the same, or not known.
+  // The largest share of attention's pairs (query, key) over the mean: of the ranks of this rank's cp group, and of the
+  // replicas. None: always the same, or not known.
   std::optional<double> cp_imbalance = {}, data_imbalance = {};
   // Known before the run started; none: not predicted.
   std::optional<double> predicted_step_seconds = {};        // for every step after the first; others with a snapshot

@@ -99,8 +99,10 @@ def make_packed(config, weights, path):
     starts = (documents[:, :, None] == documents[:, None, :]).int().argmax(-1)
     ends = documents != torch.cat((documents[:, 1:], documents[:, -1:] + 1), dim=1)
     targets = targets.masked_fill(ends, oracle.IGNORED)
-    value, _, gradients = run(config, weights, tokens, targets, documents, torch.arange(T) - starts)
-    expected = {"loss": value.reshape(1)} | {"grad." + key: gradient.contiguous() for key, gradient in gradients.items()}
+    positions = torch.arange(T) - starts
+    value, _, gradients = run(config, weights, tokens, targets, documents, positions)
+    across, _, _ = run(config, weights, tokens, targets, None, positions)  # where rotary positions that start anew matter
+    expected = {"loss": value.reshape(1), "loss_across": across.reshape(1)} | {"grad." + key: gradient.contiguous() for key, gradient in gradients.items()}
     save_file(expected, path)
 
 

@@ -26,7 +26,7 @@ template <class T>
 struct Rotation {
   const Wide<T>*cos, *sin;        // from the first position on; null:
   const std::int32_t* positions;  // of the tokens,
-  const double* frequencies;      // whose products are the angles
+  const double* frequencies;      // times which they give the angles
   Wide<T> sign;
   std::int64_t num_tokens, seq_len;
   int half;  // C / 2

@@ -1,7 +1,7 @@
 // Sines and cosines of vectors of float64, within 2 units of the last place of 1, for angles from 0 to 2^32.
 //
-// angle = n pi/2 + f with |f| <= pi/4. pi/2 is the sum of three numbers. Products of n with the first two are exact,
-// and so are their differences to the angle unless f is far from 0. The polynomials for sin f and cos f are those of
+// angle = n pi/2 + f with |f| <= pi/4. pi/2 is the sum of three values. n times the first two is exact, and so
+// are the differences to the angle unless f is far from 0. The polynomials for sin f and cos f are those of
 // fdlibm (Sun Microsystems 1993, k_sin.c and k_cos.c). Included once per instruction set (Highway).
 
 // clang-format off

@@ -100,7 +100,7 @@ const ConfigKey keys[] = {
     {"data.reset_position_ids", at<data, &DataConfig::reset_position_ids>, "positions restart at every document"},
     {"data.eod_mask_loss", at<data, &DataConfig::eod_mask_loss>, "the last token of a document has no target"},
     {"data.packing", choice<data, &DataConfig::packing>, "stream | best_fit: whole documents into sequences, so that few are split"},
-    {"data.balance_batch", at<data, &DataConfig::balance_batch>, "the sequences of a batch are distributed over ranks and microbatches by their pairs (query, key)"},
+    {"data.balance_batch", at<data, &DataConfig::balance_batch>, "distributes the sequences of a batch by their pairs (query, key)"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},
@@ -147,7 +147,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "microbatches in flight on a rank at most; 0: p for ZB-1p, 2p for ZB-2p, none for others", not_negative},
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "ranks that hold different tokens of the same sequences", degree},
     {"parallelism.context_parallel_method", choice<parallelism, &P::context_parallel_method>, "ring: keys and values go from rank to rank"},
-    {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token | per_document: headtail in every document | packed: short documents whole, long ones split"},
+    {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token | per_document: headtail in each document | packed: even pairs (query, key)"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
     {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
 

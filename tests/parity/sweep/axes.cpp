@@ -61,10 +61,10 @@ SettingList documents() {
     masks(d);
     d.config.data.reset_position_ids = d.config.data.eod_mask_loss = true;
   };
-  return {{"without effect", [](Draft& d) { d.config.data = {}; }},
-          {"reset_attention_mask", masks},
-          {"and reset_position_ids, eod_mask_loss", masks_and_positions},
-          {"and packing = best_fit", [=](Draft& d) {
+  return {{"none", [](Draft& d) { d.config.data = {}; }},
+          {"masked", masks},
+          {"positions", masks_and_positions},
+          {"packed", [=](Draft& d) {
              masks_and_positions(d);
              d.config.data.packing = Packing::best_fit;
            }}};

@@ -73,10 +73,9 @@ void refuse_tensor_parallel(Refusals& refused) {
 void refuse_context_parallel(Refusals& refused) {
   refused.add({{balancer, {"none", "striped", "per_document", "packed"}}, {context, {"1"}}}, balancer,
               "a rank has whole sequences");
-  const std::string documents = "documents", without = "without effect";
-  refused.add({{balancer, {"per_document", "packed"}}, {documents, {without}}}, balancer,
-              "it distributes documents, with which attention has to end");
-  refused.add({{balance, {"true"}}, {documents, {without}}}, balance, "all sequences have as many pairs");
+  const std::string documents = "documents", without = "none";
+  refused.add({{balancer, {"per_document", "packed"}}, {documents, {without}}}, balancer, "it distributes documents");
+  refused.add({{balance, {"true"}}, {documents, {without}}}, balance, "sequences have equal pairs");
 }
 
 void refuse_schedules(Refusals& refused) {
