@@ -3,6 +3,7 @@
 #include "checkpoint/hf/weight_names.h"
 #include "interop/fixture.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
 class PackedInterop : public ::testing::TestWithParam<const char*> {};
 
 // Claim (reference): Packed documents give PyTorch's loss and every gradient, on one rank and on
-//   four with every balancer.
+//   four with every method and balancer.
 // Bound: 1e-9 in float64.
 // Tests: PackedInterop
 TEST_P(PackedInterop, LossAndEveryGradientOnOneRankAndOnFour) {
@@ -166,11 +167,15 @@ TEST_P(PackedInterop, LossAndEveryGradientOnOneRankAndOnFour) {
     EXPECT_LE(error(outcome.losses, expected.at("loss_across"), 0), 1e-9);
     config.data.reset_attention_mask = true;
   }
-  for (const LoadBalancer balancer : load_balancers) {
-    SCOPED_TRACE(name_of(balancer));
-    config.parallelism.context_parallel_load_balancer = balancer;
-    expect_equal();
-  }
+  using enum ContextMethod;
+  for (const ContextMethod method : {ring, all_gather, ulysses, ulysses_ring})
+    for (const LoadBalancer balancer : load_balancers) {
+      SCOPED_TRACE(fmt::format("{} {}", name_of(method), name_of(balancer)));
+      config.parallelism.context_parallel_method = method;
+      config.parallelism.context_parallel_ulysses_degree = method == ulysses_ring ? 2 : 0;
+      config.parallelism.context_parallel_load_balancer = balancer;
+      expect_equal();
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, PackedInterop, ::testing::Values("gpt2", "llama"));

@@ -65,17 +65,21 @@ void expect_separate_documents(RunConfig config) {
 // Bound: 1e-9 in float64; identical bits.
 // Tests: Documents
 TEST(Documents, DoNotSeeEachOther) {
+  using enum ContextMethod;
   expect_separate_documents(config_of({.tp = 2, .pp = 2, .microbatches = 2, .documents = true}));
   for (const Family family : {Family::llama, Family::gpt2}) {
     const Layout positions = {.microbatches = 2, .family = family, .documents = true, .positions = true};
     expect_separate_documents(config_of(positions));
-    for (const LoadBalancer balancer : load_balancers) {
-      Layout layout = positions;
-      layout.cp = 4;
-      layout.balancer = balancer;
-      SCOPED_TRACE(name_of(layout));
-      expect_separate_documents(config_of(layout));
-    }
+    for (const ContextMethod method : {ring, all_gather, ulysses, ulysses_ring})
+      for (const LoadBalancer balancer : load_balancers) {
+        Layout layout = positions;
+        layout.cp = 4;
+        layout.balancer = balancer;
+        layout.method = method;
+        layout.ulysses = method == ulysses_ring ? 2 : 0;
+        SCOPED_TRACE(name_of(layout));
+        expect_separate_documents(config_of(layout));
+      }
   }
 }
 

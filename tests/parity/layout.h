@@ -25,7 +25,10 @@ struct Layout {
   bool documents = false;                           // attention within documents, of which a sequence has a few
   int cp = 1;
   LoadBalancer balancer = LoadBalancer::headtail;
-  int seq_len = 0;                          // 0: 12, or what sequence parallelism divides
+  int seq_len = 0;  // 0: 12, or what sequence parallelism divides
+  ContextMethod method = ContextMethod::ring;
+  int ulysses = 0;  // ranks that exchange heads in ulysses_ring
+  BlockOperations recompute = {};
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
@@ -46,6 +49,8 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Context parallelism: every balancer, with documents and every other axis, and lengths that do not divide.
 [[nodiscard]] std::vector<Layout> context_rows();
+/// The same for the methods that exchange heads or gather keys.
+[[nodiscard]] std::vector<Layout> context_method_rows();
 
 /// Positions that restart, token lists that documents decide, and balanced batches.
 [[nodiscard]] std::vector<Layout> document_rows();

@@ -88,6 +88,7 @@ const std::vector<NamedLayout>& layouts_of_documents() {
        [](ParallelConfig& p) {
          p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
          p.context_parallel_load_balancer = LoadBalancer::packed;
+         p.context_parallel_method = ContextMethod::all_gather;
        }},
       {"pp-per-document-2x3",
        [](ParallelConfig& p) {

@@ -6,7 +6,6 @@
 #include "tensor/tokens.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace echelon {
 
@@ -25,12 +24,15 @@ void RankBatch::make_room() {
   resize(targets_, BufferRole::targets);
   resize(key_begin_, BufferRole::key_begin);
   resize(key_end_, BufferRole::key_end);
+  resize(rows_by_position_, BufferRole::rows_by_position);
+  resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
   const auto T = static_cast<std::size_t>(config_->training.seq_len);
   for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
   pairs_of_sequence_.clear();
   pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
-  pairs_of_cp_ranks_.assign(model_->options.tokens ? static_cast<std::size_t>(model_->options.tokens->cp) : 0, 0);
+  const RankTokens* of_rank = model_->options.tokens.get();
+  pairs_of_cp_ranks_.assign(of_rank ? static_cast<std::size_t>(of_rank->cp / of_rank->exchange.head_ranks) : 0, 0);
 }
 
 void RankBatch::read(const BatchSource& source, std::int64_t first_sequence) {
@@ -100,10 +102,19 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
     targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
   }
   if (!positions_.empty()) write_positions(positions, row);
-  write_ranges(lists, row);
-  std::vector<std::int64_t> pairs(pairs_of_cp_ranks_.size());
+  if (depends) blocks_.assign(lists, of_rank.exchange, of_rank.rank);
+  const KeyBlocks& blocks = depends ? blocks_ : of_rank.blocks;
+  write_ranges(blocks, row);
+  write_order(blocks, row);
+  add_pairs(lists);
+}
+
+// Ranks that exchange heads have the same queries.
+void RankBatch::add_pairs(const TokenLists& lists) {
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(lists.cp()));
   count_pairs(lists, visibility(), pairs);
-  std::ranges::transform(pairs, pairs_of_cp_ranks_, pairs_of_cp_ranks_.begin(), std::plus());
+  const std::size_t head_ranks = pairs.size() / pairs_of_cp_ranks_.size();
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) pairs_of_cp_ranks_[rank / head_ranks] += pairs[rank];
 }
 
 // In the sequence, or in their documents.
@@ -113,20 +124,43 @@ void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_
                            std::span(positions_).subspan(row * num_rows, num_rows));
 }
 
-// [microbatches, cp, B, T].
-void RankBatch::write_ranges(const TokenLists& lists, std::size_t row) {
-  const auto B = static_cast<std::size_t>(model_->options.num_sequences), cp = static_cast<std::size_t>(lists.cp()),
-             num_rows = static_cast<std::size_t>(lists.rows());
-  for (std::size_t source = 0; source < cp; ++source) {
-    const std::size_t at = ((row / B * cp + source) * B + row % B) * num_rows;
-    write_key_ranges({lists.positions(model_->options.tokens->rank), lists.positions(static_cast<int>(source))},
-                     visibility(),
-                     {std::span(key_begin_).subspan(at, num_rows), std::span(key_end_).subspan(at, num_rows)});
+// [microbatches, blocks, B, queries].
+void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
+  if (key_begin_.empty()) return;
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
+             num_rows = static_cast<std::size_t>(blocks.num_query_rows());
+  ends_.resize(num_rows);
+  for (std::size_t block = 0; block < num_blocks; ++block) {
+    const std::size_t at = ((row / B * num_blocks + block) * B + row % B) * num_rows;
+    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(),
+                     {std::span(key_begin_).subspan(at, num_rows),
+                      key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)});
+  }
+}
+
+// [microbatches, B, rows] and [microbatches, ranks, B, T].
+void RankBatch::write_order(const KeyBlocks& blocks, std::size_t row) {
+  const auto num_sequences = static_cast<std::size_t>(model_->options.num_sequences), b = row % num_sequences;
+  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(model_->options.seq_len);
+  const auto num_rows = static_cast<std::size_t>(blocks.num_gathered_rows());
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const std::int32_t of_ranks = blocks.by_position()[i];
+    rows_by_position_[row * num_rows + i] =
+        of_ranks < 0 ? -1 : (of_ranks / T * B + static_cast<std::int32_t>(b)) * T + of_ranks % T;
+  }
+  const std::span<const std::int32_t> by_rank = blocks.by_rank();
+  for (std::size_t i = 0; i < by_rank.size(); ++i) {
+    const std::size_t rank = i / static_cast<std::size_t>(T), of_rank_row = i % static_cast<std::size_t>(T);
+    const std::size_t at = row / num_sequences * num_sequences * by_rank.size() +
+                           (rank * num_sequences + b) * static_cast<std::size_t>(T) + of_rank_row;
+    rows_by_rank_[at] = by_rank[i] < 0 ? -1 : static_cast<std::int32_t>(b * num_rows) + by_rank[i];
   }
 }
 
 HostBatch RankBatch::values() const {
-  return {tokens_.data(), targets_.data(), key_begin_.data(), key_end_.data(), positions_.data()};
+  return {tokens_.data(),           targets_.data(),      key_begin_.data(), key_end_.data(),
+          rows_by_position_.data(), rows_by_rank_.data(), positions_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {
@@ -135,7 +169,7 @@ std::int64_t RankBatch::num_targets() const {
 
 PairShares RankBatch::pair_shares() const {
   PairShares shares;
-  if (model_->options.tokens && model_->options.masks_documents)
+  if (pairs_of_cp_ranks_.size() > 1 && model_->options.masks_documents)
     shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;

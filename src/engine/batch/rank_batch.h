@@ -46,7 +46,9 @@ class RankBatch {
   void read_whole(std::int64_t sequence, std::size_t row);
   void read_part(std::int64_t sequence, std::size_t row);
   void write_positions(std::span<const std::int32_t> tokens, std::size_t row);
-  void write_ranges(const TokenLists& lists, std::size_t row);
+  void write_ranges(const KeyBlocks& blocks, std::size_t row);
+  void write_order(const KeyBlocks& blocks, std::size_t row);
+  void add_pairs(const TokenLists& lists);
 
   void make_room();
 
@@ -57,10 +59,12 @@ class RankBatch {
   const BatchSource* source_ = nullptr;
   std::int64_t first_sequence_ = 0;
   std::vector<std::int64_t> sequences_;
-  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, positions_;
+  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_;
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
+  std::vector<std::int32_t> ends_;                               // of its ranges, where they are not read
   DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
   TokenLists lists_;                                             // of that sequence, where they depend on documents
+  KeyBlocks blocks_;                                             // likewise
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 
