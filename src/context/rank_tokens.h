@@ -1,4 +1,5 @@
-// What one rank of a cp group holds of every sequence, where documents do not decide it.
+// What a plan knows of the tokens of one rank of a cp group: those that it holds of every sequence, or, where documents
+// decide, those of a sequence that is one document, which has as many rows.
 #pragma once
 
 #include "context/key_blocks.h"
@@ -10,6 +11,7 @@ namespace echelon {
 
 struct RankTokens {
   int cp = 1, rank = 0;  // of the group
+  TokenSplit split;
   KeyExchange exchange;
   TokenLists lists;
   KeyBlocks blocks;
@@ -24,7 +26,7 @@ struct RankTokens {
   [[nodiscard]] int source_at(int distance) const { return distance_of(distance); }
 };
 
-/// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
+/// Throws Error as TokenLists::assign does.
 [[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank);
 
 }  // namespace echelon

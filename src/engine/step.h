@@ -82,6 +82,9 @@ class Step {
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
+  /// Of the last step.
+  [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
+
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
   /// `reader` outlives the steps that take a snapshot.

@@ -22,6 +22,7 @@ enum class BufferRole : std::uint8_t {
   // of the rank
   rope_cos,
   rope_sin,
+  rope_frequencies,
   scalars,
   tokens,
   targets,

@@ -46,6 +46,14 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
+/// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.
+bool has_positions(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const bool lists_differ = p.context_parallel_degree > 1 && reads_documents(p.context_parallel_load_balancer),
+             reads_rows = p.context_parallel_degree > 1 && config.model.position == PositionKind::learned;
+  return config.data.reset_position_ids || lists_differ || reads_rows;
+}
+
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
@@ -80,6 +88,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
   options.seq_len = options.tokens ? options.tokens->lists.rows() : config.training.seq_len;
+  options.has_positions = has_positions(config);
   options.tp = mesh.degree(Axis::tp);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
   options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
@@ -161,7 +170,8 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
   const std::int64_t N = options.num_tokens();
   if (!options.tokens) {
     const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
-                         (role == BufferRole::key_begin && options.masks_documents);
+                         (role == BufferRole::key_begin && options.masks_documents) ||
+                         (role == BufferRole::positions && options.has_positions);
     return is_read ? N : 0;
   }
   const KeyBlocks& blocks = options.tokens->blocks;
@@ -172,7 +182,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     case BufferRole::key_end: return blocks.queries_are_whole() ? 0 : ranges;
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
     case BufferRole::rows_by_rank: return is_exchanged ? blocks.num_gathered() * N : 0;
-    case BufferRole::positions: return options.model.position == PositionKind::learned ? N : 0;
+    case BufferRole::positions: return options.has_positions ? N : 0;
     default: return N;
   }
 }

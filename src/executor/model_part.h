@@ -65,6 +65,7 @@ struct ModelPart {
   [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
+  [[nodiscard]] Sizes rope_frequency_sizes() const { return stages.front().stage->rope_frequency_sizes(); }
 };
 
 /// How sequences are divided over the ranks of context parallelism.

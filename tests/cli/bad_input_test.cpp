@@ -195,8 +195,10 @@ const BadInput train_arguments[] = {
      {"parallelism.hierarchical_context_parallel_sizes = [2, 2] does not apply", "(use [])"}},
     {{"train", good, data, "--parallelism.hierarchical_context_parallel_sizes=two"},
      {"parallelism.hierarchical_context_parallel_sizes = \"two\" is not a list of integers", "[3, 5]"}},
-    {{"train", good, data, "--parallelism.context_parallel_load_balancer=packed"},
-     {"parallelism.context_parallel_load_balancer = 'packed' is not supported yet", "headtail"}},
+    {{"train", good, data, "--parallelism.context_parallel_degree=2",
+      "--parallelism.context_parallel_load_balancer=packed"},
+     {"context_parallel_load_balancer = 'packed' distributes documents, but data.reset_attention_mask = false (use "
+      "data.reset_attention_mask = true)"}},
     {{"train", good, data, "--parallelism.context_parallel_load_balancer=headtial"},
      {"'headtial'", "did you mean headtail?"}},
     {{"train", good, data, "--parallelism.zero_level=4"}, {"parallelism.zero_level = 4", "(use 3)"}},

@@ -57,20 +57,24 @@ using enum PipelineSchedule;
 const Layout everything = {
     .shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 2, .layers = 2};
 
-const Layout shared[] = {{.layers = 1},
-                         {.replicate = 2, .family = Family::gpt2, .layers = 1},
-                         {.shard = 2, .layers = 1},
-                         {.shard = 2, .zero = 2, .layers = 1},
-                         {.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 2},
-                         {.replicate = 2, .shard = 2, .zero = 3, .reshard = ReshardAfterForward::step, .layers = 1},
-                         {.tp = 2, .family = Family::gpt2, .layers = 1},
-                         {.tp = 4, .sequence_parallel = true, .layers = 1},
-                         {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
-                         {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
-                         {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
-                         {.tp = 2, .layers = 1, .documents = true},
-                         {.microbatches = 1, .layers = 1, .documents = true, .cp = 2, .seq_len = 7},
-                         everything};
+const Layout shared[] = {
+    {.layers = 1},
+    {.replicate = 2, .family = Family::gpt2, .layers = 1},
+    {.shard = 2, .layers = 1},
+    {.shard = 2, .zero = 2, .layers = 1},
+    {.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 2},
+    {.replicate = 2, .shard = 2, .zero = 3, .reshard = ReshardAfterForward::step, .layers = 1},
+    {.tp = 2, .family = Family::gpt2, .layers = 1},
+    {.tp = 4, .sequence_parallel = true, .layers = 1},
+    {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
+    {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
+    {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+    {.tp = 2, .layers = 1, .documents = true},
+    {.tp = 2, .layers = 1, .documents = true, .positions = true},
+    {.family = Family::gpt2, .layers = 1, .documents = true, .positions = true},
+    {.microbatches = 1, .layers = 1, .documents = true, .cp = 2, .seq_len = 7},
+    {.layers = 1, .documents = true, .cp = 2, .balancer = LoadBalancer::packed, .seq_len = 13, .positions = true},
+    everything};
 const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2},
                       {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
                       {.microbatches = 1, .layers = 1, .cp = 3, .balancer = LoadBalancer::striped, .seq_len = 7},

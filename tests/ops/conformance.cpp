@@ -325,6 +325,34 @@ TEST_P(OpsConformance, Rope) {
     }
 }
 
+TEST_P(OpsConformance, RopeOfGivenPositions) {
+  for (const std::int64_t C : {2, 6, 64})
+    for (const std::int64_t T : {0, 1, 50}) {
+      std::vector<std::int32_t> positions(static_cast<std::size_t>(2 * T));
+      for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i * i * 7919 % 30);
+      Numbers frequencies(DType::float64, {C / 2});
+      for (std::int64_t i = 0; i < C / 2; ++i)
+        frequencies.tensor().as<double>()[i] = std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(C));
+      const Tensors tensors = {random({2, T, 6, C}, 1), random({2, T, 6, C}, 2), random({2, T, 3, C}, 3),
+                               Numbers::tokens(positions), frequencies};
+      for (const bool inverse : {false, true})
+        compare("rope of given positions", tensors, [&](Ops& ops, Tensors& t) {
+          const auto turn = [&](std::size_t x, std::size_t y) {
+            ops.rope({.x = t[x],
+                      .y = t[y],
+                      .cos = {},
+                      .sin = {},
+                      .inverse = inverse,
+                      .positions = t[3],
+                      .frequencies = t[4]});
+          };
+          turn(0, 1);
+          turn(0, 0);
+          turn(2, 2);
+        });
+    }
+}
+
 struct AttentionCase {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
 };

@@ -199,6 +199,28 @@ TEST(CpuOps, CountsProductsAsTheTraceDoes) {
   EXPECT_EQ(cpu.matmul_counts(), traced);
 }
 
+// The pair (1, 0) becomes cosine and sine. Angles up to 2^31, where a product that is rounded would lose all digits.
+TEST(CpuOps, AnglesOfGivenPositionsAreExact) {
+  constexpr std::int64_t C = 34;
+  std::vector<std::int32_t> positions = {0, 1, 2, 3, 1000, 131071, (1 << 24) - 1, 1 << 24, 2147483647};
+  for (int i = 0; i < 500; ++i) positions.push_back(static_cast<std::int32_t>(i * 4294967LL % 2147483647));
+  const auto T = static_cast<std::int64_t>(positions.size());
+  Numbers x(DType::float64, {1, T, 1, C}), frequencies(DType::float64, {C / 2});
+  for (std::int64_t i = 0; i < C / 2; ++i) frequencies.set(i, std::pow(10000.0, -static_cast<double>(i) / (C / 2)));
+  for (std::int64_t t = 0; t < T; ++t)
+    for (std::int64_t i = 0; i < C / 2; ++i) x.set(t * C + i, 1);
+  CpuOps ops({});
+  ops.rope({.x = x, .y = x, .cos = {}, .sin = {}, .positions = Numbers::tokens(positions), .frequencies = frequencies});
+  double worst = 0;
+  for (std::int64_t t = 0; t < T; ++t)
+    for (std::int64_t i = 0; i < C / 2; ++i) {
+      const long double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies.get(i);
+      worst = std::max(worst, static_cast<double>(std::abs(std::cos(angle) - x.get(t * C + i))));
+      worst = std::max(worst, static_cast<double>(std::abs(std::sin(angle) - x.get(t * C + C / 2 + i))));
+    }
+  EXPECT_LE(worst, 0x1p-52);
+}
+
 TEST(CpuOps, MisfitsAreFailures) {
   CpuOps ops({});
   const Numbers x = Numbers::random(DType::float32, {3}, 1), y = Numbers::random(DType::float32, {4}, 2);

@@ -20,12 +20,15 @@ struct Case {
   DType dtype;
   BlockOperations recompute;
   int seq_len;
+  LoadBalancer balancer;
 };
 
 RunConfig run_of(const Case& of) {
   RunConfig config = config_of({.microbatches = 1,
                                 .layers = 1,
+                                .documents = reads_documents(of.balancer),
                                 .cp = of.cp,
+                                .balancer = of.balancer,
                                 .seq_len = of.seq_len,
                                 .method = of.method,
                                 .ulysses = of.method == ContextMethod::ulysses_ring ? of.u : 0,
@@ -78,12 +81,14 @@ std::vector<Case> grid_of_methods() {
   using enum ContextMethod;
   std::vector<Case> cases;
   const std::vector<BlockOperations> recomputed = {{}, attention_internals, whole_block};
+  using enum LoadBalancer;
+  const LoadBalancer balancers[] = {headtail, packed, per_document, packed, striped};
   const DType dtypes[] = {DType::float64, DType::float32, DType::bfloat16, DType::float16};
   int index = 0;
   const auto add = [&](ContextMethod method, int cp, int u, std::int64_t K) {
     for (const int seq_len : {24, 13}) {
-      cases.push_back(
-          {method, cp, u, K, dtypes[index / 2 % 4], recomputed[static_cast<std::size_t>(index % 3)], seq_len});
+      cases.push_back({method, cp, u, K, dtypes[index / 2 % 4], recomputed[static_cast<std::size_t>(index % 3)],
+                       seq_len, balancers[index % 5]});
       ++index;
     }
   };
@@ -100,7 +105,7 @@ std::vector<Case> grid_of_methods() {
   return cases;
 }
 
-// Forty combinations of method, degrees, kv heads, format, recomputation and padding.
+// Forty combinations of method, degrees, kv heads, format, recomputation, padding and balancer.
 TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
   const std::vector<Case> cases = grid_of_methods();
   EXPECT_GE(cases.size(), 40U);
@@ -108,8 +113,9 @@ TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
     const RunConfig config = run_of(each);
     const auto [forward, backward] = formula(each);
     const double again = each.recompute.empty() ? 0 : forward;
-    SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {}", name_of(each.method), each.cp, each.u, each.K,
-                             name_of(each.dtype), names_of(each.recompute).size(), each.seq_len));
+    SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {}", name_of(each.method), each.cp, each.u,
+                             each.K, name_of(each.dtype), names_of(each.recompute).size(), each.seq_len,
+                             name_of(each.balancer)));
     const Blueprint blueprint(config);
     EXPECT_EQ(static_cast<double>(traced(blueprint.rank(each.cp - 1), ProgramKind::evaluation)), forward);
     std::mutex mutex;

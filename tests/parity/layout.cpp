@@ -48,6 +48,8 @@ std::string name_of(const Layout& layout) {
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
   if (layout.documents) name << "_documents";
+  if (layout.positions) name << "_positions";
+  if (layout.balance) name << "_balanced";
   if (layout.cp > 1) name << "_cp" << layout.cp << "_" << echelon::name_of(layout.balancer);
   if (layout.method != ContextMethod::ring) name << "_" << echelon::name_of(layout.method);
   if (layout.ulysses > 0) name << layout.ulysses;
@@ -64,6 +66,8 @@ RunConfig config_of(const Layout& layout) {
   RunConfig config;
   config.model = tiny_model(layout);
   config.data.reset_attention_mask = layout.documents;
+  config.data.reset_position_ids = layout.positions;
+  config.data.balance_batch = layout.balance;
   config.training.steps = 10;
   config.training.seq_len = layout.seq_len > 0 ? layout.seq_len : layout.sequence_parallel ? 4 * layout.tp : 12;
   config.training.micro_batch_size = 2;
@@ -447,6 +451,130 @@ std::vector<Layout> context_method_rows() {
                        .ulysses = method == mixed ? 2 : 0});
   }
   return layouts;
+}
+
+std::vector<Layout> document_rows() {
+  const auto per_document = LoadBalancer::per_document, packed = LoadBalancer::packed;
+  const auto gather = ContextMethod::all_gather, ulysses = ContextMethod::ulysses, mixed = ContextMethod::ulysses_ring;
+  return {
+      // positions that restart: rotary and learned ones, with whole sequences, with and without their masks
+      {.replicate = 2, .microbatches = 2, .documents = true, .positions = true},
+      {.tp = 2, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true, .positions = true},
+      {.tp = 2, .pp = 2, .microbatches = 2, .family = Family::qwen3, .documents = true, .positions = true},
+      {.microbatches = 2, .documents = true, .cp = 3, .seq_len = 17, .positions = true},
+      {.microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 2,
+       .balancer = LoadBalancer::striped,
+       .seq_len = 13,
+       .positions = true},
+      // lists that each sequence has for itself
+      {.microbatches = 2, .documents = true, .cp = 2, .balancer = per_document, .seq_len = 17},
+      {.microbatches = 2, .documents = true, .cp = 4, .balancer = packed, .seq_len = 31, .positions = true},
+      {.microbatches = 2, .family = Family::gpt2, .documents = true, .cp = 3, .balancer = packed, .seq_len = 23},
+      {.microbatches = 2,
+       .family = Family::qwen2,
+       .documents = true,
+       .cp = 5,
+       .balancer = per_document,
+       .seq_len = 7,
+       .positions = true},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::gpt2,
+       .tied = true,
+       .documents = true,
+       .cp = 3,
+       .balancer = per_document,
+       .seq_len = 19,
+       .positions = true},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .zero = 2,
+       .layers = 5,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 13,
+       .positions = true},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::qwen3,
+       .tied = true,
+       .zero = 3,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 21,
+       .positions = true,
+       .balance = true},
+      // methods that exchange heads or gather keys
+      {.microbatches = 2, .documents = true, .cp = 3, .balancer = packed, .seq_len = 23, .method = gather},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 2,
+       .balancer = per_document,
+       .seq_len = 17,
+       .method = gather,
+       .positions = true},
+      {.microbatches = 2, .documents = true, .cp = 4, .balancer = packed, .seq_len = 13, .method = ulysses},
+      {.tp = 2,
+       .microbatches = 2,
+       .family = Family::qwen3,
+       .documents = true,
+       .cp = 4,
+       .balancer = per_document,
+       .seq_len = 19,
+       .method = ulysses,
+       .recompute = attention_internals,
+       .positions = true},
+      {.microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 4,
+       .balancer = per_document,
+       .seq_len = 21,
+       .method = mixed,
+       .ulysses = 2},
+      {.shard = 2,
+       .pp = 2,
+       .microbatches = 4,
+       .zero = 3,
+       .documents = true,
+       .cp = 4,
+       .balancer = packed,
+       .seq_len = 27,
+       .method = mixed,
+       .ulysses = 2,
+       .positions = true,
+       .balance = true},
+      // sequences in another order
+      {.replicate = 2, .microbatches = 3, .documents = true, .balance = true},
+      {.shard = 3, .pp = 2, .microbatches = 3, .zero = 2, .documents = true, .positions = true, .balance = true},
+      // of eight processes
+      {.shard = 2,
+       .pp = 2,
+       .microbatches = 2,
+       .tied = true,
+       .zero = 3,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 29,
+       .positions = true,
+       .balance = true},
+  };
 }
 
 std::vector<Layout> rows() {

@@ -29,6 +29,7 @@ struct Layout {
   ContextMethod method = ContextMethod::ring;
   int ulysses = 0;  // ranks that exchange heads in ulysses_ring
   BlockOperations recompute = {};
+  bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -50,6 +51,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 [[nodiscard]] std::vector<Layout> context_rows();
 /// The same for the methods that exchange heads or gather keys.
 [[nodiscard]] std::vector<Layout> context_method_rows();
+
+/// Positions that restart, token lists that documents decide, and balanced batches.
+[[nodiscard]] std::vector<Layout> document_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

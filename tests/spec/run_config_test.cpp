@@ -210,6 +210,15 @@ const Contradiction layout_faults[] = {
     {"parallelism.context_parallel_load_balancer = 'none' does not apply to whole sequences: context_parallel_degree = "
      "1 (use headtail)",
      [](RunConfig& c) { c.parallelism.context_parallel_load_balancer = LoadBalancer::none; }},
+    {"parallelism.context_parallel_load_balancer = 'packed' distributes documents, but data.reset_attention_mask = "
+     "false (use data.reset_attention_mask = true)",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 2;
+       c.parallelism.context_parallel_load_balancer = LoadBalancer::packed;
+     }},
+    {"data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false (use "
+     "data.reset_attention_mask = true)",
+     [](RunConfig& c) { c.data.balance_batch = true; }},
     {"parallelism.context_parallel_method = 'ulysses' does not apply to whole sequences: context_parallel_degree = 1 "
      "(use ring)",
      [](RunConfig& c) { c.parallelism.context_parallel_method = ContextMethod::ulysses; }},

@@ -18,6 +18,7 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   std::vector<Layout> layouts = grid();
   for (const Layout& row : rows()) layouts.push_back(row);
   for (const Layout& row : context_rows()) layouts.push_back(row);
+  for (const Layout& row : document_rows()) layouts.push_back(row);
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
@@ -39,6 +40,7 @@ TEST(LayoutTypes, ScratchOfTheDeviceIsOfNoLayout) {
 TEST(LayoutTypes, WhatIsFormedAgainFits) {
   std::vector<Layout> layouts = rows();
   for (const Layout& row : context_rows()) layouts.push_back(row);
+  for (const Layout& row : document_rows()) layouts.push_back(row);
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (const Layout& layout : layouts)
     for (const BlockOperations& recompute : recomputations) {

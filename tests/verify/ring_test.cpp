@@ -22,6 +22,7 @@ struct RingLayout {
   BlockOperations recompute = {};
   int seq_len = 13, micro_batch_size = 1, microbatches = 2;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  bool positions = false;  // that restart at documents
 };
 
 RunConfig ring_config(const RingLayout& layout) {
@@ -38,6 +39,7 @@ RunConfig ring_config(const RingLayout& layout) {
   model.max_position_embeddings = 32;
   model.initializer_range = 0.15;
   config.data.reset_attention_mask = layout.documents;
+  config.data.reset_position_ids = layout.positions;
   config.training.steps = 3;
   config.training.seq_len = layout.seq_len;
   config.training.micro_batch_size = layout.micro_batch_size;
@@ -79,7 +81,7 @@ void PrintTo(const PlantedInRing& planted, std::ostream* out) { *out << planted.
 
 // Claim (checks): `echelon verify` names faults of context parallelism: in positions, targets,
 //   masks, blocks of the ring and sums over cp.
-// Bound: kind, axis and tensor of each of 44 faults of 17 kinds.
+// Bound: kind, axis and tensor of each of 47 faults of 17 kinds.
 // Tests: RingPlants
 class RingPlants : public ::testing::TestWithParam<PlantedInRing> {};
 
@@ -111,7 +113,9 @@ std::vector<PlantedInRing> planted_in_ring() {
   const RingLayout recomputed = {.cp = 3, .recompute = whole_block},
                    qwen3 = {.cp = 3, .tp = 2, .family = Family::qwen3};
   const RingLayout documents = {.cp = 2, .documents = true, .seq_len = 24},
-                   striped_documents = {.cp = 3, .balancer = striped, .documents = true, .seq_len = 24};
+                   striped_documents = {.cp = 3, .balancer = striped, .documents = true, .seq_len = 24},
+                   packed3 = {.cp = 3, .balancer = packed, .documents = true, .seq_len = 24, .positions = true},
+                   per_document2 = {.balancer = per_document, .documents = true, .seq_len = 24, .positions = true};
   const auto reduce = ActionKind::reduce_gradients;
   return {
       // positions counted from the rank's own start
@@ -163,6 +167,8 @@ std::vector<PlantedInRing> planted_in_ring() {
        "layers.0.self_attn.o_proj"},
       {"HopTooFew_staged", staged, wrong_merge(Merging::left_out, 1), missing_block, "cp", "layers.0.self_attn.o_proj",
        "hop 1 is missing"},
+      {"HopTooFew_packed", packed3, wrong_merge(Merging::left_out, 1), missing_block, "cp", "layers.0.self_attn.o_proj",
+       "hop 1 is missing"},
       {"BlockTwice", four, wrong_merge(Merging::twice, 2), repeated_block, "cp", "layers.0.self_attn.o_proj",
        "hop 2 counts twice"},
       {"Averaged_headtail", two, wrong_merge(Merging::averaged, 0), unmerged_parts, "cp", "layers.0.self_attn.o_proj",
@@ -183,6 +189,9 @@ std::vector<PlantedInRing> planted_in_ring() {
        "the part from the queries of the rank 2 places after"},
       {"MissingPartOfQueries", three, missing_additions({1}), missing_block, "cp", "layers.1.self_attn.q_proj",
        "the part from the keys of the rank 2 places before"},
+      {"OwnBlockAlone_packed", packed3, missing_additions({4, 5}), own_block_only, "cp", "layers.1.self_attn.k_proj"},
+      {"OwnBlockAlone_per_document", per_document2, missing_additions({1, 2}), own_block_only, "cp",
+       "layers.1.self_attn.k_proj"},
       {"StrayGradient",
        {.cp = 3, .seq_len = 12},
        gradients_that_stay_abroad(),
@@ -236,6 +245,17 @@ TEST(RingControls, UnplantedLayoutsAreEqual) {
       EXPECT_TRUE(ring_verdict(layout, {}).is_equal());
       EXPECT_TRUE(ring_verdict(layout, grow([] { return std::make_unique<Plant>(); })).is_equal());
     }
+  for (const LoadBalancer balancer : {LoadBalancer::per_document, LoadBalancer::packed})
+    for (const Family family : {Family::gpt2, Family::qwen3})
+      EXPECT_TRUE(ring_verdict({.cp = 3,
+                                .shard = 2,
+                                .balancer = balancer,
+                                .documents = true,
+                                .family = family,
+                                .seq_len = 24,
+                                .positions = true},
+                               grow([] { return std::make_unique<Plant>(); }))
+                      .is_equal());
 }
 
 }  // namespace

@@ -42,8 +42,11 @@ bool are_of_one_kind(const RopeArgs& a, const RopeArgs& b) {
   const auto shape = [](const RopeArgs& args) {
     return std::array{args.x.size(0), args.x.size(1), args.x.size(3), args.first_position};
   };
-  return a.x.dtype == b.x.dtype && shape(a) == shape(b) && a.cos.data == b.cos.data && a.sin.data == b.sin.data &&
-         a.inverse == b.inverse && !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
+  const auto angles = [](const RopeArgs& args) {
+    return std::array{args.cos.data, args.sin.data, args.positions.data, args.frequencies.data};
+  };
+  return a.x.dtype == b.x.dtype && shape(a) == shape(b) && angles(a) == angles(b) && a.inverse == b.inverse &&
+         !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
 }
 bool are_of_one_kind(const SumOfSquaresArgs& a, const SumOfSquaresArgs& b) {
   return a.x.dtype == b.x.dtype && a.sum.data == b.sum.data;

@@ -1,6 +1,8 @@
 #include "engine/batch/rank_batch.h"
 
+#include "blueprint/balanced_batch.h"
 #include "context/key_ranges.h"
+#include "context/key_traffic.h"
 #include "tensor/tokens.h"
 
 #include <algorithm>
@@ -8,7 +10,11 @@
 namespace echelon {
 
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
-    : config_(&config), model_(&model), sequences_of_first_(BatchLayout(config).sequences_of(rank, 0)) {}
+    : config_(&config),
+      model_(&model),
+      layout_(config),
+      rank_(rank),
+      whole_{0, static_cast<std::int32_t>(config.training.seq_len)} {}
 
 void RankBatch::make_room() {
   const auto resize = [&](std::vector<std::int32_t>& values, BufferRole role) {
@@ -21,78 +27,122 @@ void RankBatch::make_room() {
   resize(rows_by_position_, BufferRole::rows_by_position);
   resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
+  const auto T = static_cast<std::size_t>(config_->training.seq_len);
+  for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
+  pairs_of_sequence_.clear();
+  pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
+  const RankTokens* of_rank = model_->options.tokens.get();
+  pairs_of_cp_ranks_.assign(of_rank ? static_cast<std::size_t>(of_rank->cp / of_rank->exchange.head_ranks) : 0, 0);
 }
 
 void RankBatch::read(const BatchSource& source, std::int64_t first_sequence) {
-  const bool is_whole = model_->options.tokens == nullptr;
   make_room();
   source_ = &source;
   first_sequence_ = first_sequence;
   try {
-    for (std::size_t row = 0; row < sequences_of_first_.size(); ++row)
-      is_whole ? read_whole(first_sequence + sequences_of_first_[row], row)
-               : read_part(first_sequence + sequences_of_first_[row], row);
+    arrange();
+    for (std::size_t row = 0; row < sequences_.size(); ++row) {
+      find_documents_of(sequences_[row]);
+      model_->options.tokens ? read_part(sequences_[row], row) : read_whole(sequences_[row], row);
+    }
   } catch (...) {
     release();
     throw;
   }
 }
 
+void RankBatch::arrange() {
+  sequences_ = layout_.sequences_of(rank_, 0);
+  if (config_->data.balance_batch) {
+    for (std::int64_t sequence = 0; sequence < config_->training.global_batch_size; ++sequence) {
+      find_documents_of(first_sequence_ + sequence);
+      pairs_of_sequence_.push_back(num_pairs(visibility()));
+    }
+    const std::vector<std::int64_t> order = balanced_order(layout_, pairs_of_sequence_);
+    for (std::size_t place = 0; place < order.size(); ++place)
+      pairs_of_replicas_[static_cast<std::size_t>(layout_.place_of(static_cast<std::int64_t>(place)).replica)] +=
+          pairs_of_sequence_[static_cast<std::size_t>(order[place])];
+    for (std::int64_t& sequence : sequences_) sequence = order[static_cast<std::size_t>(sequence)];
+  }
+  for (std::int64_t& sequence : sequences_) sequence += first_sequence_;
+}
+
+void RankBatch::find_documents_of(std::int64_t sequence) {
+  if (!config_->data.reset_attention_mask && !config_->data.reset_position_ids) return;
+  source_->read_document_starts(sequence, config_->training.seq_len, starts_.data());
+  find_documents(starts_, documents_);
+}
+
+Visibility RankBatch::visibility() const {
+  return {.documents = model_->options.masks_documents ? documents_ : whole_};
+}
+
 void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const std::int64_t T = config_->training.seq_len;
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
-  if (!key_begin_.empty()) source_->read_document_starts(sequence, T, key_begin_.data() + at);
+  if (!key_begin_.empty()) std::ranges::copy(starts_, key_begin_.begin() + at);
+  for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
+    positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
 }
 
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
-  const std::int64_t T = config_->training.seq_len;
   const RankTokens& of_rank = *model_->options.tokens;
-  all_tokens_.resize(static_cast<std::size_t>(T));
-  all_targets_.resize(static_cast<std::size_t>(T));
-  source_->read(sequence, T, all_tokens_.data(), all_targets_.data());
-  documents_ = {0, static_cast<std::int32_t>(T)};
-  if (model_->options.masks_documents) {
-    starts_.resize(static_cast<std::size_t>(T));
-    source_->read_document_starts(sequence, T, starts_.data());
-    find_documents(starts_, documents_);
-  }
+  source_->read(sequence, config_->training.seq_len, all_tokens_.data(), all_targets_.data());
+  const bool depends = reads_documents(of_rank.split.balancer);
+  if (depends) lists_.assign(of_rank.split, documents_);
+  const TokenLists& lists = depends ? lists_ : of_rank.lists;
 
-  const auto num_rows = static_cast<std::size_t>(of_rank.lists.rows());
-  const std::span<const std::int32_t> positions = of_rank.lists.positions(of_rank.rank);
+  const auto num_rows = static_cast<std::size_t>(lists.rows());
+  const std::span<const std::int32_t> positions = lists.positions(of_rank.rank);
   for (std::size_t i = 0; i < num_rows; ++i) {
     const bool is_padding = i >= positions.size();
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
     tokens_[row * num_rows + i] = is_padding ? 0 : all_tokens_[position];
     targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
-    if (!positions_.empty()) positions_[row * num_rows + i] = static_cast<std::int32_t>(position);
   }
-  write_ranges(row);
-  write_order(row);
+  if (!positions_.empty()) write_positions(positions, row);
+  if (depends) blocks_.assign(lists, of_rank.exchange, of_rank.rank);
+  const KeyBlocks& blocks = depends ? blocks_ : of_rank.blocks;
+  write_ranges(blocks, row);
+  write_order(blocks, row);
+  add_pairs(lists);
+}
+
+// Ranks that exchange heads have the same queries.
+void RankBatch::add_pairs(const TokenLists& lists) {
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(lists.cp()));
+  count_pairs(lists, visibility(), pairs);
+  const std::size_t head_ranks = pairs.size() / pairs_of_cp_ranks_.size();
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) pairs_of_cp_ranks_[rank / head_ranks] += pairs[rank];
+}
+
+// In the sequence, or in their documents.
+void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_t row) {
+  const auto num_rows = positions_.size() / sequences_.size();
+  write_document_positions(tokens, config_->data.reset_position_ids ? documents_ : whole_,
+                           std::span(positions_).subspan(row * num_rows, num_rows));
 }
 
 // [microbatches, blocks, B, queries].
-void RankBatch::write_ranges(std::size_t row) {
+void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
   if (key_begin_.empty()) return;
-  const KeyBlocks& blocks = model_->options.tokens->blocks;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
              num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
              num_rows = static_cast<std::size_t>(blocks.num_query_rows());
   ends_.resize(num_rows);
   for (std::size_t block = 0; block < num_blocks; ++block) {
     const std::size_t at = ((row / B * num_blocks + block) * B + row % B) * num_rows;
-    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, {documents_},
+    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(),
                      {std::span(key_begin_).subspan(at, num_rows),
                       key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)});
   }
 }
 
 // [microbatches, B, rows] and [microbatches, ranks, B, T].
-void RankBatch::write_order(std::size_t row) {
-  const RankTokens& of_rank = *model_->options.tokens;
-  const KeyBlocks& blocks = of_rank.blocks;
+void RankBatch::write_order(const KeyBlocks& blocks, std::size_t row) {
   const auto num_sequences = static_cast<std::size_t>(model_->options.num_sequences), b = row % num_sequences;
-  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(of_rank.lists.rows());
+  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(model_->options.seq_len);
   const auto num_rows = static_cast<std::size_t>(blocks.num_gathered_rows());
   for (std::size_t i = 0; i < num_rows; ++i) {
     const std::int32_t of_ranks = blocks.by_position()[i];
@@ -115,6 +165,14 @@ HostBatch RankBatch::values() const {
 
 std::int64_t RankBatch::num_targets() const {
   return std::ssize(targets_) - std::count(targets_.begin(), targets_.end(), ignored_target);
+}
+
+PairShares RankBatch::pair_shares() const {
+  PairShares shares;
+  if (pairs_of_cp_ranks_.size() > 1 && model_->options.masks_documents)
+    shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
+  if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
+  return shares;
 }
 
 }  // namespace echelon

@@ -61,7 +61,7 @@ class Attention : public Branch {
   [[nodiscard]] Qkv compute_qkv(const ComputePass& pass, Tensor x) const;
   /// From the gradient of y to those of q, k and v before RoPE, in `dqkv` or, with norms, in the norms' outputs.
   [[nodiscard]] Qkv backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const;
-  void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
+  void rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 
   LayerOptions options_;
   std::string name_;

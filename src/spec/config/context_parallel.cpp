@@ -74,6 +74,10 @@ void check_context_parallel(const RunConfig& config) {
           "parallelism.context_parallel_load_balancer = '{}' does not apply to whole sequences: "
           "context_parallel_degree = 1 (use headtail)",
           name_of(p.context_parallel_load_balancer));
+  require(!reads_documents(p.context_parallel_load_balancer) || config.data.reset_attention_mask,
+          "parallelism.context_parallel_load_balancer = '{}' distributes documents, but data.reset_attention_mask = "
+          "false (use data.reset_attention_mask = true)",
+          name_of(p.context_parallel_load_balancer));
   require(cp > 1 || p.context_parallel_method == ContextMethod::ring,
           "parallelism.context_parallel_method = '{}' does not apply to whole sequences: context_parallel_degree = 1 "
           "(use ring)",

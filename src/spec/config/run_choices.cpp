@@ -20,8 +20,6 @@ constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automati
 constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
 constexpr ContextMethod all_context_methods[] = {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses,
                                                  ContextMethod::ulysses_ring};
-// The token lists of the others depend on a batch's documents.
-constexpr LoadBalancer balancers_of_every_batch[] = {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
 
 }  // namespace
@@ -167,8 +165,7 @@ ContextMethod parse_exactly(std::string_view key, std::string_view name) {
 }
 template <>
 LoadBalancer parse_exactly(std::string_view key, std::string_view name) {
-  constexpr std::string_view not_yet[] = {"per_document", "packed"};
-  return parse_exact_choice<LoadBalancer>(key, name, balancers_of_every_batch, not_yet);
+  return parse_exact_choice<LoadBalancer>(key, name, load_balancers);
 }
 template <>
 OptimizerKind parse_exactly(std::string_view key, std::string_view name) {

@@ -22,7 +22,9 @@ struct DataConfig {
   std::string validation_path;  // the same for validation; empty: no evaluation
   std::int64_t seed = 0;
   bool reset_attention_mask = false;  // a token attends only to its own document
+  bool reset_position_ids = false;    // positions restart at each document
   bool eod_mask_loss = false;         // the last token of a document has no target
+  bool balance_batch = false;         // sequences go to ranks and microbatches by their pairs (query, key)
   Packing packing = Packing::stream;
   bool operator==(const DataConfig&) const = default;
 };

@@ -140,6 +140,9 @@ void check_parallelism(const RunConfig& config) {
           "not shard (use zero_level = 3)",
           name_of(p.reshard_after_forward), p.zero_level);
   check_context_parallel(config);
+  require(!config.data.balance_batch || config.data.reset_attention_mask,
+          "data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false "
+          "(use data.reset_attention_mask = true)");
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,

@@ -98,7 +98,7 @@ void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t ke
 void AttentionParts::turn_back(double* head, std::int64_t token) const {
   const auto half = static_cast<std::int64_t>(frequencies_.size());
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(token % T_) * frequencies_[static_cast<std::size_t>(i)];
+    const double angle = static_cast<double>(places_.position_id(token)) * frequencies_[static_cast<std::size_t>(i)];
     const double x = head[i], y = head[i + half];
     head[i] = x * std::cos(angle) + y * std::sin(angle);
     head[i + half] = y * std::cos(angle) - x * std::sin(angle);

@@ -22,12 +22,15 @@ void TokenPlaces::split_sequences(const BatchSource& batches) {
   const std::int64_t num_sequences = config_.training.global_batch_size;
   std::vector<std::int32_t> starts(static_cast<std::size_t>(seq_len_));
   parts_.resize(static_cast<std::size_t>(num_sequences * seq_len_));
+  if (config_.data.reset_position_ids) ids_.resize(parts_.size());
   for (std::int64_t sequence = 0; sequence < num_sequences; ++sequence) {
     documents_.push_back({0, static_cast<std::int32_t>(seq_len_)});
     if (config_.data.reset_attention_mask) {
       batches.read_document_starts((step_ - 1) * num_sequences + sequence, seq_len_, starts.data());
       find_documents(starts, documents_.back());
     }
+    if (!ids_.empty())
+      batches.read_positions((step_ - 1) * num_sequences + sequence, seq_len_, ids_.data() + sequence * seq_len_);
     if (cp_ == 1) continue;
     if (lists_.empty() || reads_documents(split.balancer)) lists_.emplace_back().assign(split, documents_.back());
     for (int part = 0; part < cp_; ++part)

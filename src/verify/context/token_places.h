@@ -46,6 +46,11 @@ class TokenPlaces {
     return documents_[static_cast<std::size_t>(sequence)];
   }
 
+  /// What RoPE and learned positions take as the position of a token.
+  [[nodiscard]] std::int64_t position_id(std::int64_t token) const {
+    return ids_.empty() ? token % seq_len_ : ids_[static_cast<std::size_t>(token)];
+  }
+
   /// The rows of the keys of `cp_rank` that a token sees.
   [[nodiscard]] RowRange keys_seen_by(std::int64_t token, int cp_rank) const {
     return keys_seen_by(token, cp_rank, documents(token / seq_len_));
@@ -63,7 +68,8 @@ class TokenPlaces {
   int cp_;
   std::vector<TokenLists> lists_;  // of each sequence, or one of all
   std::vector<DocumentOffsets> documents_;
-  std::vector<int> parts_;  // of each token of the batch
+  std::vector<int> parts_;         // of each token of the batch
+  std::vector<std::int32_t> ids_;  // of each token with data.reset_position_ids
 };
 
 }  // namespace echelon

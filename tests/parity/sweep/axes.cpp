@@ -49,10 +49,25 @@ SettingList schedules() {
 
 SettingList balancers() {
   SettingList settings;
-  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+  for (const LoadBalancer balancer : load_balancers)
     settings.push_back({std::string(name_of(balancer)),
                         [=](Draft& d) { d.config.parallelism.context_parallel_load_balancer = balancer; }});
   return settings;
+}
+
+SettingList documents() {
+  const auto masks = [](Draft& d) { d.config.data.reset_attention_mask = true; };
+  const auto masks_and_positions = [=](Draft& d) {
+    masks(d);
+    d.config.data.reset_position_ids = d.config.data.eod_mask_loss = true;
+  };
+  return {{"none", [](Draft& d) { d.config.data = {}; }},
+          {"masked", masks},
+          {"positions", masks_and_positions},
+          {"packed", [=](Draft& d) {
+             masks_and_positions(d);
+             d.config.data.packing = Packing::best_fit;
+           }}};
 }
 
 SettingList context_methods() {
@@ -122,9 +137,10 @@ std::vector<SweepAxis> make_axes() {
       {"training.seq_len",
        {{"12", [](Draft& d) { d.config.training.seq_len = 12; }},
         {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
-      {"data.reset_attention_mask",
-       {{"false", [](Draft& d) { d.config.data.reset_attention_mask = false; }},
-        {"true", [](Draft& d) { d.config.data.reset_attention_mask = true; }}}},
+      {"documents", documents()},
+      {"data.balance_batch",
+       {{"false", [](Draft& d) { d.config.data.balance_batch = false; }},
+        {"true", [](Draft& d) { d.config.data.balance_batch = true; }}}},
       {"training.recompute", recomputed()},
       {"training.recompute_method",
        {{"uniform", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::uniform; }},

@@ -45,7 +45,7 @@ class Refusals {
 const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree",
                   zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
                   sequence = "parallelism.sequence_parallel", context = "parallelism.context_parallel_degree",
-                  balancer = "parallelism.context_parallel_load_balancer",
+                  balancer = "parallelism.context_parallel_load_balancer", balance = "data.balance_batch",
                   exchange = "parallelism.context_parallel_method", pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
                   microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
@@ -71,7 +71,11 @@ void refuse_tensor_parallel(Refusals& refused) {
 }
 
 void refuse_context_parallel(Refusals& refused) {
-  refused.add({{balancer, {"none", "striped"}}, {context, {"1"}}}, balancer, "a rank has whole sequences");
+  refused.add({{balancer, {"none", "striped", "per_document", "packed"}}, {context, {"1"}}}, balancer,
+              "a rank has whole sequences");
+  const std::string documents = "documents", without = "none";
+  refused.add({{balancer, {"per_document", "packed"}}, {documents, {without}}}, balancer, "it distributes documents");
+  refused.add({{balance, {"true"}}, {documents, {without}}}, balance, "sequences have equal pairs");
   refused.add({{exchange, {"all_gather", "ulysses", "ulysses_ring"}}, {context, {"1"}}}, exchange,
               "a rank has whole sequences");
   refused.add({{exchange, {"ulysses_ring"}}, {context, {"3"}}}, "parallelism.context_parallel_ulysses_degree",
