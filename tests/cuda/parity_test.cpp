@@ -74,10 +74,25 @@ const Layout shared[] = {
     {.family = Family::gpt2, .layers = 1, .documents = true, .positions = true},
     {.microbatches = 1, .layers = 1, .documents = true, .cp = 2, .seq_len = 7},
     {.layers = 1, .documents = true, .cp = 2, .balancer = LoadBalancer::packed, .seq_len = 13, .positions = true},
+    {.layers = 1,
+     .documents = true,
+     .cp = 4,
+     .balancer = LoadBalancer::per_document,
+     .seq_len = 13,
+     .method = ContextMethod::ulysses_ring,
+     .ulysses = 2,
+     .positions = true},
     everything};
 const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2},
                       {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
                       {.microbatches = 1, .layers = 1, .cp = 3, .balancer = LoadBalancer::striped, .seq_len = 7},
+                      {.layers = 1,
+                       .documents = true,
+                       .cp = 2,
+                       .balancer = LoadBalancer::packed,
+                       .seq_len = 13,
+                       .method = ContextMethod::all_gather},
+                      {.layers = 1, .documents = true, .cp = 2, .seq_len = 13, .method = ContextMethod::ulysses},
                       everything};
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }

@@ -169,6 +169,16 @@ TEST(Documents, SharesOfPairsAreThoseOfTheBatch) {
   EXPECT_GT(of_chunks, 1.2);
   EXPECT_LT(of_packed, 1.1);
   EXPECT_GE(of_packed, 1);
+
+  // Ranks that exchange heads have the same queries.
+  layout.balancer = LoadBalancer::none;
+  layout.method = ContextMethod::ulysses_ring;
+  layout.ulysses = 2;
+  const double of_groups = shares_of(config_of(layout)).of_cp_ranks.value();
+  EXPECT_GT(of_groups, 1);
+  EXPECT_LT(of_groups, of_chunks);
+  layout.ulysses = 4;
+  EXPECT_FALSE(shares_of(config_of(layout)).of_cp_ranks);
 }
 
 }  // namespace
