@@ -164,6 +164,17 @@ const Case cases[] = {
      256,
      60,
      {"--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=2"}},
+    {"RingsInsideNodesAndAcross", "llama3-8b", "h100", 32, 32, 8192, 60},
+    {"RingsOnNodesOfFour", "llama3-8b", "a100-40", 24, 24, 1000, 40, {"--parallelism.context_parallel_degree=3"}},
+    {"UnevenRings",
+     "gpt2-124m",
+     "v100",
+     8,
+     16,
+     1000,
+     40,
+     {"--parallelism.context_parallel_degree=4", "--parallelism.context_parallel_load_balancer=none"}},
+    {"RingsOfThreads", "llama-10m", "", 12, 24, 100, 30, {"--parallelism.context_parallel_degree=3"}},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 

@@ -128,7 +128,7 @@ void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
 /// From ZeRO-2 on passes and data axes slow each other down.
 void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
-  const bool has_lane = data.shard > 1 && data.zero_level > 1;
+  const bool has_lane = num_shards(shape, data) > 1 && data.zero_level > 1;
   if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
     return expand_orders(node, open);
   ++counts_.num_played;

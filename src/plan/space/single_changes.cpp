@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/head_split.h"
+#include "plan/space/space.h"
 #include "spec/config/pipeline.h"
 #include "spec/machine/fastest_format.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::string_view tp_key = "parallelism.tensor_parallel_degree",
                            pp_key = "parallelism.pipeline_parallel_degree",
+                           cp_key = "parallelism.context_parallel_degree",
                            sharding_key = "parallelism.data_parallel_shard_degree";
 
 constexpr BlockOperations recomputed_sets[] = {{},
@@ -55,6 +57,8 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
   for (const std::int64_t degree : divisors_of(ranks)) {
     candidates.add(tp_key, [&](RunConfig& c) { c.parallelism.tensor_parallel_degree = degree; });
     candidates.add(pp_key, [&](RunConfig& c) { c.parallelism.pipeline_parallel_degree = degree; });
+    if (degree == 1 || config.training.seq_len >= degree * least_context_tokens)
+      candidates.add(cp_key, [&](RunConfig& c) { c.parallelism.context_parallel_degree = degree; });
   }
   for (const std::int64_t shards : divisors_of(dp))
     candidates.add(sharding_key, [&](RunConfig& c) {
@@ -132,7 +136,8 @@ void take_up_ranks(std::int64_t num_ranks, ParallelConfig& p) {
 void settle(std::string_view key, const RunConfig& was, RunConfig& config) {
   ParallelConfig& p = config.parallelism;
   TrainingConfig& t = config.training;
-  if (key == tp_key || key == pp_key) take_up_ranks(was.mesh_shape().num_ranks(), p);
+  if (p.context_parallel_degree == 1) p.context_parallel_load_balancer = LoadBalancer::headtail;
+  if (key == tp_key || key == pp_key || key == cp_key) take_up_ranks(was.mesh_shape().num_ranks(), p);
   if (p.tensor_parallel_degree == 1) p.sequence_parallel = false;
   if (p.zero_level == 0 && p.data_parallel_shard_degree > 1) p.zero_level = 1;
   if (p.zero_level != 3) p.reshard_after_forward = ReshardAfterForward::microbatch;

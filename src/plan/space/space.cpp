@@ -17,6 +17,7 @@ constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_
                            reshard_key = "parallelism.reshard_after_forward",
                            tensor_key = "parallelism.tensor_parallel_degree",
                            sequence_key = "parallelism.sequence_parallel",
+                           context_key = "parallelism.context_parallel_degree",
                            pipeline_key = "parallelism.pipeline_parallel_degree",
                            schedule_key = "parallelism.pipeline_parallel_schedule",
                            virtual_key = "parallelism.virtual_stages",
@@ -50,6 +51,7 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = shape.pp;
+  config.parallelism.context_parallel_degree = shape.cp;
   config.parallelism.data_parallel_replicate_degree = shape.dp;
   config.parallelism.data_parallel_shard_degree = 1;
   config.training.micro_batch_size = shape.micro_batch_size;
@@ -142,17 +144,26 @@ void require_divisor(std::string_view key, std::int64_t degree, const PlanReques
 
 }  // namespace
 
+std::string degrees_text(const PlanShape& shape) {
+  const std::string context = shape.cp > 1 ? fmt::format("cp {}, ", shape.cp) : "";
+  return fmt::format("tp {}, {}pp {}, dp {}", shape.tp, context, shape.pp, shape.dp);
+}
+
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   add_orders();
   for (const std::int64_t tp : divisors(request.num_devices)) {
     if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
-    for (const std::int64_t pp : divisors(request.num_devices / tp))
-      if (fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) add_shapes(tp, pp);
+    for (const std::int64_t pp : divisors(request.num_devices / tp)) {
+      if (!fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) continue;
+      for (const std::int64_t cp : divisors(request.num_devices / (tp * pp)))
+        if (is_searched(cp)) add_shapes(tp, pp, cp);
+    }
   }
   if (!shapes_.empty()) return;
   const ParallelConfig& fixed = request.base.parallelism;
   require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
   require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
+  require_divisor(context_key, fixed.context_parallel_degree, request);
   validate(request.base);  // says what contradicts what, if it is the fixed keys alone
   throw Error(
       fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
@@ -171,17 +182,22 @@ void PlanSpace::add_orders() {
   }
 }
 
-void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
+bool PlanSpace::is_searched(std::int64_t cp) const {
+  if (request_->fixes(context_key)) return cp == request_->base.parallelism.context_parallel_degree;
+  return cp == 1 || request_->base.training.seq_len >= cp * least_context_tokens;
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
   const RunConfig plain = without_choices(request_->base);
   const ParallelConfig& fixed = request_->base.parallelism;
-  const std::int64_t dp = request_->num_devices / (tp * pp), batch = plain.training.global_batch_size;
+  const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = plain.training.global_batch_size;
   if (batch % dp != 0) return;
   for (const std::int64_t micro_batch : divisors(batch / dp)) {
     if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
     for (const bool sequence_parallel : {false, true}) {
       if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
         continue;
-      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch};
+      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp};
       if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
         shapes_.push_back(shape);
     }
@@ -266,10 +282,11 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
   for (const std::int64_t shard : divisors(shape.dp)) {
     const std::int64_t replicate = shape.dp / shard;
     // Where nothing is sharded the level has no effect: it keeps what the user fixed, or its default.
-    if (shard == 1) {
+    if (num_shards(shape, {.shard = shard}) == 1) {
       add({replicate, 1, request_->fixes(zero_key) && fixed.zero_level < 3 ? fixed.zero_level : 1});
       continue;
     }
+    if (shard == 1 && request_->fixes(zero_key) && fixed.zero_level == 0) add({replicate, shard, 0});
     for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
     for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
       add({replicate, shard, 3, reshard});
@@ -292,6 +309,7 @@ MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const
   set(Axis::dp_replicate, data.replicate);
   set(Axis::pp, shape.pp);
   set(Axis::dp_shard, data.shard);
+  set(Axis::cp, shape.cp);
   set(Axis::tp, shape.tp);
   return MeshShape(degrees, order);
 }

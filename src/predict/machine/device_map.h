@@ -55,6 +55,9 @@ class DeviceMap {
   /// Of a transfer between two ranks. As many ranks of the node send at the same time as have a peer at that distance
   /// on another node.
   [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer) const;
+  /// Of a transfer between neighbours, while all ranks along the axis send to the next one and the last to the first:
+  /// of the slowest of them in the ring of `rank`. A node's cards carry what leaves the node.
+  [[nodiscard]] GroupPlacement placement_of_ring(Axis axis, int rank) const;
 
  private:
   /// Ranks on nodes of one kind.
@@ -67,6 +70,7 @@ class DeviceMap {
   [[nodiscard]] bool divides_into(std::int64_t block) const;
   [[nodiscard]] std::optional<int> members_within(const Group& group, std::int64_t block) const;
   [[nodiscard]] GroupPlacement placement_of_ranks(std::vector<int> ranks) const;
+  [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer, int num_sharers) const;
   [[nodiscard]] double share_of_cards(const Stretch& stretch, double num_sharers, int ranks_per_node) const;
 
   MeshShape mesh_;

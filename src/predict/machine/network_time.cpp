@@ -31,6 +31,7 @@ double communication_seconds(const CommRecord& record, int rank, const DeviceMap
 }
 
 GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {
+  if (record.kind == CommKind::send && record.group == cp_group) return devices.placement_of_ring(Axis::cp, rank);
   if (!is_transfer(record.kind)) return devices.placement_of(record.group, rank);
   return devices.placement_of_pair(rank, member(devices.mesh(), record.group, rank, record.peer));
 }

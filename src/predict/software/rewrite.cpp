@@ -1,16 +1,24 @@
 // How a software profile rewrites what Echelon's own code traced.
+#include "blueprint/unit_trace.h"
 #include "nn/head_split.h"
 #include "nn/sharding.h"
 #include "predict/software/software_profile.h"
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <set>
 
 namespace echelon {
 namespace {
+
+/// Of a sequence.
+std::int64_t rows_of_rank(const RunConfig& config) {
+  if (config.parallelism.context_parallel_degree == 1) return config.training.seq_len;
+  return rows_per_rank(token_split(config));
+}
 
 /// Rewrites the operations of one action.
 class OperationRewriter {
@@ -20,7 +28,8 @@ class OperationRewriter {
       : profile_(profile), config_(config), action_(action), trace_(trace) {
     const ParallelConfig& p = config.parallelism;
     tp_ = p.tensor_parallel_degree;
-    num_tokens_ = config.training.micro_batch_size * config.training.seq_len;
+    cp_ = p.context_parallel_degree;
+    num_tokens_ = config.training.micro_batch_size * rows_of_rank(config);
     local_tokens_ = p.sequence_parallel ? num_tokens_ / tp_ : num_tokens_;
     width_ = config.model.hidden_size;
     dtype_ = config.training.dtype;
@@ -62,6 +71,9 @@ class OperationRewriter {
       case OpKind::rescale_sums:
       case OpKind::cross_entropy:
       case OpKind::cross_entropy_backward: break;  // in logit_bytes
+      case OpKind::merge_attention:
+        if (profile_.key_exchange != KeyExchange::gather_and_wait) push(op);
+        break;
       case OpKind::adamw: update(op); break;
       default: push(op);
     }
@@ -161,6 +173,7 @@ class OperationRewriter {
       if (profile_.has_dropout) push(elementwise(5 * scores));
       batched_product(op, S, C, S);
     }
+    if (++num_attended_ % cp_ != 0) return;  // to a block of keys that is not the last
     join_branches();
     run_unfused(1);
     const bool is_backward = action_.kind != ActionKind::forward;
@@ -179,6 +192,7 @@ class OperationRewriter {
       batched_product(op, S, C, S);  // dq
       batched_product(op, S, C, S);  // dk
     }
+    if (++num_attended_backward_ % cp_ != 0) return;
     run_unfused(2);
     if (profile_.has_dropout)
       for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
@@ -240,6 +254,12 @@ class OperationRewriter {
   }
 
   void rewrite_communication(CommRecord comm) {
+    if (comm.group == cp_group && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
+      comm.sent_bytes = comm.sent_bytes * size_of(dtype_) / size_of(comm.dtype);
+      comm.dtype = dtype_;
+    } else if (comm.group == cp_group && comm.dtype == dtype_ && profile_.key_exchange != KeyExchange::ring) {
+      return gather_keys(comm);
+    }
     const bool is_in_layer = is_compute(action_.kind);
     if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_in_layer && comm.kind == CommKind::all_gather &&
         comm.dtype == dtype_) {
@@ -259,6 +279,22 @@ class OperationRewriter {
       divide(comm);
     else
       starts_.emplace_back(start(comm));
+  }
+
+  /// In place of the hops of one attention, of which each sends and receives keys and values.
+  void gather_keys(CommRecord comm) {
+    constexpr std::int64_t records_per_hop = 4, keys_and_values = 2;
+    const std::int64_t i = num_key_records_++ % ((cp_ - 1) * records_per_hop);
+    if (i == 0) {
+      comm.kind = CommKind::all_gather;
+      comm.num_elements *= keys_and_values * cp_;
+      comm.sent_bytes *= keys_and_values * (cp_ - 1);
+      comm.peer = -1;
+      key_gather_ = start(comm);
+      if (profile_.key_exchange == KeyExchange::gather_and_wait) out_.events.emplace_back(CommWait{key_gather_});
+    }
+    // Where the first block of another rank is needed, all have come.
+    starts_.push_back(i < records_per_hop ? std::optional(key_gather_) : std::nullopt);
   }
 
   // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down. They are released after each pass:
@@ -286,11 +322,14 @@ class OperationRewriter {
   const RunConfig& config_;
   const Action& action_;
   const CallTrace& trace_;
-  std::int64_t tp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
+  std::int64_t tp_ = 1, cp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
   DType dtype_ = DType::float32;
   std::vector<OpRecord> ops_;  // of the trace
   std::set<int> head_seen_;
   int num_loss_kernels_ = 0;
+  std::int64_t num_attended_ = 0, num_attended_backward_ = 0;  // blocks of keys
+  std::int64_t num_key_records_ = 0;
+  std::size_t key_gather_ = 0;
   std::optional<std::size_t> statistic_;            // its place among the events
   std::vector<std::optional<std::size_t>> starts_;  // by number of a communication in the trace: its number now
   std::size_t num_started_ = 0;
@@ -349,11 +388,19 @@ void reduce_all(const RunConfig& config, CallTrace& clip) {
   clip.events.emplace_back(reduction);
 }
 
-}  // namespace
+void attend_to_share(double share, std::vector<TraceEvent>& events) {
+  const auto part = [&](std::int64_t all) { return std::llround(share * static_cast<double>(all)); };
+  for (TraceEvent& event : events) {
+    auto* const operation = std::get_if<OpRecord>(&event);
+    if (operation == nullptr || (operation->kind != OpKind::attention && operation->kind != OpKind::attention_backward))
+      continue;
+    operation->n = part(operation->n);
+    operation->flops = part(operation->flops);
+  }
+}
 
-CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
-                    const CallTrace& trace) {
-  if (profile.is_echelon) return trace;
+CallTrace rewritten_trace(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                          const CallTrace& trace) {
   CallTrace does = OperationRewriter(profile, config, action, trace).run();
   if (profile.gathers_during_matmuls && is_compute(action.kind)) gather_during_matmuls(does.events);
   if (is_send(action.kind)) scatter(profile, config, does);
@@ -362,6 +409,15 @@ CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, con
     if (is_reduction(action.kind)) drop_communication(does);
     if (action.kind == ActionKind::clip) reduce_all(config, does);
   }
+  return does;
+}
+
+}  // namespace
+
+CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace) {
+  CallTrace does = profile.is_echelon ? trace : rewritten_trace(profile, config, action, trace);
+  if (profile.attention_share != 1) attend_to_share(profile.attention_share, does.events);
   return does;
 }
 

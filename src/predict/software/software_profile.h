@@ -34,6 +34,13 @@ enum class AttentionKernel : std::uint8_t {
   unfused,  // matmuls and a softmax over scores that are written and read again
 };
 
+/// How context-parallel ranks get the keys and values of each other.
+enum class KeyExchange : std::uint8_t {
+  ring,             // block by block, while the one before is attended to
+  gather,           // all at once, while the own block is attended to
+  gather_and_wait,  // all at once, before any is attended to; there is one attention, and nothing to merge
+};
+
 struct SoftwareProfile {
   std::string name = "ideal";
   std::string generation;      // whose shares of rates it has; empty: those that all software has in common
@@ -67,7 +74,12 @@ struct SoftwareProfile {
   bool accumulates_in_matmuls = false;
   bool gathers_each_parameter = false;  // ZeRO-3: a collective for every parameter, not for every block
 
+  // Pairs (query, key) over those of whole sequences, that documents leave to the slowest rank of a context group.
+  double attention_share = 1;
+
   // What is communicated.
+  KeyExchange key_exchange = KeyExchange::ring;
+  bool rounds_key_gradients = false;  // those that go round in the ring have the format of the keys
   // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
   bool gathers_during_matmuls = false;
   OverlapRules overlap = {};
