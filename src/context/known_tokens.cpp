@@ -28,7 +28,8 @@ std::shared_ptr<const RankTokens> find(KnownTokens& known, const Key& key) {
 std::shared_ptr<const RankTokens> known_rank_tokens(const TokenSplit& split, int rank) {
   static std::mutex mutex;
   static KnownTokens known;
-  const Key key = {split.seq_len, split.cp, split.balancer, split.multiple, split.window, rank};
+  // Whatever rows are rounded up to, as many of them make the same lists.
+  const Key key = {split.seq_len, split.cp, split.balancer, rows_per_rank(split), split.window, rank};
   {
     const std::lock_guard lock(mutex);
     if (auto found = find(known, key)) return found;

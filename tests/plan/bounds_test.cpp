@@ -164,7 +164,7 @@ const Case cases[] = {
      256,
      60,
      {"--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=2"}},
-    {"RingsInsideNodesAndAcross", "llama3-8b", "h100", 32, 32, 8192, 60},
+    {"RingsInsideNodesAndAcross", "llama3-8b", "h100", 32, 32, 32768, 60, {"--model.max_position_embeddings=32768"}},
     {"RingsOnNodesOfFour", "llama3-8b", "a100-40", 24, 24, 1000, 40, {"--parallelism.context_parallel_degree=3"}},
     {"UnevenRings",
      "gpt2-124m",

@@ -92,9 +92,9 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
 // With every degree of context parallelism, and with a fixed one where replicas alone would be left.
 TEST(Plan, OfLongSequencesIsThatOfTimingEveryLayout) {
   for (const char* objective : {"time", "memory"}) {
-    PlanQuestion asked = question("llama-1m", "v100", 4, 2, 8192);
+    PlanQuestion asked = question("llama-1m", "v100", 4, 2, 32768);
     asked.objective = objective;
-    asked.settings = {"--model.max_position_embeddings=8192", "--training.micro_batch_size=1",
+    asked.settings = {"--model.max_position_embeddings=32768", "--training.micro_batch_size=1",
                       "--training.recompute_method=uniform", "--parallelism.pipeline_parallel_schedule=1F1B"};
     for (const bool is_fixed : {false, true}) {
       if (is_fixed) asked.settings.emplace_back("--parallelism.context_parallel_degree=4");

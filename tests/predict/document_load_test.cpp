@@ -22,7 +22,7 @@ RunConfig masked_config(std::int64_t cp, LoadBalancer balancer, std::int64_t seq
   return config;
 }
 
-// Two sequences of 12: documents of 5 and 7, then what is left of 20, cut: 12 of them.
+// Two sequences of 12: documents of 5 and 7, then 12 tokens of the one of 20.
 TEST(DocumentLoad, CountsThePairsOfPiecesOfAStream) {
   const std::vector<std::int64_t> lengths = {5, 7, 0, 20};
   const DocumentLoad load = document_load(masked_config(1, LoadBalancer::headtail, 12), lengths);

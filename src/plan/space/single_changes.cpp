@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "nn/head_split.h"
-#include "plan/space/space.h"
 #include "spec/config/pipeline.h"
 #include "spec/machine/fastest_format.h"
 
@@ -57,8 +56,7 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
   for (const std::int64_t degree : divisors_of(ranks)) {
     candidates.add(tp_key, [&](RunConfig& c) { c.parallelism.tensor_parallel_degree = degree; });
     candidates.add(pp_key, [&](RunConfig& c) { c.parallelism.pipeline_parallel_degree = degree; });
-    if (degree == 1 || config.training.seq_len >= degree * least_context_tokens)
-      candidates.add(cp_key, [&](RunConfig& c) { c.parallelism.context_parallel_degree = degree; });
+    candidates.add(cp_key, [&](RunConfig& c) { c.parallelism.context_parallel_degree = degree; });
   }
   for (const std::int64_t shards : divisors_of(dp))
     candidates.add(sharding_key, [&](RunConfig& c) {

@@ -25,9 +25,9 @@ struct PlanShape {
   auto operator<=>(const PlanShape&) const = default;
 };
 
-/// Without a fixed degree, ranks of context parallelism hold no fewer tokens of a sequence: shorter blocks have the
-/// same hops with less to hide them, and are not what long sequences need.
-inline constexpr std::int64_t least_context_tokens = 2048;
+/// Without a fixed degree, ranks of context parallelism hold no fewer tokens of a sequence. With fewer of them it is
+/// another way to make microbatches smaller, and a search takes several times the work to weigh it against the others.
+inline constexpr std::int64_t least_context_tokens = 8192;
 
 struct PlanPipeline {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;

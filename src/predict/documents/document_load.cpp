@@ -16,7 +16,7 @@
 namespace echelon {
 namespace {
 
-/// Cuts a stream of documents into sequences.
+/// Splits a stream of documents into sequences.
 class Sequences {
  public:
   Sequences(std::span<const std::int64_t> lengths, std::int64_t seq_len) : lengths_(lengths), seq_len_(seq_len) {}
@@ -40,7 +40,7 @@ class Sequences {
 
  private:
   std::span<const std::int64_t> lengths_;
-  std::int64_t seq_len_, left_ = 0;  // of the document that was cut
+  std::int64_t seq_len_, left_ = 0;  // of the document that was split
   std::size_t document_ = 0;
 };
 

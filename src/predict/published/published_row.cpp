@@ -338,7 +338,10 @@ SoftwareProfile described_software(const SoftwareWords& words) {
     name += "+fp8";
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
-  if (words.async_tp == "1") name += "+async-tp";
+  // tp_comm_overlap, which NeMo's recipes for large models have set since then.
+  const bool overlaps_tp =
+      has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
+  if (words.async_tp == "1" || overlaps_tp) name += "+async-tp";
   // Torchtitan compiles it since then.
   if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";
   return software_profile(name);

@@ -71,9 +71,6 @@ class OperationRewriter {
       case OpKind::rescale_sums:
       case OpKind::cross_entropy:
       case OpKind::cross_entropy_backward: break;  // in logit_bytes
-      case OpKind::merge_attention:
-        if (profile_.key_exchange != KeyExchange::gather_and_wait) push(op);
-        break;
       case OpKind::adamw: update(op); break;
       default: push(op);
     }
@@ -91,11 +88,20 @@ class OperationRewriter {
     if (profile_.fuses_qkv) used = fuse_qkv(i, op);
     if (forms_weight_gradient(op)) accumulate(op);
     if (profile_.computes_in_fp8) {
-      push(elementwise(3 * (op.m * op.k + op.k * op.n)));  // casts of both operands
+      cast_operands(op);
       op.flops = static_cast<std::int64_t>(static_cast<double>(op.flops) / profile_.fp8_speedup);
     }
     push(op);
     return used;
+  }
+
+  /// To 8 bits from 16. TransformerEngine writes a transposed copy with each cast of tokens, which the gradient of the
+  /// weight reads, and keeps weights in 8 bits for all microbatches.
+  void cast_operands(const OpRecord& op) {
+    if (!profile_.casts_tokens_once)
+      push(elementwise(3 * (op.m * op.k + op.k * op.n)));
+    else if (!forms_weight_gradient(op))
+      push(elementwise(4 * op.m * op.k));
   }
 
   // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon recomputes to keep

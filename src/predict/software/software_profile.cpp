@@ -80,6 +80,8 @@ std::vector<SoftwareProfile> make_profiles() {
   core.accumulates_in_matmuls = true;
   core.reduces_at_the_end = false;
   core.overlap = {};
+  core.gathers_in_fp8 = true;        // TransformerEngine, LayerNormLinear
+  core.casts_tokens_once = true;     // TransformerEngine, cast_transpose and is_first_microbatch
   core.rounds_key_gradients = true;  // TransformerEngine, AttnFuncWithCPAndKVP2P
   SoftwareProfile llama3 = core;     // Llama 3 Team 2024, arXiv:2407.21783, section 3.3.2
   llama3.name = "llama3";

@@ -38,7 +38,7 @@ enum class AttentionKernel : std::uint8_t {
 enum class KeyExchange : std::uint8_t {
   ring,             // block by block, while the one before is attended to
   gather,           // all at once, while the own block is attended to
-  gather_and_wait,  // all at once, before any is attended to; there is one attention, and nothing to merge
+  gather_and_wait,  // all at once, before any is attended to
 };
 
 struct SoftwareProfile {
@@ -60,6 +60,7 @@ struct SoftwareProfile {
   bool reruns_whole_blocks = true;  // recomputation runs a block's forward to its end
   bool computes_in_fp8 = false;     // matmuls of blocks
   bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
+  bool casts_tokens_once = false;   // for all matmuls that read them, and weights once a step
   double fp8_speedup = 1.77;        // of matmuls in 8 bits over those in 16
   double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
   int loss_kernels = 1;             // of which that is made, masks and means included
