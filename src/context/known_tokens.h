@@ -9,6 +9,7 @@
 namespace echelon {
 
 /// What rank_tokens() gives, shared with the last who asked for the same. Any thread may call it.
-[[nodiscard]] std::shared_ptr<const RankTokens> known_rank_tokens(const TokenSplit& split, int rank);
+[[nodiscard]] std::shared_ptr<const RankTokens> known_rank_tokens(const TokenSplit& split, const KeyExchange& exchange,
+                                                                  int rank);
 
 }  // namespace echelon

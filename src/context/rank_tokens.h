@@ -1,7 +1,7 @@
 // What one rank of a cp group holds of every sequence, where documents do not decide it.
 #pragma once
 
-#include "context/token_lists.h"
+#include "context/key_blocks.h"
 
 #include <cstdint>
 #include <vector>
@@ -10,17 +10,21 @@ namespace echelon {
 
 struct RankTokens {
   int cp = 1, rank = 0;  // of the group
+  KeyExchange exchange;
   TokenLists lists;
-  /// Pairs (query, key) of this rank's queries and the keys of each rank, under the causal mask alone: int64 [cp], of
-  /// one head and one sequence. Documents leave fewer.
+  KeyBlocks blocks;
+  /// Pairs (query, key) of the queries and of each block of keys, under the causal mask alone: int64 [blocks], of one
+  /// head and one sequence. Documents leave fewer.
   std::vector<std::int64_t> pairs;
 
-  /// How many ranks before this one in the ring rank `source` is.
-  [[nodiscard]] int distance_of(int source) const { return (rank - source + cp) % cp; }
-  [[nodiscard]] int source_at(int distance) const { return (rank - distance + cp) % cp; }
+  /// How many places before this rank's block in the ring block `source` is.
+  [[nodiscard]] int distance_of(int source) const {
+    return (blocks.own_block() - source + blocks.num_blocks()) % blocks.num_blocks();
+  }
+  [[nodiscard]] int source_at(int distance) const { return distance_of(distance); }
 };
 
 /// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
-[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, int rank);
+[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank);
 
 }  // namespace echelon

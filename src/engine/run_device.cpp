@@ -19,6 +19,9 @@ std::vector<Group> groups_of(const RunConfig& config) {
   if (config.model.tie_word_embeddings) groups.push_back(tied_group);
   const int replicas = kv_replicas(config.model, config.mesh_shape().degree(Axis::tp));
   if (replicas > 1) groups.push_back(kv_replica_group(replicas));
+  const int head_ranks = key_exchange(config.parallelism).head_ranks;
+  if (head_ranks > 1 && head_ranks < config.parallelism.context_parallel_degree)
+    for (const Group& group : {cp_heads_group(head_ranks), cp_ring_group(head_ranks)}) groups.push_back(group);
   return groups;
 }
 

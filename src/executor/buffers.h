@@ -27,6 +27,8 @@ enum class BufferRole : std::uint8_t {
   targets,
   key_begin,
   key_end,
+  rows_by_position,
+  rows_by_rank,
   positions,
   // of (microbatch, stage)
   stash,        // what forward saves until the weights' gradients are computed,

@@ -50,7 +50,7 @@ bool may_use_cudnn_backward(const RunConfig& config) {
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return known_rank_tokens(token_split(config), mesh.coordinate(rank, Axis::cp));
+  return known_rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp));
 }
 
 }  // namespace
@@ -158,11 +158,21 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
 }
 
 std::int64_t ModelPart::batch_size(BufferRole role) const {
-  const std::int64_t N = options.num_tokens(), cp = options.tokens ? options.tokens->cp : 1;
+  const std::int64_t N = options.num_tokens();
+  if (!options.tokens) {
+    const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
+                         (role == BufferRole::key_begin && options.masks_documents);
+    return is_read ? N : 0;
+  }
+  const KeyBlocks& blocks = options.tokens->blocks;
+  const std::int64_t ranges = options.num_sequences * blocks.num_blocks() * blocks.num_query_rows();
+  const bool is_exchanged = blocks.num_gathered() > 1;
   switch (role) {
-    case BufferRole::key_begin: return options.masks_documents || cp > 1 ? cp * N : 0;
-    case BufferRole::key_end: return cp > 1 ? cp * N : 0;
-    case BufferRole::positions: return cp > 1 && options.model.position == PositionKind::learned ? N : 0;
+    case BufferRole::key_begin: return blocks.queries_are_whole() && !options.masks_documents ? 0 : ranges;
+    case BufferRole::key_end: return blocks.queries_are_whole() ? 0 : ranges;
+    case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
+    case BufferRole::rows_by_rank: return is_exchanged ? blocks.num_gathered() * N : 0;
+    case BufferRole::positions: return options.model.position == PositionKind::learned ? N : 0;
     default: return N;
   }
 }

@@ -511,6 +511,32 @@ TEST_P(OpsConformance, MergedAttention) {
     }
 }
 
+// N tokens of P parts with W values, of which `copies` receivers get each; back, what they give is added.
+TEST_P(OpsConformance, HeadsThatAreExchanged) {
+  struct Case {
+    std::int64_t N, P, W, copies;
+  };
+  for (const auto& [N, P, W, copies] :
+       {Case{5, 2, 8, 1}, {7, 3, 5, 2}, {300, 4, 64, 1}, {130, 2, 100, 4}, {0, 2, 4, 2}}) {
+    const std::string sizes = fmt::format(" [{}, {}, {}] x {}", N, P, W, copies);
+    const std::int64_t of_each = copies;
+    compare("split_heads" + sizes, {random({N, P, W}, 1), random({P * copies, N, W}, 2)},
+            [=](Ops& ops, Tensors& t) { ops.split_heads({.x = t[0], .y = t[1], .copies = of_each}); });
+    compare("join_heads" + sizes, {random({P * copies, N, W}, 1), random({N, P, W}, 2)},
+            [=](Ops& ops, Tensors& t) { ops.join_heads({.x = t[0], .y = t[1], .copies = of_each}); });
+  }
+}
+
+TEST_P(OpsConformance, GatheredRows) {
+  for (const std::int64_t N : {0, 1, 7, 700})
+    for (const std::int64_t W : {1, 8, 33}) {
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(N));
+      for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i % 5 == 4 ? -1 : static_cast<std::int32_t>(i * 17 % 11);
+      compare(fmt::format("gather_rows [{}, {}]", N, W), {random({11, W}, 1), Numbers::tokens(rows), random({N, W}, 2)},
+              [](Ops& ops, Tensors& t) { ops.gather_rows({.x = t[0], .index = t[1], .y = t[2]}); });
+    }
+}
+
 // Ring attention on one rank: blocks of the keys come by in any order, and their parts add up to attention to the whole
 // sequence, forward and backward.
 TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {

@@ -26,6 +26,9 @@ struct Layout {
   int cp = 1;
   LoadBalancer balancer = LoadBalancer::headtail;
   int seq_len = 0;  // 0: 12, or what sequence parallelism divides
+  ContextMethod method = ContextMethod::ring;
+  int ulysses = 0;  // ranks that exchange heads in ulysses_ring
+  BlockOperations recompute = {};
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -45,6 +48,8 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Context parallelism: every balancer, with documents and every other axis, and lengths that do not divide.
 [[nodiscard]] std::vector<Layout> context_rows();
+/// The same for the methods that exchange heads or gather keys.
+[[nodiscard]] std::vector<Layout> context_method_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -87,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Context, Parity, ::testing::ValuesIn(context_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(ContextMethods, Parity, ::testing::ValuesIn(context_method_rows()), test_name);
 
 // Claim (schedules): Every schedule, with one to four ranks and with data, tensor and sequence
 //   parallelism and ZeRO-1 alternately, computes what one rank computes. Its planned memory and
@@ -165,6 +166,15 @@ TEST_P(Delayed, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Grid, Delayed, ::testing::ValuesIn(grid()), test_name);
 INSTANTIATE_TEST_SUITE_P(Rows, Delayed, ::testing::ValuesIn(rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Context, Delayed, ::testing::ValuesIn(context_rows()), test_name);
+/// Every second row: delays take time.
+std::vector<Layout> delayed_method_rows() {
+  std::vector<Layout> chosen;
+  int index = 0;
+  for (const Layout& layout : context_method_rows())
+    if (index++ % 2 == 0) chosen.push_back(layout);
+  return chosen;
+}
+INSTANTIATE_TEST_SUITE_P(ContextMethods, Delayed, ::testing::ValuesIn(delayed_method_rows()), test_name);
 
 class Float32 : public ::testing::TestWithParam<Layout> {};
 

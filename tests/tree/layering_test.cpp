@@ -21,7 +21,7 @@ const Layers& layers() {
       {"tensor", {"base/"}},
       {"machine", {"base/"}},
       {"schedule", {"base/"}},
-      {"spec", {"context/load_balancer.h", "schedule/", "tensor/dtype.h", "base/"}},
+      {"spec", {"context/context_method.h", "context/load_balancer.h", "schedule/", "tensor/dtype.h", "base/"}},
       {"types", {"spec/mesh_shape.h", "tensor/", "base/"}},
       {"ops", {"types/", "tensor/", "base/"}},
       {"comm", {"types/", "spec/config/run_choices.h", "spec/mesh_shape.h", "machine/", "tensor/", "base/"}},

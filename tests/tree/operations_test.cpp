@@ -54,7 +54,7 @@ TEST(Operations, AnOperationIsInEightFilesAtMost) {
   ASSERT_NE(merge, all.end());
   std::vector<std::string> found;
   for (const auto& [file, text] : files_below({"src", "tests"}))
-    if (!file.starts_with("src/nn/") && file.find("ring_faults") == std::string::npos &&
+    if (!file.starts_with("src/nn/") && file.find("_faults") == std::string::npos &&
         (has_word(text, merge->name) || has_word(text, merge->args)))
       found.push_back(file);
   EXPECT_LE(found.size(), most_files) << fmt::format("{}", fmt::join(found, "\n"));

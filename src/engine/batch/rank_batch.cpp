@@ -18,6 +18,8 @@ void RankBatch::make_room() {
   resize(targets_, BufferRole::targets);
   resize(key_begin_, BufferRole::key_begin);
   resize(key_end_, BufferRole::key_end);
+  resize(rows_by_position_, BufferRole::rows_by_position);
+  resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
 }
 
@@ -66,23 +68,49 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
     if (!positions_.empty()) positions_[row * num_rows + i] = static_cast<std::int32_t>(position);
   }
   write_ranges(row);
+  write_order(row);
 }
 
-// [microbatches, cp, B, T].
+// [microbatches, blocks, B, queries].
 void RankBatch::write_ranges(std::size_t row) {
+  if (key_begin_.empty()) return;
+  const KeyBlocks& blocks = model_->options.tokens->blocks;
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
+             num_rows = static_cast<std::size_t>(blocks.num_query_rows());
+  ends_.resize(num_rows);
+  for (std::size_t block = 0; block < num_blocks; ++block) {
+    const std::size_t at = ((row / B * num_blocks + block) * B + row % B) * num_rows;
+    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, {documents_},
+                     {std::span(key_begin_).subspan(at, num_rows),
+                      key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)});
+  }
+}
+
+// [microbatches, B, rows] and [microbatches, ranks, B, T].
+void RankBatch::write_order(std::size_t row) {
   const RankTokens& of_rank = *model_->options.tokens;
-  const auto B = static_cast<std::size_t>(model_->options.num_sequences), cp = static_cast<std::size_t>(of_rank.cp),
-             num_rows = static_cast<std::size_t>(of_rank.lists.rows());
-  for (std::size_t source = 0; source < cp; ++source) {
-    const std::size_t at = ((row / B * cp + source) * B + row % B) * num_rows;
-    write_key_ranges({of_rank.lists.positions(of_rank.rank), of_rank.lists.positions(static_cast<int>(source))},
-                     {documents_},
-                     {std::span(key_begin_).subspan(at, num_rows), std::span(key_end_).subspan(at, num_rows)});
+  const KeyBlocks& blocks = of_rank.blocks;
+  const auto num_sequences = static_cast<std::size_t>(model_->options.num_sequences), b = row % num_sequences;
+  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(of_rank.lists.rows());
+  const auto num_rows = static_cast<std::size_t>(blocks.num_gathered_rows());
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const std::int32_t of_ranks = blocks.by_position()[i];
+    rows_by_position_[row * num_rows + i] =
+        of_ranks < 0 ? -1 : (of_ranks / T * B + static_cast<std::int32_t>(b)) * T + of_ranks % T;
+  }
+  const std::span<const std::int32_t> by_rank = blocks.by_rank();
+  for (std::size_t i = 0; i < by_rank.size(); ++i) {
+    const std::size_t rank = i / static_cast<std::size_t>(T), of_rank_row = i % static_cast<std::size_t>(T);
+    const std::size_t at = row / num_sequences * num_sequences * by_rank.size() +
+                           (rank * num_sequences + b) * static_cast<std::size_t>(T) + of_rank_row;
+    rows_by_rank_[at] = by_rank[i] < 0 ? -1 : static_cast<std::int32_t>(b * num_rows) + by_rank[i];
   }
 }
 
 HostBatch RankBatch::values() const {
-  return {tokens_.data(), targets_.data(), key_begin_.data(), key_end_.data(), positions_.data()};
+  return {tokens_.data(),           targets_.data(),      key_begin_.data(), key_end_.data(),
+          rows_by_position_.data(), rows_by_rank_.data(), positions_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {

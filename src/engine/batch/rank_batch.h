@@ -31,6 +31,7 @@ class RankBatch {
   void read_whole(std::int64_t sequence, std::size_t row);
   void read_part(std::int64_t sequence, std::size_t row);
   void write_ranges(std::size_t row);
+  void write_order(std::size_t row);
 
   void make_room();
 
@@ -39,8 +40,9 @@ class RankBatch {
   std::vector<std::int64_t> sequences_of_first_;  // of the batch that starts with sequence 0
   const BatchSource* source_ = nullptr;
   std::int64_t first_sequence_ = 0;
-  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, positions_;
+  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_;
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
+  std::vector<std::int32_t> ends_;                               // of one sequence's ranges, where they are not read
   DocumentOffsets documents_;
 };
 

@@ -7,15 +7,9 @@
 #pragma once
 
 #include "nn/compute_pass.h"
-#include "nn/head_split.h"
-
-#include <array>
-#include <memory>
+#include "nn/key_attention.h"
 
 namespace echelon {
-
-/// q, k and v, or their gradients.
-using Qkv = std::array<Tensor, 3>;
 
 class AttentionCore {
  public:
@@ -40,34 +34,7 @@ class AttentionCore {
   virtual void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
 };
 
-/// A core that saves out and lse, the log-sum-exps, of attention to all keys.
-class SavedAttention : public AttentionCore {
- public:
-  SavedAttention(const LayerOptions& options, const HeadSplit& split);
-
-  void compute(const ComputePass& pass, const Qkv& qkv) const final;
-  [[nodiscard]] Tensor out(const Stash& stash) const final { return stash.saved(this, saved_out); }
-  [[nodiscard]] OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const final;
-
- protected:
-  /// out [B, T, H, C], lse [B, H, T].
-  virtual void attend_to_all(Context& context, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
-  /// Of some keys.
-  [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, Tensor out, Tensor lse, const AttentionMask& mask) const;
-  /// Of some keys, from what was saved.
-  [[nodiscard]] AttentionBackwardArgs backward_args(const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
-                                                    const Stash& stash) const;
-
- private:
-  enum Saved : int { saved_out, saved_lse };  // in the stash
-
-  std::int64_t group_;  // query heads per kv head
-  std::int64_t first_head_;
-  double scale_;
-  bool is_dropped_;
-};
-
-/// Of a rank that has all tokens of its heads, or its part of them (options.tokens): ring_attention.h.
+/// Of a rank that has all tokens of its heads, or its part of them (options.tokens).
 [[nodiscard]] std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split);
 
 }  // namespace echelon

@@ -25,7 +25,7 @@ int member(const MeshShape& mesh, const Group& group, int rank, int index) {
 double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices) {
   if (record.group_size < 2) return 0;
   // In a ring every rank sends while it receives.
-  if (record.kind == CommKind::receive && record.group == cp_group) return 0;
+  if (record.kind == CommKind::receive && record.group.axes == cp_group.axes) return 0;
   const double bytes = static_cast<double>(record.num_elements * size_of(record.dtype));
   return collective_seconds(record.kind, bytes, placement_of(record, rank, devices), devices.machine().network);
 }

@@ -263,7 +263,7 @@ class OperationRewriter {
     if (comm.group == cp_group && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
       comm.sent_bytes = comm.sent_bytes * size_of(dtype_) / size_of(comm.dtype);
       comm.dtype = dtype_;
-    } else if (comm.group == cp_group && comm.dtype == dtype_ && profile_.key_exchange != KeyExchange::ring) {
+    } else if (comm.group == cp_group && comm.dtype == dtype_ && profile_.key_gathering != KeyGathering::none) {
       return gather_keys(comm);
     }
     const bool is_in_layer = is_compute(action_.kind);
@@ -297,7 +297,7 @@ class OperationRewriter {
       comm.sent_bytes *= keys_and_values * (cp_ - 1);
       comm.peer = -1;
       key_gather_ = start(comm);
-      if (profile_.key_exchange == KeyExchange::gather_and_wait) out_.events.emplace_back(CommWait{key_gather_});
+      if (profile_.key_gathering == KeyGathering::awaited) out_.events.emplace_back(CommWait{key_gather_});
     }
     // Where the first block of another rank is needed, all have come.
     starts_.push_back(i < records_per_hop ? std::optional(key_gather_) : std::nullopt);

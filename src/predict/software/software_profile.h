@@ -35,10 +35,10 @@ enum class AttentionKernel : std::uint8_t {
 };
 
 /// How context-parallel ranks get the keys and values of each other.
-enum class KeyExchange : std::uint8_t {
-  ring,             // block by block, while the one before is attended to
-  gather,           // all at once, while the own block is attended to
-  gather_and_wait,  // all at once, before any is attended to
+enum class KeyGathering : std::uint8_t {
+  none,     // a ring: block by block, while the one before is attended to
+  early,    // all at once, while the own block is attended to
+  awaited,  // all at once, before any is attended to
 };
 
 struct SoftwareProfile {
@@ -79,7 +79,7 @@ struct SoftwareProfile {
   double attention_share = 1;
 
   // What is communicated.
-  KeyExchange key_exchange = KeyExchange::ring;
+  KeyGathering key_gathering = KeyGathering::none;
   bool rounds_key_gradients = false;  // those that go round in the ring have the format of the keys
   // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
   bool gathers_during_matmuls = false;

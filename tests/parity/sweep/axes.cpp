@@ -55,6 +55,15 @@ SettingList balancers() {
   return settings;
 }
 
+SettingList context_methods() {
+  SettingList settings;
+  for (const ContextMethod method :
+       {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses, ContextMethod::ulysses_ring})
+    settings.push_back(
+        {std::string(name_of(method)), [=](Draft& d) { d.config.parallelism.context_parallel_method = method; }});
+  return settings;
+}
+
 SettingList recomputed() {
   SettingList settings;
   for (const BlockOperations& operations :
@@ -96,6 +105,7 @@ std::vector<SweepAxis> make_axes() {
       {"parallelism.sequence_parallel", {number(&P::sequence_parallel, false), number(&P::sequence_parallel, true)}},
       {"parallelism.context_parallel_degree", numbers(&P::context_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.context_parallel_load_balancer", balancers()},
+      {"parallelism.context_parallel_method", context_methods()},
       {"parallelism.pipeline_parallel_degree", numbers(&P::pipeline_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.pipeline_parallel_schedule", schedules()},
       {"parallelism.virtual_stages", numbers(&P::virtual_stages, {0, 1, 2, 3})},
