@@ -194,7 +194,7 @@ TEST(ContextParallel, AHopUsesTheCardsOfTheRanksThatLeaveTheNode) {
       node.nic_bandwidth = 1;
       const MeshShape mesh({{Axis::dp_shard, 4}, {Axis::cp, cp}, {Axis::tp, tp}}, parse_axis_order("order", {order}));
       const DeviceMap devices(mesh, machine);
-      const GroupPlacement placement = devices.placement_of_ring(Axis::cp, 0);
+      const GroupPlacement placement = devices.placement_of_rings(Axis::cp, 1, 0);
       const double counted = least_share(mesh, devices, node);
       EXPECT_EQ(placement.num_nodes, counted > 0 ? 2 : 1) << cp << " " << tp << " " << order;
       if (counted > 0) {

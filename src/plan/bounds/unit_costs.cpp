@@ -78,17 +78,17 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   return *known->second;
 }
 
-/// The rows of a rank are rounded up for whole microbatches, unless its tokens divide well anyway.
+/// The rows of a rank are rounded up for whole microbatches, unless its tokens divide well anyway. Which rank has the
+/// most pairs depends on the method, unless all have as many.
 CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& data) const {
   constexpr std::int64_t rounding = 16;
   const bool is_rounded = shape.cp > 1 && request_->base.training.seq_len % (shape.cp * shape.tp * rounding) != 0;
-  return {shape.tp,
-          shape.sequence_parallel,
-          shape.cp,
-          data.replicate,
-          data.shard,
-          data.zero_level,
-          is_rounded ? shape.micro_batch_size : 0};
+  const bool is_even = request_->base.parallelism.context_parallel_load_balancer == LoadBalancer::headtail &&
+                       request_->base.training.seq_len % (2 * shape.cp) == 0;
+  return {shape.tp,        shape.sequence_parallel,
+          shape.cp,        is_even ? KeyExchange() : shape.exchange,
+          data.replicate,  data.shard,
+          data.zero_level, is_rounded ? shape.micro_batch_size : 0};
 }
 
 const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data) {

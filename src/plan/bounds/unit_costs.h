@@ -117,14 +117,15 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t>;
+  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange>;
   using LayerKey = std::tuple<ShapeKey, BlockOperations>;
   /// The kinds of units of a shape that were asked for.
   struct KnownUnits {
     UnitTraces traces;  // to which costs refer
     std::map<UnitKind, UnitCost> costs = {};
   };
-  using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using TraceKey =
+      std::tuple<std::int64_t, bool, std::int64_t, KeyExchange, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
   struct DataOrder {
     const PlanShape& shape;
@@ -134,7 +135,7 @@ class CostTable {
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
-    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp};
+    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange};
   }
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] UnitCost cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape);

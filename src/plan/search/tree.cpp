@@ -1,5 +1,6 @@
 #include "plan/search/tree.h"
 
+#include "nn/head_split.h"
 #include "plan/search/expert_choices.h"
 #include "predict/machine/device_memory.h"
 
@@ -204,8 +205,12 @@ std::int64_t PlanTree::most_arena_bytes(int num_communicators) const {
 }
 
 bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
+  if (!must_fit_) return true;
+  const PartialGroups parts = {.has_tied_weight = request_.base.model.tie_word_embeddings,
+                               .kv_replicas = kv_replicas(request_.base.model, static_cast<int>(choice.shape.tp)),
+                               .head_ranks = choice.shape.exchange.head_ranks};
   const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
-  return !must_fit_ || bytes <= most_arena_bytes(num_communicators(mesh, request_.base.model.tie_word_embeddings));
+  return bytes <= most_arena_bytes(num_communicators(mesh, parts));
 }
 
 }  // namespace echelon

@@ -27,7 +27,7 @@ class PlanOrders {
                                                  TensorPlacement placement);
   /// A mesh with that placement.
   [[nodiscard]] const MeshShape& mesh_of(const PlanShape& shape, TensorPlacement placement) const {
-    return placements_.at({shape.tp, shape.cp})[static_cast<std::size_t>(placement)].mesh;
+    return placements_.at(layer_degrees(shape))[static_cast<std::size_t>(placement)].mesh;
   }
   /// Meshes with every placement of tensor- and context-parallel groups that some order has.
   [[nodiscard]] const std::vector<MeshShape>& of_layer_axes(const PlanShape& shape);
@@ -44,15 +44,19 @@ class PlanOrders {
     std::vector<int> spread;
     MeshShape mesh;
   };
-  [[nodiscard]] TensorPlacement placement_of(const MeshShape& mesh);
+  [[nodiscard]] TensorPlacement placement_of(const PlanShape& shape, const MeshShape& mesh);
   [[nodiscard]] const Known& known(const PlanShape& shape, const PlanData& data);
+
+  [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
+
+  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int>;  // tp, cp and the ranks of it that exchange heads
+  [[nodiscard]] static LayerDegrees layer_degrees(const PlanShape& shape) {
+    return {shape.tp, shape.cp, shape.exchange.head_ranks};
+  }
 
   const PlanSpace* space_;
   const PlanRequest* request_;
-  [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
-
-  using LayerDegrees = std::pair<std::int64_t, std::int64_t>;  // tp, cp
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
+  std::map<std::tuple<LayerDegrees, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
   std::map<LayerDegrees, std::vector<MeshShape>> layer_meshes_;
   std::map<LayerDegrees, std::vector<Placement>> placements_;
 };

@@ -18,6 +18,9 @@ constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_
                            tensor_key = "parallelism.tensor_parallel_degree",
                            sequence_key = "parallelism.sequence_parallel",
                            context_key = "parallelism.context_parallel_degree",
+                           exchange_key = "parallelism.context_parallel_method",
+                           head_ranks_key = "parallelism.context_parallel_ulysses_degree",
+                           sizes_key = "parallelism.hierarchical_context_parallel_sizes",
                            pipeline_key = "parallelism.pipeline_parallel_degree",
                            schedule_key = "parallelism.pipeline_parallel_schedule",
                            virtual_key = "parallelism.virtual_stages",
@@ -40,7 +43,10 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 bool is_legal(const RunConfig& config) {
   try {
     validate(config);
-    validate_tensor_parallel(config.model, static_cast<int>(config.parallelism.tensor_parallel_degree));
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    validate_tensor_parallel(config.model, tp);
+    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
+      validate_head_exchange(config.model, tp, {.key = exchange_key, .num_ranks = u});
     return true;
   } catch (const Error&) {
     return false;
@@ -52,6 +58,10 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.sequence_parallel = shape.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = shape.pp;
   config.parallelism.context_parallel_degree = shape.cp;
+  config.parallelism.context_parallel_method = shape.exchange.method;
+  config.parallelism.context_parallel_ulysses_degree =
+      shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0;
+  config.parallelism.hierarchical_context_parallel_sizes = {};
   config.parallelism.data_parallel_replicate_degree = shape.dp;
   config.parallelism.data_parallel_shard_degree = 1;
   config.training.micro_batch_size = shape.micro_batch_size;
@@ -145,8 +155,15 @@ void require_divisor(std::string_view key, std::int64_t degree, const PlanReques
 }  // namespace
 
 std::string degrees_text(const PlanShape& shape) {
-  const std::string context = shape.cp > 1 ? fmt::format("cp {}, ", shape.cp) : "";
+  const std::string context = shape.cp > 1 ? fmt::format("cp {}, ", context_text(shape)) : "";
   return fmt::format("tp {}, {}pp {}, dp {}", shape.tp, context, shape.pp, shape.dp);
+}
+
+std::string context_text(const PlanShape& shape) {
+  const auto& [method, head_ranks] = shape.exchange;
+  if (shape.cp == 1) return "1";
+  return fmt::format("{} {}{}", shape.cp, name_of(method),
+                     method == ContextMethod::ulysses_ring ? fmt::format("/{}", head_ranks) : "");
 }
 
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
@@ -187,6 +204,29 @@ bool PlanSpace::is_searched(std::int64_t cp) const {
   return cp == 1 || request_->base.training.seq_len >= cp * least_context_tokens;
 }
 
+/// Of which the fixed keys say no other. Legal ones among others.
+std::vector<KeyExchange> PlanSpace::exchanges(std::int64_t tp, std::int64_t cp) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const bool fixes_degree = request_->fixes(head_ranks_key) || request_->fixes(sizes_key);
+  std::vector<KeyExchange> all;
+  const auto add = [&](ContextMethod method, std::int64_t head_ranks) {
+    if (request_->fixes(exchange_key) && method != fixed.context_parallel_method) return;
+    all.push_back({method, static_cast<int>(head_ranks)});
+  };
+  if (!fixes_degree) add(ContextMethod::ring, 1);
+  if (cp == 1) return all;
+  if (!fixes_degree) add(ContextMethod::all_gather, 1);
+  if (!fixes_degree) add(ContextMethod::ulysses, cp);
+  for (const std::int64_t u : divisors(cp)) {
+    const bool is_wanted = !fixes_degree || u == fixed.context_parallel_ulysses_degree ||
+                           fixed.hierarchical_context_parallel_sizes == std::vector{u, cp / u};
+    const bool has_ring = u > 1 && u < cp;  // else it is a ring or ulysses by another name
+    if (is_wanted && (has_ring || fixes_degree) && u <= request_->base.model.num_attention_heads / tp)
+      add(ContextMethod::ulysses_ring, u);
+  }
+  return all;
+}
+
 void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
   const RunConfig plain = without_choices(request_->base);
   const ParallelConfig& fixed = request_->base.parallelism;
@@ -197,9 +237,11 @@ void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
     for (const bool sequence_parallel : {false, true}) {
       if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
         continue;
-      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp};
-      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
-        shapes_.push_back(shape);
+      for (const KeyExchange& exchange : exchanges(tp, cp)) {
+        const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp, exchange};
+        if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
+          shapes_.push_back(shape);
+      }
     }
   }
 }

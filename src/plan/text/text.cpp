@@ -56,7 +56,7 @@ PlanRow row(const Plan& plan) {
           fmt::format("{:.2f}", 100 * plan.outcome.mfu()),
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
-          fmt::format("{}", shape.cp),
+          context_text(shape),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),

@@ -48,14 +48,19 @@ double sum_of(std::span<const std::int64_t> values) {
   return static_cast<double>(std::accumulate(values.begin(), values.end(), std::int64_t{0}));
 }
 
+/// Of the rank with the most of them, of which `head_ranks` share the heads of their queries.
+double most_of(std::vector<std::int64_t> pairs, int head_ranks) {
+  share_pairs(pairs, head_ranks);
+  return static_cast<double>(*std::max_element(pairs.begin(), pairs.end())) / head_ranks;
+}
+
 /// Pairs that the plan counts for the rank with the most of them.
-double planned_pairs(const TokenSplit& split) {
+double planned_pairs(const TokenSplit& split, int head_ranks) {
   if (reads_documents(split.balancer)) {  // as if the sequence were one document, of which all ranks have as much
     const auto T = static_cast<double>(split.seq_len);
     return T * (T + 1) / 2 / split.cp;
   }
-  const std::vector<std::int64_t> pairs = causal_pairs(split);
-  return static_cast<double>(*std::max_element(pairs.begin(), pairs.end()));
+  return most_of(causal_pairs(split), head_ranks);
 }
 
 /// Sums over the sequences of microbatches.
@@ -63,6 +68,7 @@ class Counter {
  public:
   explicit Counter(const RunConfig& config)
       : split_(token_split(config)),
+        exchange_(key_exchange(config.parallelism)),
         num_sequences_(config.training.micro_batch_size),
         pairs_(static_cast<std::size_t>(split_.cp)) {}
 
@@ -78,8 +84,7 @@ class Counter {
       for (std::size_t rank = 0; rank < pairs_.size(); ++rank) of_ranks[rank] += pairs_[rank];
       seen += rows_of_hops();
     }
-    const double all = sum_of(of_ranks),
-                 most = static_cast<double>(*std::max_element(of_ranks.begin(), of_ranks.end()));
+    const double all = sum_of(of_ranks), most = most_of(of_ranks, exchange_.head_ranks);
     num_pieces_ += num_pieces;
     pairs_sum_ += all;
     largest_ += most * split_.cp / all;
@@ -97,14 +102,14 @@ class Counter {
             .mean_length = n * B * T / static_cast<double>(num_pieces_),
             .pairs_share = pairs_sum_ / (n * B * T * (T + 1) / 2),
             .largest_over_mean = largest_ / n,
-            .slowest_share = slowest_ / (n * B * planned_pairs(split_)),
-            .rows_share = split_.cp > 1 ? rows_ / sent : 1};
+            .slowest_share = slowest_ / (n * B * planned_pairs(split_, exchange_.head_ranks)),
+            .rows_share = is_ring() ? rows_ / sent : 1};
   }
   [[nodiscard]] bool is_empty() const { return num_microbatches_ == 0; }
 
  private:
   [[nodiscard]] std::int64_t rows_of_hops() {
-    if (split_.cp == 1) return 0;
+    if (!is_ring()) return 0;
     traffic_.count(lists_, {documents_, split_.window});
     std::int64_t rows = 0;
     for (int source = 0; source < split_.cp; ++source)
@@ -112,7 +117,10 @@ class Counter {
     return rows;
   }
 
+  [[nodiscard]] bool is_ring() const { return split_.cp > 1 && exchange_.method == ContextMethod::ring; }
+
   TokenSplit split_;
+  KeyExchange exchange_;
   std::int64_t num_sequences_;
   std::vector<std::int64_t> pairs_;
   DocumentOffsets documents_;

@@ -55,9 +55,12 @@ class DeviceMap {
   /// Of a transfer between two ranks. As many ranks of the node send at the same time as have a peer at that distance
   /// on another node.
   [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer) const;
-  /// Of a transfer between neighbours, while all ranks along the axis send to the next one and the last to the first:
-  /// of the slowest of them in the ring of `rank`. A node's cards carry what leaves the node.
-  [[nodiscard]] GroupPlacement placement_of_ring(Axis axis, int rank) const;
+  /// Of a transfer between neighbours, while all ranks along an axis send to the next one and the last to the first:
+  /// of the slowest of them along the axis of `rank`. A node's cards carry what leaves the node. `num_rings`: ranks in
+  /// a row are in different rings.
+  [[nodiscard]] GroupPlacement placement_of_rings(Axis axis, int num_rings, int rank) const;
+  /// Of the slowest of the blocks of `size` ranks in a row along an axis, of which `rank` is in one.
+  [[nodiscard]] GroupPlacement placement_of_blocks(Axis axis, int size, int rank) const;
 
  private:
   /// Ranks on nodes of one kind.

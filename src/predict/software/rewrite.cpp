@@ -20,6 +20,22 @@ std::int64_t rows_of_rank(const RunConfig& config) {
   return rows_per_rank(token_split(config));
 }
 
+/// What a rank attends to, one block after the other.
+struct AttendedBlocks {
+  std::int64_t num_blocks = 1, num_queries = 0, num_keys = 0;  // rows of a sequence
+};
+AttendedBlocks attended_blocks(const RunConfig& config) {
+  const KeyExchange exchange = key_exchange(config.parallelism);
+  const std::int64_t cp = config.parallelism.context_parallel_degree, T = config.training.seq_len,
+                     rows = rows_of_rank(config);
+  if (exchange.method == ContextMethod::all_gather) {  // of every kv head
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    return {head_split(config.model, tp, 0).num_kv_heads, rows, T};
+  }
+  const std::int64_t of_block = exchange.head_ranks == cp ? T : exchange.head_ranks * rows;
+  return {cp / exchange.head_ranks, of_block, of_block};
+}
+
 /// Rewrites the operations of one action.
 class OperationRewriter {
  public:
@@ -29,6 +45,7 @@ class OperationRewriter {
     const ParallelConfig& p = config.parallelism;
     tp_ = p.tensor_parallel_degree;
     cp_ = p.context_parallel_degree;
+    attended_ = attended_blocks(config);
     num_tokens_ = config.training.micro_batch_size * rows_of_rank(config);
     local_tokens_ = p.sequence_parallel ? num_tokens_ / tp_ : num_tokens_;
     width_ = config.model.hidden_size;
@@ -173,13 +190,13 @@ class OperationRewriter {
     if (profile_.attention == AttentionKernel::fused) {
       push(op);
     } else {
-      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
-      batched_product(op, S, S, C);
+      const std::int64_t S = attended_.num_queries, K = attended_.num_keys, C = op.k, scores = op.m * S * K;
+      batched_product(op, S, K, C);
       push(elementwise(profile_.softmax_bytes * scores));
       if (profile_.has_dropout) push(elementwise(5 * scores));
-      batched_product(op, S, C, S);
+      batched_product(op, S, C, K);
     }
-    if (++num_attended_ % cp_ != 0) return;  // to a block of keys that is not the last
+    if (++num_attended_ % attended_.num_blocks != 0) return;  // to a block of keys that is not the last
     join_branches();
     run_unfused(1);
     const bool is_backward = action_.kind != ActionKind::forward;
@@ -190,15 +207,15 @@ class OperationRewriter {
     if (profile_.attention == AttentionKernel::fused) {
       push(op);
     } else {
-      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
-      batched_product(op, S, C, S);  // dv = p^T dout
-      batched_product(op, S, S, C);  // dp = dout v^T
+      const std::int64_t S = attended_.num_queries, K = attended_.num_keys, C = op.k, scores = op.m * S * K;
+      batched_product(op, K, C, S);  // dv = p^T dout
+      batched_product(op, S, K, C);  // dp = dout v^T
       if (profile_.has_dropout) push(elementwise(5 * scores));
       push(elementwise(profile_.softmax_backward_bytes * scores));
-      batched_product(op, S, C, S);  // dq
-      batched_product(op, S, C, S);  // dk
+      batched_product(op, S, C, K);  // dq
+      batched_product(op, K, C, S);  // dk
     }
-    if (++num_attended_backward_ % cp_ != 0) return;
+    if (++num_attended_backward_ % attended_.num_blocks != 0) return;
     run_unfused(2);
     if (profile_.has_dropout)
       for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
@@ -260,10 +277,12 @@ class OperationRewriter {
   }
 
   void rewrite_communication(CommRecord comm) {
-    if (comm.group == cp_group && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
+    const bool is_hop = comm.group.axes == cp_group.axes && comm.peer >= 0;
+    if (is_hop && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
       comm.sent_bytes = comm.sent_bytes * size_of(dtype_) / size_of(comm.dtype);
       comm.dtype = dtype_;
-    } else if (comm.group == cp_group && comm.dtype == dtype_ && profile_.key_gathering != KeyGathering::none) {
+    } else if (is_hop && comm.group == cp_group && comm.dtype == dtype_ &&
+               profile_.key_gathering != KeyGathering::none) {
       return gather_keys(comm);
     }
     const bool is_in_layer = is_compute(action_.kind);
@@ -328,6 +347,7 @@ class OperationRewriter {
   const RunConfig& config_;
   const Action& action_;
   const CallTrace& trace_;
+  AttendedBlocks attended_;
   std::int64_t tp_ = 1, cp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
   DType dtype_ = DType::float32;
   std::vector<OpRecord> ops_;  // of the trace

@@ -27,7 +27,8 @@ class ContextRanks {
   std::vector<double> mean_over_own_;  // pairs, by coordinate; empty where every rank has as many
 };
 
-/// A message; or the sends and receives of one hop of a ring, which are posted together, as one message.
+/// A message; or what attention posts together as one: the sends and receives of a hop of a ring, the collectives of
+/// several tensors.
 struct PostedMessage {
   CommRecord record;
   std::size_t num_records = 1;  // of the trace, one after the other
