@@ -1,5 +1,6 @@
 // Rings of context-parallel ranks: what their attention takes, what hides their hops, and over which links they go.
 #include "context/token_lists.h"
+#include "predict/attention_machine.h"
 #include "predict/simulation/simulate.h"
 #include "predict/step/host_lane.h"
 #include "spec/groups.h"
@@ -10,25 +11,6 @@
 
 namespace echelon {
 namespace {
-
-/// Attention alone takes time: everything else is a million times as fast, or costs nothing.
-MachineSpec attention_machine() {
-  NodeSpec node;
-  node.num_devices = 8;
-  node.device = {
-      .name = "attention",
-      .memory_bytes = std::int64_t{1} << 40,
-      .memory_bandwidth = 1e21,
-      .formats = {{"float32", {.peak_flops = 1e18, .attention_efficiency = 1e-6}}},
-  };
-  node.device.vector_flops = 1e18;
-  node.link = {.bandwidth = 1e21};
-  node.num_nics = 8;
-  node.nic_bandwidth = 1e21;
-  MachineSpec machine;
-  machine.nodes = {node};
-  return machine;
-}
 
 RunConfig ring_config(std::int64_t cp, LoadBalancer balancer, std::int64_t seq_len) {
   RunConfig config;
@@ -152,55 +134,6 @@ TEST(ContextParallel, ARingGoesAtThePaceOfItsSlowestMember) {
     ASSERT_EQ(slow.ranks.size(), 1U);
     EXPECT_EQ(slow.ranks.front().num_ranks, 4);
   }
-}
-
-/// By counting: the least that a hop has of the cards of a node which some rank of the ring of rank 0 leaves; 0 if none
-/// does.
-double least_share(const MeshShape& mesh, const DeviceMap& devices, const NodeSpec& node) {
-  const auto next = [&](int rank) {
-    Coordinates at = mesh.coordinates_of(rank);
-    int& own = at[static_cast<std::size_t>(Axis::cp)];
-    own = (own + 1) % mesh.degree(Axis::cp);
-    return mesh.rank_of(at);
-  };
-  const auto leaves = [&](int rank) { return devices.node_of(rank) != devices.node_of(next(rank)); };
-  double least = 0;
-  for (const int rank : mesh.ranks_of(cp_group, 0)) {
-    if (!leaves(rank)) continue;
-    int num_sharers = 0;
-    for (int each = 0; each < mesh.num_ranks(); ++each)
-      num_sharers += devices.node_of(each) == devices.node_of(rank) && leaves(each) ? 1 : 0;
-    const double all = static_cast<double>(node.num_nics) * node.nic_bandwidth,
-                 own = std::max(node.nic_bandwidth, all / static_cast<double>(node.num_devices));
-    const double share = std::min(all / num_sharers, own);
-    least = least == 0 ? share : std::min(least, share);
-  }
-  return least;
-}
-
-TEST(ContextParallel, AHopUsesTheCardsOfTheRanksThatLeaveTheNode) {
-  for (const std::int64_t num_nics : {1, 4, 8})
-    for (const auto& [cp, tp, order] : {std::tuple{2, 1, "tp-cp-dp-pp"},
-                                        {8, 1, "tp-cp-dp-pp"},
-                                        {16, 1, "tp-cp-dp-pp"},
-                                        {4, 4, "tp-cp-dp-pp"},
-                                        {4, 8, "tp-cp-dp-pp"},
-                                        {2, 8, "cp-tp-dp-pp"},
-                                        {2, 4, "tp-dp-cp-pp"},
-                                        {4, 2, "tp-dp-cp-pp"}}) {
-      MachineSpec machine = attention_machine();
-      NodeSpec& node = machine.nodes.front();
-      node.num_nics = num_nics;
-      node.nic_bandwidth = 1;
-      const MeshShape mesh({{Axis::dp_shard, 4}, {Axis::cp, cp}, {Axis::tp, tp}}, parse_axis_order("order", {order}));
-      const DeviceMap devices(mesh, machine);
-      const GroupPlacement placement = devices.placement_of_rings(Axis::cp, 1, 0);
-      const double counted = least_share(mesh, devices, node);
-      EXPECT_EQ(placement.num_nodes, counted > 0 ? 2 : 1) << cp << " " << tp << " " << order;
-      if (counted > 0) {
-        EXPECT_DOUBLE_EQ(placement.cards_bandwidth, counted) << cp << " " << tp << " " << order;
-      }
-    }
 }
 
 }  // namespace
