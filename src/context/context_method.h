@@ -8,6 +8,7 @@
 //                 arXiv:2405.07719)
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 
@@ -29,6 +30,7 @@ enum class ContextMethod : std::uint8_t { ring, all_gather, ulysses, ulysses_rin
 struct KeyExchange {
   ContextMethod method = ContextMethod::ring;
   int head_ranks = 1;  // u: neighbours that exchange heads; cp in ulysses, 1 where heads stay
+  auto operator<=>(const KeyExchange&) const = default;
 };
 
 }  // namespace echelon

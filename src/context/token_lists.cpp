@@ -24,11 +24,31 @@ void append_chunks(const TokenSplit& split, std::vector<TokenRun>& runs) {
                     num_chunks == split.cp ? c : std::min(c, num_chunks - 1 - c)});
 }
 
+/// Of the queries first, first + step, ... before `end`: query p sees p + 1 keys.
+std::int64_t pairs_of_queries(std::int64_t first, std::int64_t end, std::int64_t step) {
+  const std::int64_t count = first < end ? (end - first + step - 1) / step : 0;
+  return count * (first + 1) + step * (count * (count - 1) / 2);
+}
+
 }  // namespace
 
 std::int64_t rows_per_rank(const TokenSplit& split) {
   const std::int64_t rows = (split.seq_len + split.cp - 1) / split.cp;
   return (rows + split.multiple - 1) / split.multiple * split.multiple;
+}
+
+std::vector<std::int64_t> causal_pairs(const TokenSplit& split) {
+  require(!reads_documents(split.balancer), "the token lists of '{}' depend on documents", name_of(split.balancer));
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(split.cp), 0);
+  if (split.balancer == LoadBalancer::striped) {
+    for (int rank = 0; rank < split.cp; ++rank)
+      pairs[static_cast<std::size_t>(rank)] = pairs_of_queries(rank, split.seq_len, split.cp);
+    return pairs;
+  }
+  std::vector<TokenRun> runs;
+  append_chunks(split, runs);
+  for (const TokenRun& run : runs) pairs[static_cast<std::size_t>(run.rank)] += pairs_of_queries(run.first, run.end, 1);
+  return pairs;
 }
 
 void TokenLists::assign(const TokenSplit& split, std::span<const std::int32_t> documents) {

@@ -25,6 +25,10 @@ struct TokenSplit {
 /// T_r. Needs no documents: a plan knows it.
 [[nodiscard]] std::int64_t rows_per_rank(const TokenSplit& split);
 
+/// Pairs (query, key) of each rank's queries under the causal mask alone: of one head and one sequence, by rank. Makes
+/// no list of positions. Throws Error for a balancer that reads documents.
+[[nodiscard]] std::vector<std::int64_t> causal_pairs(const TokenSplit& split);
+
 /// The positions of every rank, ascending. Each position of [0, T) is on exactly one rank, and the numbers of tokens of
 /// two ranks differ by one at most.
 class TokenLists {

@@ -1,6 +1,7 @@
 #include "executor/model_part.h"
 
 #include "base/error.h"
+#include "context/known_tokens.h"
 #include "nn/head_split.h"
 
 #include <limits>
@@ -57,8 +58,7 @@ bool has_positions(const RunConfig& config) {
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return std::make_shared<const RankTokens>(
-      rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp)));
+  return known_rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp));
 }
 
 }  // namespace

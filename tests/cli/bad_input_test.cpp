@@ -255,8 +255,8 @@ const BadInput plan_arguments[] = {
      {"there is no software profile 'echelom'; did you mean echelon?"}},
     {{"plan", "llama-1m", on_h100, eight, two_gpus, "--compare=/nonexistent.toml"},
      {"'/nonexistent.toml' cannot be read"}},
-    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--parallelism.context_parallel_degree=2"},
-     {"parallelism.context_parallel_degree = 2 is not searched yet (use 1, "}},
+    {{"plan", "llama-1m", on_h100, eight, two_gpus, "--parallelism.context_parallel_degree=4"},
+     {"parallelism.context_parallel_degree = 4 does not divide --gpus=2 (use 2)"}},
     {{"plan", "llama-1m", on_h100, "--improve"}, {"--improve needs a config file, and 'llama-1m' is none"}},
 };
 INSTANTIATE_TEST_SUITE_P(Plan, BadInputs, testing::ValuesIn(plan_arguments));

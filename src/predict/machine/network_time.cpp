@@ -31,6 +31,11 @@ double communication_seconds(const CommRecord& record, int rank, const DeviceMap
 }
 
 GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {
+  const Group& group = record.group;
+  if (record.kind == CommKind::send && group.axes == cp_group.axes)
+    return devices.placement_of_rings(Axis::cp, group.part == Group::Part::strided ? group.block : 1, rank);
+  if (group.axes == cp_group.axes && group.part == Group::Part::block)
+    return devices.placement_of_blocks(Axis::cp, group.block, rank);
   if (!is_transfer(record.kind)) return devices.placement_of(record.group, rank);
   return devices.placement_of_pair(rank, member(devices.mesh(), record.group, rank, record.peer));
 }
