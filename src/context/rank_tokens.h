@@ -1,4 +1,5 @@
-// What one rank of a cp group holds of every sequence, where documents do not decide it.
+// What a plan knows of the tokens of one rank of a cp group, where documents do not decide it: sizes, without a list of
+// positions. A search for a layout asks for those of long sequences thousands of times.
 #pragma once
 
 #include "context/key_blocks.h"
@@ -10,9 +11,10 @@ namespace echelon {
 
 struct RankTokens {
   int cp = 1, rank = 0;  // of the group
+  TokenSplit split;
   KeyExchange exchange;
-  TokenLists lists;
-  KeyBlocks blocks;
+  std::int64_t rows = 0;  // T_r
+  KeyBlockSizes blocks;
   /// Pairs (query, key) of the queries and of each block of keys, under the causal mask alone: int64 [blocks], of one
   /// head and one sequence. Documents leave fewer.
   std::vector<std::int64_t> pairs;

@@ -8,7 +8,14 @@
 namespace echelon {
 
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
-    : config_(&config), model_(&model), sequences_of_first_(BatchLayout(config).sequences_of(rank, 0)) {}
+    : config_(&config), model_(&model), sequences_of_first_(BatchLayout(config).sequences_of(rank, 0)) {
+  const RankTokens* of_rank = model.options.tokens.get();
+  if (of_rank == nullptr) return;
+  auto lists = std::make_shared<Lists>();
+  lists->of_ranks.assign(of_rank->split);
+  lists->blocks.assign(of_rank->split, lists->of_ranks, of_rank->exchange, of_rank->rank);
+  lists_ = std::move(lists);
+}
 
 void RankBatch::make_room() {
   const auto resize = [&](std::vector<std::int32_t>& values, BufferRole role) {
@@ -58,8 +65,8 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
     find_documents(starts_, documents_);
   }
 
-  const auto num_rows = static_cast<std::size_t>(of_rank.lists.rows());
-  const std::span<const std::int32_t> positions = of_rank.lists.positions(of_rank.rank);
+  const auto num_rows = static_cast<std::size_t>(of_rank.rows);
+  const std::span<const std::int32_t> positions = lists_->of_ranks.positions(of_rank.rank);
   for (std::size_t i = 0; i < num_rows; ++i) {
     const bool is_padding = i >= positions.size();
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
@@ -74,7 +81,7 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
 // [microbatches, blocks, B, queries].
 void RankBatch::write_ranges(std::size_t row) {
   if (key_begin_.empty()) return;
-  const KeyBlocks& blocks = model_->options.tokens->blocks;
+  const KeyBlocks& blocks = lists_->blocks;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
              num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
              num_rows = static_cast<std::size_t>(blocks.num_query_rows());
@@ -90,9 +97,9 @@ void RankBatch::write_ranges(std::size_t row) {
 // [microbatches, B, rows] and [microbatches, ranks, B, T].
 void RankBatch::write_order(std::size_t row) {
   const RankTokens& of_rank = *model_->options.tokens;
-  const KeyBlocks& blocks = of_rank.blocks;
+  const KeyBlocks& blocks = lists_->blocks;
   const auto num_sequences = static_cast<std::size_t>(model_->options.num_sequences), b = row % num_sequences;
-  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(of_rank.lists.rows());
+  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(of_rank.rows);
   const auto num_rows = static_cast<std::size_t>(blocks.num_gathered_rows());
   for (std::size_t i = 0; i < num_rows; ++i) {
     const std::int32_t of_ranks = blocks.by_position()[i];

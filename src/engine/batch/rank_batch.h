@@ -3,9 +3,11 @@
 
 #include "blueprint/batch_layout.h"
 #include "context/documents.h"
+#include "context/key_blocks.h"
 #include "data/batch_source.h"
 #include "executor/action_executor.h"
 
+#include <memory>
 #include <vector>
 
 namespace echelon {
@@ -44,6 +46,12 @@ class RankBatch {
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
   std::vector<std::int32_t> ends_;                               // of one sequence's ranges, where they are not read
   DocumentOffsets documents_;
+  /// Of every sequence, shared with copies.
+  struct Lists {
+    TokenLists of_ranks;
+    KeyBlocks blocks;
+  };
+  std::shared_ptr<const Lists> lists_;
 };
 
 }  // namespace echelon
