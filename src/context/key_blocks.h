@@ -19,24 +19,37 @@
 
 namespace echelon {
 
-class KeyBlocks {
+/// What a plan knows of them, without a list of positions.
+class KeyBlockSizes {
  public:
-  /// Overwrites all; reuses the memory. Time: T u.
-  void assign(const TokenLists& lists, const KeyExchange& exchange, int rank);
+  KeyBlockSizes() = default;
+  KeyBlockSizes(const TokenSplit& split, const KeyExchange& exchange, int rank);
 
-  [[nodiscard]] int num_blocks() const { return static_cast<int>(keys_.size()); }
+  [[nodiscard]] int num_blocks() const { return num_blocks_; }
   /// The block that has this rank's own keys: the rank's place in a ring of blocks.
   [[nodiscard]] int own_block() const { return own_block_; }
+  [[nodiscard]] int ranks_of_block() const { return ranks_of_block_; }
   [[nodiscard]] bool queries_are_whole() const { return queries_are_whole_; }  // all positions of the sequence
   [[nodiscard]] std::int64_t num_query_rows() const { return num_query_rows_; }
+  /// How many ranks' rows are gathered; 1: none.
+  [[nodiscard]] int num_gathered() const { return ranks_of_block_; }
+  [[nodiscard]] std::int64_t num_gathered_rows() const { return num_gathered_rows_; }
+
+ private:
+  int num_blocks_ = 1, own_block_ = 0, ranks_of_block_ = 1;
+  bool queries_are_whole_ = false;
+  std::int64_t num_query_rows_ = 0, num_gathered_rows_ = 0;
+};
+
+class KeyBlocks : public KeyBlockSizes {
+ public:
+  /// Overwrites all; reuses the memory. `lists`: of the split. Time: T u.
+  void assign(const TokenSplit& split, const TokenLists& lists, const KeyExchange& exchange, int rank);
 
   /// Positions, without padding.
   [[nodiscard]] std::span<const std::int32_t> queries() const { return queries_; }
   [[nodiscard]] std::span<const std::int32_t> keys(int block) const { return keys_[static_cast<std::size_t>(block)]; }
 
-  /// How many ranks' rows are gathered; 1: none.
-  [[nodiscard]] int num_gathered() const { return num_gathered_; }
-  [[nodiscard]] std::int64_t num_gathered_rows() const { return std::ssize(by_position_); }
   /// For each gathered row in ascending order of positions, which one it is where the T_r rows of rank after rank
   /// follow each other; -1: padding.
   [[nodiscard]] std::span<const std::int32_t> by_position() const { return by_position_; }
@@ -46,16 +59,10 @@ class KeyBlocks {
  private:
   void write_order(const TokenLists& lists, int first_rank);
 
-  int own_block_ = 0, num_gathered_ = 1;
-  bool queries_are_whole_ = false;
-  std::int64_t num_query_rows_ = 0;
   std::vector<std::int32_t> queries_;
   std::vector<std::vector<std::int32_t>> keys_;
   std::vector<std::int32_t> by_position_, by_rank_;
   std::vector<std::int32_t> row_of_position_;  // of the sequence, while assign() runs
 };
-
-/// Rows of `num_ranks` ranks in ascending order: T if they are all.
-[[nodiscard]] std::int64_t rows_of_ranks(const TokenLists& lists, std::int64_t seq_len, int num_ranks);
 
 }  // namespace echelon

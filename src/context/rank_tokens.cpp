@@ -1,21 +1,42 @@
 #include "context/rank_tokens.h"
 
+#include "base/error.h"
 #include "context/key_ranges.h"
 
 namespace echelon {
+namespace {
+
+/// From the lists themselves.
+std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExchange& exchange, int rank) {
+  const DocumentOffsets whole = {0, static_cast<std::int32_t>(split.seq_len)};
+  TokenLists lists;
+  lists.assign(split, whole);
+  KeyBlocks blocks;
+  blocks.assign(split, lists, exchange, rank);
+  std::vector<std::int32_t> begin(static_cast<std::size_t>(blocks.num_query_rows())), end(begin.size());
+  std::vector<std::int64_t> pairs;
+  for (int source = 0; source < blocks.num_blocks(); ++source) {
+    write_key_ranges({blocks.queries(), blocks.keys(source)}, {whole, split.window}, {begin, end});
+    pairs.push_back(num_pairs(begin, end));
+  }
+  return pairs;
+}
+
+}  // namespace
 
 RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank) {
-  RankTokens tokens = {
-      .cp = split.cp, .rank = rank, .split = split, .exchange = exchange, .lists = {}, .blocks = {}, .pairs = {}};
-  const DocumentOffsets whole = {0, static_cast<std::int32_t>(split.seq_len)};
-  tokens.lists.assign(split, whole);
-  tokens.blocks.assign(tokens.lists, exchange, rank);
-  std::vector<std::int32_t> begin(static_cast<std::size_t>(tokens.blocks.num_query_rows())), end(begin.size());
-  for (int source = 0; source < tokens.blocks.num_blocks(); ++source) {
-    write_key_ranges({tokens.blocks.queries(), tokens.blocks.keys(source)}, {whole, split.window}, {begin, end});
-    tokens.pairs.push_back(num_pairs(begin, end));
-  }
-  return tokens;
+  require_lists(split);
+  const KeyBlockSizes blocks(split, exchange, rank);
+  const int u = exchange.head_ranks;
+  return {.cp = split.cp,
+          .rank = rank,
+          .split = split,
+          .exchange = exchange,
+          .rows = rows_per_rank(split),
+          .blocks = blocks,
+          .pairs = split.window > 0 || reads_documents(split.balancer)
+                       ? pairs_of_lists(split, exchange, rank)
+                       : causal_pairs_of_blocks(split, rank / u * u, u, blocks.ranks_of_block())};
 }
 
 }  // namespace echelon

@@ -1,5 +1,6 @@
-// What a plan knows of the tokens of one rank of a cp group: those that it holds of every sequence, or, where documents
-// decide, those of a sequence that is one document, which has as many rows.
+// What a plan knows of the tokens of one rank of a cp group: sizes, without a list of positions, since a search for a
+// layout asks for those of long sequences thousands of times. Where documents decide which tokens a rank holds, the
+// pairs are those of a sequence that is one document.
 #pragma once
 
 #include "context/key_blocks.h"
@@ -13,8 +14,8 @@ struct RankTokens {
   int cp = 1, rank = 0;  // of the group
   TokenSplit split;
   KeyExchange exchange;
-  TokenLists lists;
-  KeyBlocks blocks;
+  std::int64_t rows = 0;  // T_r
+  KeyBlockSizes blocks;
   /// Pairs (query, key) of the queries and of each block of keys, under the causal mask alone: int64 [blocks], of one
   /// head and one sequence. Documents leave fewer.
   std::vector<std::int64_t> pairs;
@@ -26,7 +27,7 @@ struct RankTokens {
   [[nodiscard]] int source_at(int distance) const { return distance_of(distance); }
 };
 
-/// Throws Error as TokenLists::assign does.
+/// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
 [[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank);
 
 }  // namespace echelon

@@ -1,7 +1,6 @@
 #include "executor/model_part.h"
 
 #include "base/error.h"
-#include "context/known_tokens.h"
 #include "nn/head_split.h"
 
 #include <limits>
@@ -58,7 +57,8 @@ bool has_positions(const RunConfig& config) {
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return known_rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp));
+  return std::make_shared<const RankTokens>(
+      rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp)));
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.masks_documents = config.data.reset_attention_mask;
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
-  options.seq_len = options.tokens ? options.tokens->lists.rows() : config.training.seq_len;
+  options.seq_len = options.tokens ? options.tokens->rows : config.training.seq_len;
   options.has_positions = has_positions(config);
   options.tp = mesh.degree(Axis::tp);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
@@ -174,7 +174,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
                          (role == BufferRole::positions && options.has_positions);
     return is_read ? N : 0;
   }
-  const KeyBlocks& blocks = options.tokens->blocks;
+  const KeyBlockSizes& blocks = options.tokens->blocks;
   const std::int64_t ranges = options.num_sequences * blocks.num_blocks() * blocks.num_query_rows();
   const bool is_exchanged = blocks.num_gathered() > 1;
   switch (role) {

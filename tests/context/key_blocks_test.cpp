@@ -1,5 +1,6 @@
 // The queries and blocks of keys of every method, and the order of gathered rows, against the lists of single ranks.
 #include "context/key_blocks.h"
+#include "context/rank_tokens.h"
 
 #include <gtest/gtest.h>
 
@@ -61,11 +62,12 @@ TEST(KeyBlocks, AreTheListsOfTheirRanks) {
                                             {ContextMethod::ulysses_ring, cp}}) {
           if (cp % exchange.head_ranks != 0) continue;
           TokenLists lists;
-          lists.assign({.seq_len = T, .cp = cp, .balancer = balancer, .multiple = 2});
+          const TokenSplit split = {.seq_len = T, .cp = cp, .balancer = balancer, .multiple = 2};
+          lists.assign(split);
           const auto [query_ranks, key_ranks] = expected_of(exchange, cp);
           for (int rank = 0; rank < cp; ++rank) {
             KeyBlocks blocks;
-            blocks.assign(lists, exchange, rank);
+            blocks.assign(split, lists, exchange, rank);
             EXPECT_EQ(as_vector(blocks.queries()), positions_of(lists, rank / query_ranks * query_ranks, query_ranks));
             ASSERT_EQ(blocks.num_blocks(), cp / key_ranks);
             for (int block = 0; block < blocks.num_blocks(); ++block)
@@ -74,7 +76,45 @@ TEST(KeyBlocks, AreTheListsOfTheirRanks) {
             EXPECT_EQ(blocks.queries_are_whole(), query_ranks == cp);
             EXPECT_EQ(blocks.num_query_rows(), query_ranks == cp ? T : query_ranks * lists.rows());
             EXPECT_EQ(blocks.num_gathered(), key_ranks);
+            EXPECT_EQ(blocks.num_gathered_rows(), std::ssize(blocks.by_position()));
             if (key_ranks > 1) expect_order(blocks, lists, rank / key_ranks * key_ranks);
+          }
+        }
+}
+
+std::int64_t num_pairs_of(std::span<const std::int32_t> queries, std::span<const std::int32_t> keys) {
+  std::int64_t pairs = 0;
+  for (const std::int32_t query : queries) pairs += std::ranges::count_if(keys, [&](int key) { return key <= query; });
+  return pairs;
+}
+
+// A plan knows sizes and pairs without the lists.
+TEST(RankTokens, AreThoseOfTheLists) {
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+    for (const int cp : {2, 3, 4, 6})
+      for (const std::int64_t T : {std::int64_t{cp}, std::int64_t{13}, std::int64_t{48}})
+        for (const KeyExchange& exchange : {KeyExchange{ContextMethod::ring, 1},
+                                            {ContextMethod::all_gather, 1},
+                                            {ContextMethod::ulysses, cp},
+                                            {ContextMethod::ulysses_ring, 2},
+                                            {ContextMethod::ulysses_ring, 3}}) {
+          if (cp % exchange.head_ranks != 0) continue;
+          const TokenSplit split = {.seq_len = T, .cp = cp, .balancer = balancer, .multiple = 2};
+          TokenLists lists;
+          lists.assign(split);
+          for (int rank = 0; rank < cp; ++rank) {
+            const RankTokens tokens = rank_tokens(split, exchange, rank);
+            KeyBlocks blocks;
+            blocks.assign(split, lists, exchange, rank);
+            EXPECT_EQ(tokens.rows, lists.rows());
+            EXPECT_EQ(positions_of_rank(split, rank), as_vector(lists.positions(rank)));
+            ASSERT_EQ(std::ssize(tokens.pairs), blocks.num_blocks());
+            for (int block = 0; block < blocks.num_blocks(); ++block)
+              EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(block)],
+                        num_pairs_of(blocks.queries(), blocks.keys(block)));
+            TokenSplit within = split;
+            within.window = T;  // as long as the sequence: no limit
+            EXPECT_EQ(rank_tokens(within, exchange, rank).pairs, tokens.pairs);
           }
         }
 }

@@ -29,7 +29,7 @@ const Layers& layers() {
       {"cuda", {"backend/", "comm/", "ops/", "tensor/", "base/"}},
       {"nn", {"comm/mesh.h", "ops/ops.h", "context/", "spec/", "tensor/", "base/"}},
       {"optim", {"nn/", "comm/mesh.h", "ops/ops.h", "tensor/"}},
-      {"executor", {"optim/", "nn/", "context/", "comm/mesh.h", "ops/ops.h", "spec/", "schedule/", "tensor/", "base/"}},
+      {"executor", {"optim/", "nn/", "comm/mesh.h", "ops/ops.h", "spec/", "schedule/", "tensor/", "base/"}},
       {"checkpoint", {"files/", "spec/", "tensor/", "base/"}},
       {"blueprint",
        {"executor/", "optim/", "nn/", "checkpoint/state/", "checkpoint/hf/weight_names.h", "comm/trace/", "ops/trace/",

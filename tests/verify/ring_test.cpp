@@ -81,7 +81,7 @@ void PrintTo(const PlantedInRing& planted, std::ostream* out) { *out << planted.
 
 // Claim (checks): `echelon verify` names faults of context parallelism: in positions, targets,
 //   masks, blocks of the ring and sums over cp.
-// Bound: kind, axis and tensor of each of 47 faults of 17 kinds.
+// Bound: kind, axis and tensor of each of 48 faults of 17 kinds.
 // Tests: RingPlants
 class RingPlants : public ::testing::TestWithParam<PlantedInRing> {};
 
@@ -206,6 +206,8 @@ std::vector<PlantedInRing> planted_in_ring() {
        "range of keys of model.layers.0"},
       {"Boundary_early", striped_documents, moved_documents_by(ring_config(striped_documents), formula_tokens, -1),
        boundary, "cp", "range of keys"},
+      {"Boundary_packed", packed3, moved_documents_by(ring_config(packed3), formula_tokens, 1), boundary, "cp",
+       "range of keys"},
       {"Padding", two, testing::visible_padding(), padding, "cp", "range of keys of model.layers.0"},
       {"Padding_striped",
        {.cp = 4, .balancer = striped, .micro_batch_size = 2},

@@ -33,6 +33,15 @@ class ChangedBatch : public Plant {
  protected:
   virtual void change(Place& place, Uploaded which, std::vector<std::int32_t>& values) = 0;
   [[nodiscard]] static const LayerOptions& options(const Place& place) { return place.run->model().part().options; }
+  /// Of a sequence with these documents.
+  [[nodiscard]] static TokenLists lists_of(const Place& place, const DocumentOffsets& documents) {
+    TokenLists lists;
+    lists.assign(options(place).tokens->split, documents);
+    return lists;
+  }
+  [[nodiscard]] static TokenLists lists_of(const Place& place) {
+    return lists_of(place, {0, static_cast<std::int32_t>(options(place).tokens->split.seq_len)});
+  }
 
  private:
   int num_uploads_ = 0;
@@ -48,17 +57,17 @@ class MovedDocuments final : public ChangedBatch {
     if (which != Uploaded::key_begin && which != Uploaded::key_end) return;
     const RankTokens& tokens = *options(place).tokens;
     const auto B = static_cast<std::size_t>(options(place).num_sequences), cp = static_cast<std::size_t>(tokens.cp),
-               rows = static_cast<std::size_t>(tokens.lists.rows());
+               rows = static_cast<std::size_t>(tokens.rows);
     std::vector<std::int32_t> other(values.size());
     const bool is_begin = which == Uploaded::key_begin;
     std::size_t row = 0;
     for (const std::int64_t sequence :
          BatchLayout(config_).sequences_of(place.mesh.rank(), (place.step - 1) * config_.training.global_batch_size)) {
-      const DocumentOffsets moved = moved_documents(sequence, config_.training.seq_len);
+      const TokenLists lists = lists_of(place, documents_of(sequence, 0));
+      const DocumentOffsets moved = documents_of(sequence, by_);
       for (std::size_t source = 0; source < cp; ++source) {
         const std::size_t at = ((row / B * cp + source) * B + row % B) * rows;
-        write_key_ranges({tokens.lists.positions(tokens.rank), tokens.lists.positions(static_cast<int>(source))},
-                         {moved},
+        write_key_ranges({lists.positions(tokens.rank), lists.positions(static_cast<int>(source))}, {moved},
                          {std::span(is_begin ? values : other).subspan(at, rows),
                           std::span(is_begin ? other : values).subspan(at, rows)});
       }
@@ -66,13 +75,15 @@ class MovedDocuments final : public ChangedBatch {
     }
   }
 
-  [[nodiscard]] DocumentOffsets moved_documents(std::int64_t sequence, std::int64_t T) const {
+  /// Those after the first start `by` positions later.
+  [[nodiscard]] DocumentOffsets documents_of(std::int64_t sequence, int by) const {
+    const std::int64_t T = config_.training.seq_len;
     std::vector<std::int32_t> starts(static_cast<std::size_t>(T));
     batches_.read_document_starts(sequence, T, starts.data());
     DocumentOffsets offsets;
     find_documents(starts, offsets);
     for (std::size_t i = 1; i + 1 < offsets.size(); ++i)
-      offsets[i] = std::clamp<std::int32_t>(offsets[i] + by_, 0, static_cast<std::int32_t>(T));
+      offsets[i] = std::clamp<std::int32_t>(offsets[i] + by, 0, static_cast<std::int32_t>(T));
     return offsets;
   }
 
@@ -86,13 +97,14 @@ class VisiblePadding final : public ChangedBatch {
   void change(Place& place, Uploaded which, std::vector<std::int32_t>& values) override {
     if (which != Uploaded::key_end) return;
     const RankTokens& tokens = *options(place).tokens;
-    const auto of_block = static_cast<std::size_t>(options(place).num_sequences * tokens.lists.rows());
+    const TokenLists lists = lists_of(place);
+    const auto of_block = static_cast<std::size_t>(options(place).num_sequences * lists.rows());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const int source = static_cast<int>(i / of_block) % tokens.cp;
-      const std::int64_t row = static_cast<std::int64_t>(i) % tokens.lists.rows(),
-                         num_tokens = std::ssize(tokens.lists.positions(source));
-      const bool is_query = row < std::ssize(tokens.lists.positions(tokens.rank));
-      if (is_query && values[i] == num_tokens && num_tokens < tokens.lists.rows()) ++values[i];
+      const std::int64_t row = static_cast<std::int64_t>(i) % lists.rows(),
+                         num_tokens = std::ssize(lists.positions(source));
+      const bool is_query = row < std::ssize(lists.positions(tokens.rank));
+      if (is_query && values[i] == num_tokens && num_tokens < lists.rows()) ++values[i];
     }
   }
 };
@@ -102,10 +114,11 @@ class LostTargets final : public ChangedBatch {
   void change(Place& place, Uploaded which, std::vector<std::int32_t>& values) override {
     if (which != Uploaded::targets) return;
     const RankTokens& tokens = *options(place).tokens;
-    const auto positions = tokens.lists.positions(tokens.rank);
-    const auto rows = static_cast<std::size_t>(tokens.lists.rows());
+    const TokenLists lists = lists_of(place);
+    const auto positions = lists.positions(tokens.rank);
+    const auto rows = static_cast<std::size_t>(lists.rows());
     std::int32_t last = 0;
-    for (int part = 0; part < tokens.cp; ++part) last = std::max(last, tokens.lists.positions(part).back());
+    for (int part = 0; part < tokens.cp; ++part) last = std::max(last, lists.positions(part).back());
     for (std::size_t first = 0; first < values.size(); first += rows)
       for (std::size_t i = 0; i < positions.size(); ++i)
         if (positions[i] != last && (i + 1 == positions.size() || positions[i + 1] != positions[i] + 1))
@@ -119,8 +132,9 @@ class OwnTargets final : public ChangedBatch {
     if (which == Uploaded::tokens) tokens_ = values;
     if (which != Uploaded::targets) return;
     const RankTokens& tokens = *options(place).tokens;
-    const auto num_tokens = tokens.lists.positions(tokens.rank).size();
-    const auto rows = static_cast<std::size_t>(tokens.lists.rows());
+    const TokenLists lists = lists_of(place);
+    const auto num_tokens = lists.positions(tokens.rank).size();
+    const auto rows = static_cast<std::size_t>(lists.rows());
     for (std::size_t first = 0; first < values.size(); first += rows)
       for (std::size_t i = 0; i + 1 < num_tokens; ++i)
         if (values[first + i] != ignored_target) values[first + i] = tokens_[first + i + 1];

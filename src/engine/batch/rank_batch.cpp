@@ -14,7 +14,18 @@ RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
       model_(&model),
       layout_(config),
       rank_(rank),
-      whole_{0, static_cast<std::int32_t>(config.training.seq_len)} {}
+      whole_{0, static_cast<std::int32_t>(config.training.seq_len)} {
+  const RankTokens* of_rank = model.options.tokens.get();
+  if (of_rank == nullptr || reads_documents(of_rank->split.balancer)) return;
+  auto lists = std::make_shared<Lists>();
+  lists->assign(*of_rank, whole_);
+  lists_of_all_ = std::move(lists);
+}
+
+void RankBatch::Lists::assign(const RankTokens& of_rank, const DocumentOffsets& documents) {
+  of_ranks.assign(of_rank.split, documents);
+  blocks.assign(of_rank.split, of_ranks, of_rank.exchange, of_rank.rank);
+}
 
 void RankBatch::make_room() {
   const auto resize = [&](std::vector<std::int32_t>& values, BufferRole role) {
@@ -89,12 +100,11 @@ void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   const RankTokens& of_rank = *model_->options.tokens;
   source_->read(sequence, config_->training.seq_len, all_tokens_.data(), all_targets_.data());
-  const bool depends = reads_documents(of_rank.split.balancer);
-  if (depends) lists_.assign(of_rank.split, documents_);
-  const TokenLists& lists = depends ? lists_ : of_rank.lists;
+  if (!lists_of_all_) lists_.assign(of_rank, documents_);
+  const Lists& lists = lists_of_all_ ? *lists_of_all_ : lists_;
 
-  const auto num_rows = static_cast<std::size_t>(lists.rows());
-  const std::span<const std::int32_t> positions = lists.positions(of_rank.rank);
+  const auto num_rows = static_cast<std::size_t>(of_rank.rows);
+  const std::span<const std::int32_t> positions = lists.of_ranks.positions(of_rank.rank);
   for (std::size_t i = 0; i < num_rows; ++i) {
     const bool is_padding = i >= positions.size();
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
@@ -102,11 +112,9 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
     targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
   }
   if (!positions_.empty()) write_positions(positions, row);
-  if (depends) blocks_.assign(lists, of_rank.exchange, of_rank.rank);
-  const KeyBlocks& blocks = depends ? blocks_ : of_rank.blocks;
-  write_ranges(blocks, row);
-  write_order(blocks, row);
-  add_pairs(lists);
+  write_ranges(lists.blocks, row);
+  write_order(lists.blocks, row);
+  add_pairs(lists.of_ranks);
 }
 
 // Ranks that exchange heads have the same queries.

@@ -6,6 +6,7 @@
 #include "data/batch_source.h"
 #include "executor/action_executor.h"
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -63,8 +64,13 @@ class RankBatch {
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
   std::vector<std::int32_t> ends_;                               // of its ranges, where they are not read
   DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
-  TokenLists lists_;                                             // of that sequence, where they depend on documents
-  KeyBlocks blocks_;                                             // likewise
+  struct Lists {
+    TokenLists of_ranks;
+    KeyBlocks blocks;
+    void assign(const RankTokens& of_rank, const DocumentOffsets& documents);
+  };
+  Lists lists_;                                // of that sequence, where they depend on documents
+  std::shared_ptr<const Lists> lists_of_all_;  // where they do not; shared with copies
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 

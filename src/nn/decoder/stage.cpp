@@ -82,7 +82,7 @@ void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   *rope_ = {.cos = cos, .sin = sin};
   const RankTokens* tokens = options_.tokens.get();
   upload_rope_tables(ops, options_.model, *rope_,
-                     tokens == nullptr ? std::span<const std::int32_t>() : tokens->lists.positions(tokens->rank));
+                     tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank));
 }
 
 void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {

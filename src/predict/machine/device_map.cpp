@@ -173,7 +173,7 @@ GroupPlacement DeviceMap::placement_of_rings(Axis axis, int num_rings, int rank)
   const auto link = [&](int i) {
     return placement_of_pair(first + i * stride, first + (i + num_rings) % degree * stride, distance);
   };
-  if (num_rings == 1 && is_regular()) {  // the last member on a node or switch and the first on the next one
+  if (is_regular()) {  // from the last member on a node or switch
     const std::int64_t of_node = stretches_.front().ranks_per_node, per_leaf = machine_->network.nodes_per_leaf;
     const auto last_within = [&](std::int64_t block) {
       const auto members = static_cast<int>(std::clamp<std::int64_t>(block / stride, 1, degree));
