@@ -27,6 +27,14 @@ HeadChunk head_chunk(const TrainingConfig& training) {
 }
 
 /// On CPUs float32 sums stay in the caches and cost nothing.
+/// Whole tiles of matmuls on GPUs, and blocks of float8.
+MlpChunk mlp_chunk(const TrainingConfig& training) {
+  const bool has_units = is_on_gpu(training) || training.linear_dtype == LinearDType::float8;
+  constexpr std::int64_t tile = 256, unit = 16;
+  const std::int64_t most = training.mlp_chunk_tokens;
+  return {.max_tokens = most, .multiple = !has_units ? 1 : is_on_gpu(training) && most >= tile ? tile : unit};
+}
+
 DType logits_dtype(const TrainingConfig& training, DType dtype) {
   return training.logits_dtype.value_or(is_on_gpu(training) ? dtype : accumulate_dtype(dtype));
 }
@@ -89,6 +97,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
       .gives_attention_scratch = may_use_cudnn_backward(config),
   };
   return options;
+  options.mlp_chunk = mlp_chunk(config.training);
 }
 
 StagePart& add_stage(ModelPart& part, const RunConfig& config, int rank, int index, const StageLayers& layers,

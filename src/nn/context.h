@@ -26,6 +26,11 @@ struct HeadChunk {
 /// What the kind of device decides, unless the config says it.
 struct DeviceOptions {
   HeadChunk head_chunk;
+/// How many tokens the feed-forward branch computes at a time; 0: all. Chunks as those of the head.
+struct MlpChunk {
+  std::int64_t max_tokens = 0, multiple = 1;
+};
+
   bool rounds_logits = false;            // the head's have `dtype`, not its accumulate_dtype
   std::int64_t vocabulary_multiple = 1;  // what the rows of the vocabulary's matrices on a rank are padded to
   bool gives_attention_scratch = false;  // to attention_backward: the device is faster with it
@@ -41,6 +46,7 @@ struct LayerOptions {
   bool masks_documents = false;       // a token attends to its own document alone
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
+  MlpChunk mlp_chunk = {};            // of blocks that recompute `mlp`
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
   // Where the ranks of a cp group hold different tokens of a sequence: T is then the rows that each has.
   std::shared_ptr<const RankTokens> tokens = nullptr;

@@ -113,6 +113,7 @@ const ConfigKey keys[] = {
     {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on CPUs, up to 512 MiB on GPUs", count_or_none},
     {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
      "rows of the embedding and the head on each rank, by padding; 0: 1 on CPUs, 128 on GPUs", padding},
+    {"training.mlp_chunk_tokens", at<training, &T::mlp_chunk_tokens>, "tokens in the feed-forward branch at a time, with recompute = mlp; 0: all", count_or_none},
     {"training.grad_dtype", choice<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
     {"training.reduce_dtype", choice<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
     {"training.float32_matmul_precision", choice<training, &T::float32_matmul_precision>, "float32 matmuls on GPUs: highest: in float32 | high: operands rounded to TensorFloat-32"},

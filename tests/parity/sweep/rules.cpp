@@ -48,7 +48,8 @@ const std::string reshard = "parallelism.reshard_after_forward", shard = "parall
                   balancer = "parallelism.context_parallel_load_balancer",
                   pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
-                  microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
+                  microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method",
+                  chunks = "training.mlp_chunk_tokens";
 
 void refuse_data_parallel(Refusals& refused) {
   refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero,
@@ -99,6 +100,9 @@ void refuse_recomputation(Refusals& refused) {
 }  // namespace
 
 std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
+  refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
+              "chunks are recomputed");
+  refused.add({{chunks, {"5"}}, {method, {"block"}}}, chunks, "chunks are recomputed");
   Refusals refused(axes);
   refuse_data_parallel(refused);
   refuse_tensor_parallel(refused);
