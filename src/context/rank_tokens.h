@@ -4,6 +4,7 @@
 #include "context/token_lists.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace echelon {
@@ -11,8 +12,8 @@ namespace echelon {
 struct RankTokens {
   int cp = 1, rank = 0;  // of the group
   TokenLists lists;
-  /// Pairs (query, key) of this rank's queries and the keys of each rank, under the causal mask alone: int64 [cp], of
-  /// one head and one sequence. Documents leave fewer.
+  /// Pairs (query, key) of this rank's queries and the keys of each rank, under the causal mask and each window: int64
+  /// [windows, cp], of one head and one sequence. Documents leave fewer.
   std::vector<std::int64_t> pairs;
 
   /// How many ranks before this one in the ring rank `source` is.
@@ -20,7 +21,7 @@ struct RankTokens {
   [[nodiscard]] int source_at(int distance) const { return (rank - distance + cp) % cp; }
 };
 
-/// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
-[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, int rank);
+/// `windows` as in Visibility. Throws Error as TokenLists::assign does, and for a balancer that reads documents.
+[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, int rank, std::span<const std::int64_t> windows);
 
 }  // namespace echelon

@@ -19,7 +19,7 @@ namespace echelon {
 struct HostBatch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;
-  const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // [microbatches, cp, B, T]
+  const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
   const std::int32_t* positions = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/head_split.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -26,7 +27,6 @@ HeadChunk head_chunk(const TrainingConfig& training) {
                              : HeadChunk{};
 }
 
-/// On CPUs float32 sums stay in the caches and cost nothing.
 /// Whole tiles of matmuls on GPUs, and blocks of float8.
 MlpChunk mlp_chunk(const TrainingConfig& training) {
   const bool has_units = is_on_gpu(training) || training.linear_dtype == LinearDType::float8;
@@ -35,6 +35,7 @@ MlpChunk mlp_chunk(const TrainingConfig& training) {
   return {.max_tokens = most, .multiple = !has_units ? 1 : is_on_gpu(training) && most >= tile ? tile : unit};
 }
 
+/// On CPUs float32 sums stay in the caches and cost nothing.
 DType logits_dtype(const TrainingConfig& training, DType dtype) {
   return training.logits_dtype.value_or(is_on_gpu(training) ? dtype : accumulate_dtype(dtype));
 }
@@ -54,10 +55,23 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
+/// A window as long as the sequence limits nothing.
+std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
+  std::vector<std::int64_t> windows;
+  for (const std::int64_t window : config.model.windows()) {
+    const std::int64_t limit = window >= config.training.seq_len ? 0 : window;
+    const bool has_ranges =
+        limit > 0 || config.data.reset_attention_mask || config.parallelism.context_parallel_degree > 1;
+    if (has_ranges && std::ranges::find(windows, limit) == windows.end()) windows.push_back(limit);
+  }
+  return windows;
+}
+
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return std::make_shared<const RankTokens>(rank_tokens(token_split(config), mesh.coordinate(rank, Axis::cp)));
+  return std::make_shared<const RankTokens>(
+      rank_tokens(token_split(config), mesh.coordinate(rank, Axis::cp), windows_with_ranges(config)));
 }
 
 }  // namespace
@@ -83,7 +97,9 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block)
     options.recompute.num_blocks = config.training.recompute_num_layers;
+  options.mlp_chunk = mlp_chunk(config.training);
   options.masks_documents = config.data.reset_attention_mask;
+  options.windows = windows_with_ranges(config);
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
   options.seq_len = options.tokens ? options.tokens->lists.rows() : config.training.seq_len;
@@ -97,7 +113,6 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
       .gives_attention_scratch = may_use_cudnn_backward(config),
   };
   return options;
-  options.mlp_chunk = mlp_chunk(config.training);
 }
 
 StagePart& add_stage(ModelPart& part, const RunConfig& config, int rank, int index, const StageLayers& layers,
@@ -168,7 +183,7 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
 std::int64_t ModelPart::batch_size(BufferRole role) const {
   const std::int64_t N = options.num_tokens(), cp = options.tokens ? options.tokens->cp : 1;
   switch (role) {
-    case BufferRole::key_begin: return options.masks_documents || cp > 1 ? cp * N : 0;
+    case BufferRole::key_begin: return std::ssize(options.windows) * cp * N;
     case BufferRole::key_end: return cp > 1 ? cp * N : 0;
     case BufferRole::positions: return cp > 1 && options.model.position == PositionKind::learned ? N : 0;
     default: return N;

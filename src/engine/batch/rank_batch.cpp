@@ -40,7 +40,23 @@ void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const std::int64_t T = config_->training.seq_len;
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
-  if (!key_begin_.empty()) source_->read_document_starts(sequence, T, key_begin_.data() + at);
+  if (!key_begin_.empty()) write_begins(sequence, row);
+}
+
+// [microbatches, windows, B, T].
+void RankBatch::write_begins(std::int64_t sequence, std::size_t row) {
+  const std::vector<std::int64_t>& windows = model_->options.windows;
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             T = static_cast<std::size_t>(config_->training.seq_len);
+  starts_.assign(T, 0);
+  if (model_->options.masks_documents)
+    source_->read_document_starts(sequence, config_->training.seq_len, starts_.data());
+  for (std::size_t w = 0; w < windows.size(); ++w) {
+    std::int32_t* begins = key_begin_.data() + ((row / B * windows.size() + w) * B + row % B) * T;
+    const auto window = static_cast<std::int32_t>(windows[w]);
+    for (std::size_t i = 0; i < T; ++i)
+      begins[i] = window == 0 ? starts_[i] : std::max(starts_[i], static_cast<std::int32_t>(i) - window + 1);
+  }
 }
 
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
@@ -68,17 +84,22 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   write_ranges(row);
 }
 
-// [microbatches, cp, B, T].
+// key_begin [microbatches, windows, cp, B, T], key_end [microbatches, cp, B, T]: a window moves no end.
 void RankBatch::write_ranges(std::size_t row) {
   const RankTokens& of_rank = *model_->options.tokens;
+  const std::vector<std::int64_t>& windows = model_->options.windows;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences), cp = static_cast<std::size_t>(of_rank.cp),
-             num_rows = static_cast<std::size_t>(of_rank.lists.rows());
-  for (std::size_t source = 0; source < cp; ++source) {
-    const std::size_t at = ((row / B * cp + source) * B + row % B) * num_rows;
-    write_key_ranges({of_rank.lists.positions(of_rank.rank), of_rank.lists.positions(static_cast<int>(source))},
-                     {documents_},
-                     {std::span(key_begin_).subspan(at, num_rows), std::span(key_end_).subspan(at, num_rows)});
-  }
+             num_rows = static_cast<std::size_t>(of_rank.lists.rows()), microbatch = row / B;
+  for (std::size_t w = 0; w < windows.size(); ++w)
+    for (std::size_t source = 0; source < cp; ++source) {
+      const auto rows_from = [&](std::vector<std::int32_t>& all, std::size_t block) {
+        return std::span(all).subspan(((block + source) * B + row % B) * num_rows, num_rows);
+      };
+      write_key_ranges(
+          {of_rank.lists.positions(of_rank.rank), of_rank.lists.positions(static_cast<int>(source))},
+          {documents_, windows[w]},
+          {rows_from(key_begin_, (microbatch * windows.size() + w) * cp), rows_from(key_end_, microbatch * cp)});
+    }
 }
 
 HostBatch RankBatch::values() const {

@@ -30,6 +30,7 @@ class RankBatch {
   /// Sequence `row` of a microbatch, whole on this rank or its part of it.
   void read_whole(std::int64_t sequence, std::size_t row);
   void read_part(std::int64_t sequence, std::size_t row);
+  void write_begins(std::int64_t sequence, std::size_t row);
   void write_ranges(std::size_t row);
 
   void make_room();

@@ -16,7 +16,7 @@ void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
   for (const TypeAxis axis : axes) type[axis] = layout;
 }
 
-/// Ranges of keys, int32 [microbatches, cp, B, T]: for each cp rank those of its keys.
+/// Ranges of keys, int32 [microbatches, windows, cp, B, T]: for each cp rank those of its keys.
 void name_ranges(const Tensor& ranges, const LayerOptions& options, LayoutType type, TypedMemory& memory) {
   const RankTokens* tokens = options.tokens.get();
   const std::int64_t of_block = options.num_tokens(), num_blocks = tokens == nullptr ? 1 : tokens->cp;

@@ -1,5 +1,7 @@
 #include "nn/decoder/attention_core.h"
 
+#include "base/error.h"
+#include "context/documents.h"
 #include "nn/decoder/ring_attention.h"
 
 #include <cmath>
@@ -10,7 +12,16 @@ SavedAttention::SavedAttention(const LayerOptions& options, const HeadSplit& spl
     : group_(options.model.num_attention_heads / options.model.num_key_value_heads),
       first_head_(split.head_in_group),
       scale_(1.0 / std::sqrt(static_cast<double>(options.model.head_dim))),
-      is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)) {}
+      is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)),
+      num_windows_(std::ssize(options.windows)),
+      window_(options.window_index()) {}
+
+Tensor SavedAttention::begins_of_window(const Microbatch& microbatch) const {
+  if (!window_) return {};
+  if (!microbatch.key_begin.exists()) throw Failure("a microbatch has no ranges of keys for a window or documents");
+  const std::int64_t of_window = microbatch.key_begin.num_elements() / num_windows_;
+  return microbatch.key_begin.flat().rows(static_cast<std::int64_t>(*window_) * of_window, of_window);
+}
 
 void SavedAttention::compute(const ComputePass& pass, const Qkv& qkv) const {
   const Tensor& q = qkv[0];
@@ -61,8 +72,9 @@ class LocalAttention final : public SavedAttention {
  public:
   LocalAttention(const LayerOptions& options, const HeadSplit& split)
       : SavedAttention(options, split),
-        // Kv heads that ranks share are no part of a group.
-        gives_scratch_(options.device.gives_attention_scratch && split.kv_replicas == 1) {}
+        // Kv heads that ranks share are no part of a group, and ranges are not cuDNN's.
+        gives_scratch_(options.device.gives_attention_scratch && split.kv_replicas == 1 && !options.window_index()),
+        pairs_(options.window_index() ? num_document_pairs(options.seq_len, options.window) : 0) {}
 
   void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                 const Stash& stash) const override {
@@ -73,8 +85,8 @@ class LocalAttention final : public SavedAttention {
     context.ops.attention_backward(args);
   }
 
-  void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const override {
-    ops.attention(forward_args(qkv, out, lse, {}));
+  void decode(Ops& ops, const Qkv& qkv, Tensor begin, const OutAndLse& results) const override {
+    ops.attention(forward_args(qkv, results.out, results.lse, {.begin = begin}));
   }
 
  private:
@@ -82,12 +94,14 @@ class LocalAttention final : public SavedAttention {
     context.ops.attention(forward_args(qkv, out, lse, mask(context.microbatch, qkv[0])));
   }
 
-  [[nodiscard]] static AttentionMask mask(const Microbatch& microbatch, const Tensor& q) {
-    const Tensor& begin = microbatch.key_begin;
-    return {.begin = begin.exists() ? begin.reshaped({q.size(0), q.size(1)}) : Tensor()};
+  [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Tensor& q) const {
+    const Tensor begin = begins_of_window(microbatch);
+    if (!begin.exists()) return {};
+    return {.begin = begin.reshaped({q.size(0), q.size(1)}), .num_pairs = q.size(0) * pairs_};
   }
 
   bool gives_scratch_;
+  std::int64_t pairs_;  // of a sequence, where the block has ranges
 };
 
 }  // namespace

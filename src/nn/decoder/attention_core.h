@@ -32,12 +32,16 @@ class AttentionCore {
     Tensor dout, delta;
   };
   [[nodiscard]] virtual OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const = 0;
+  struct OutAndLse {
+    Tensor out, lse;
+  };
   /// dqkv, of the sizes of qkv, from dout.
   virtual void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                         const Stash& stash) const = 0;
 
-  /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v. lse [B, H, n] is scratch.
-  virtual void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
+  /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v, which see the keys from `begin` on,
+  /// if it exists. lse [B, H, n] is scratch.
+  virtual void decode(Ops& ops, const Qkv& qkv, Tensor begin, const OutAndLse& results) const = 0;
 };
 
 /// A core that saves out and lse, the log-sum-exps, of attention to all keys.
@@ -52,6 +56,8 @@ class SavedAttention : public AttentionCore {
  protected:
   /// out [B, T, H, C], lse [B, H, T].
   virtual void attend_to_all(Context& context, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
+  /// The ranges of keys of this block's window, [cp, B, T] of [windows, cp, B, T]; does not exist if there are none.
+  [[nodiscard]] Tensor begins_of_window(const Microbatch& microbatch) const;
   /// Of some keys.
   [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, Tensor out, Tensor lse, const AttentionMask& mask) const;
   /// Of some keys, from what was saved.
@@ -65,6 +71,8 @@ class SavedAttention : public AttentionCore {
   std::int64_t first_head_;
   double scale_;
   bool is_dropped_;
+  std::int64_t num_windows_;
+  std::optional<std::size_t> window_;  // which of them
 };
 
 /// Of a rank that has all tokens of its heads, or its part of them (options.tokens): ring_attention.h.

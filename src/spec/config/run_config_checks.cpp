@@ -207,6 +207,9 @@ void check_attention(const RunConfig& config) {
           name_of(t.dtype));
   require(!config.data.reset_attention_mask,
           "training.attention = 'cudnn' is not supported with data.reset_attention_mask = true (use auto)");
+  require(config.model.sliding_window == 0,
+          "training.attention = 'cudnn' is not supported with model.sliding_window = {} (use auto)",
+          config.model.sliding_window);
 }
 
 void check_ranks(const RunConfig& config) {
@@ -299,10 +302,10 @@ StepRange parse_traced_steps(const std::string& text) {
 
 void validate(const RunConfig& config) {
   validate_without_layout(config);
+  check_mlp_chunks(config.training);
   check_num_microbatches(config);
 }
 
-  check_mlp_chunks(config.training);
 void validate_without_layout(const RunConfig& config) {
   check_ranges(config);
   validate(config.model);

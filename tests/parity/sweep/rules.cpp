@@ -57,6 +57,11 @@ void refuse_data_parallel(Refusals& refused) {
   refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "only level 3 shards parameters");
 }
 
+void refuse_windows(Refusals& refused) {
+  refused.add({{"model.sliding_window", {"4", "4 after the first layer"}}, {"model.model_type", {"gpt2", "llama"}}},
+              "model.sliding_window", "config.json has none");
+}
+
 void refuse_tensor_parallel(Refusals& refused) {
   refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
               "a degree above the number of kv heads must be a multiple of it");
@@ -95,16 +100,17 @@ void refuse_recomputation(Refusals& refused) {
               "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
               "without recomputation the choice of blocks has no effect");
+  refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
+              "chunks are recomputed");
+  refused.add({{chunks, {"5"}}, {method, {"block"}}}, chunks, "chunks are recomputed");
 }
 
 }  // namespace
 
 std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
-  refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
-              "chunks are recomputed");
-  refused.add({{chunks, {"5"}}, {method, {"block"}}}, chunks, "chunks are recomputed");
   Refusals refused(axes);
   refuse_data_parallel(refused);
+  refuse_windows(refused);
   refuse_tensor_parallel(refused);
   refuse_context_parallel(refused);
   refuse_schedules(refused);
