@@ -50,7 +50,7 @@ std::vector<StageShape> stage_shapes(const RunConfig& config, const Schedule& sc
     return of_kind->second;
   };
   const TiedWeight tied = tied_weight_of(config.model, schedule.rank_of_stage);
-  return stage_shapes(units_of(layout, layer_options(config, 0).recompute, tied), sums_replicas);
+  return stage_shapes(units_of(layout, config.model, layer_options(config, 0).recompute, tied), sums_replicas);
 }
 
 std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<PlannedBuffer>& b) {

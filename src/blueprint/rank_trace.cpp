@@ -17,7 +17,7 @@ class RankTrace::Fold {
     without_units_.rank_of_stage = part.rank_of_stage;
     const TiedWeight tied = tied_weight_of(part.options.model, part.rank_of_stage);
     for (const StagePart& stage : part.stages)
-      stages_[stage.index] = units_of({stage.layers}, part.options.recompute, tied).front();
+      stages_[stage.index] = units_of({stage.layers}, part.options.model, part.options.recompute, tied).front();
   }
 
   /// `is_first`: the weight gradients are written, not added to.

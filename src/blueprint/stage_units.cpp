@@ -22,11 +22,12 @@ TiedWeight tied_weight_of(const ModelSpec& model, const std::vector<int>& rank_o
   return rank_of_stage.front() == rank_of_stage.back() ? TiedWeight::of_two_stages : TiedWeight::of_two_ranks;
 }
 
-std::vector<StageUnits> units_of(const std::vector<StageLayers>& layout, const Recompute& recompute, TiedWeight tied) {
+std::vector<StageUnits> units_of(const std::vector<StageLayers>& layout, const ModelSpec& model,
+                                 const Recompute& recompute, TiedWeight tied) {
   std::vector<StageUnits> stages;
   for (const StageLayers& layers : layout) {
     StageUnits& stage = stages.emplace_back(StageUnits{.layers = layers, .runs = {}});
-    for_units(layers, recompute, tied, [&](const UnitKind& kind, std::int64_t count) {
+    for_units(layers, model, recompute, tied, [&](const UnitKind& kind, std::int64_t count) {
       stage.runs.push_back({kind, count});
     });
     if (tied == TiedWeight::none || (!layers.has_embedding && !layers.has_head)) continue;

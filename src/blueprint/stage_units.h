@@ -25,14 +25,24 @@ struct UnitRun {
 };
 
 /// visit(kind, count) for the units of a stage in the order of the forward pass, without a tied weight. Where a model
-/// has several kinds of blocks (dense, windowed, mixture of experts), this function alone says which layer is of which.
+/// has several kinds of blocks (dense, windowed, mixture of experts), this function and ModelSpec say which layer is of
+/// which.
 template <class Visit>
-void for_units(const StageLayers& layers, const Recompute& recompute, TiedWeight tied, const Visit& visit) {
+void for_units(const StageLayers& layers, const ModelSpec& model, const Recompute& recompute, TiedWeight tied,
+               const Visit& visit) {
   using Role = UnitKind::Role;
   if (layers.has_embedding) visit(UnitKind{.role = Role::embedding}, std::int64_t{1});
   const std::int64_t recomputed = recompute.operations.empty() ? 0 : std::min(layers.num_layers, recompute.num_blocks);
-  if (recomputed > 0) visit(UnitKind{.role = Role::block, .recompute = recompute.operations}, recomputed);
-  if (layers.num_layers > recomputed) visit(UnitKind{.role = Role::block}, layers.num_layers - recomputed);
+  for (std::int64_t i = 0; i < layers.num_layers;) {
+    const std::int64_t layer = layers.first_layer + i, end_of_windows = model.end_of_windows_from(layer),
+                       end = std::min(i < recomputed ? recomputed : layers.num_layers,
+                                      end_of_windows - layers.first_layer);
+    visit(UnitKind{.role = Role::block,
+                   .recompute = i < recomputed ? recompute.operations : BlockOperations(),
+                   .window = model.window_of(layer)},
+          end - i);
+    i = end;
+  }
   // With two stages, neither may overwrite the weight's gradient by a matmul: schedules take them in any order.
   const bool is_overwritten_by_first_matmul = tied == TiedWeight::of_one_stage || tied == TiedWeight::of_two_ranks;
   if (layers.has_head)
@@ -52,8 +62,8 @@ struct StageUnits {
 };
 
 /// The units of a model's stages.
-[[nodiscard]] std::vector<StageUnits> units_of(const std::vector<StageLayers>& layout, const Recompute& recompute,
-                                               TiedWeight tied);
+[[nodiscard]] std::vector<StageUnits> units_of(const std::vector<StageLayers>& layout, const ModelSpec& model,
+                                               const Recompute& recompute, TiedWeight tied);
 
 /// What lowering must know of stages. `sums_replicas(kind)`: whether a unit has gradients that are partial over tp.
 template <class SumsReplicas>

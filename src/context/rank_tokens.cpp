@@ -7,7 +7,8 @@ namespace echelon {
 namespace {
 
 /// From the lists themselves.
-std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExchange& exchange, int rank) {
+std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExchange& exchange, int rank,
+                                         std::int64_t window) {
   const DocumentOffsets whole = {0, static_cast<std::int32_t>(split.seq_len)};
   TokenLists lists;
   lists.assign(split, whole);
@@ -16,7 +17,7 @@ std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExcha
   std::vector<std::int32_t> begin(static_cast<std::size_t>(blocks.num_query_rows())), end(begin.size());
   std::vector<std::int64_t> pairs;
   for (int source = 0; source < blocks.num_blocks(); ++source) {
-    write_key_ranges({blocks.queries(), blocks.keys(source)}, {whole, split.window}, {begin, end});
+    write_key_ranges({blocks.queries(), blocks.keys(source)}, {whole, window}, {begin, end});
     pairs.push_back(num_pairs(begin, end));
   }
   return pairs;
@@ -24,19 +25,25 @@ std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExcha
 
 }  // namespace
 
-RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank) {
+RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank,
+                       std::span<const std::int64_t> windows) {
   require_lists(split);
-  const KeyBlockSizes blocks(split, exchange, rank);
+  RankTokens tokens = {.cp = split.cp,
+                       .rank = rank,
+                       .split = split,
+                       .exchange = exchange,
+                       .rows = rows_per_rank(split),
+                       .blocks = KeyBlockSizes(split, exchange, rank),
+                       .pairs = {}};
   const int u = exchange.head_ranks;
-  return {.cp = split.cp,
-          .rank = rank,
-          .split = split,
-          .exchange = exchange,
-          .rows = rows_per_rank(split),
-          .blocks = blocks,
-          .pairs = split.window > 0 || reads_documents(split.balancer)
-                       ? pairs_of_lists(split, exchange, rank)
-                       : causal_pairs_of_blocks(split, rank / u * u, u, blocks.ranks_of_block())};
+  for (const std::int64_t window : windows) {
+    const bool needs_lists = window > 0 || reads_documents(split.balancer);
+    const std::vector<std::int64_t> pairs =
+        needs_lists ? pairs_of_lists(split, exchange, rank, window)
+                    : causal_pairs_of_blocks(split, rank / u * u, u, tokens.blocks.ranks_of_block());
+    tokens.pairs.insert(tokens.pairs.end(), pairs.begin(), pairs.end());
+  }
+  return tokens;
 }
 
 }  // namespace echelon

@@ -6,6 +6,7 @@
 #include "context/key_blocks.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace echelon {
@@ -16,8 +17,8 @@ struct RankTokens {
   KeyExchange exchange;
   std::int64_t rows = 0;  // T_r
   KeyBlockSizes blocks;
-  /// Pairs (query, key) of the queries and of each block of keys, under the causal mask alone: int64 [blocks], of one
-  /// head and one sequence. Documents leave fewer.
+  /// Pairs (query, key) of the queries and of each block of keys, under the causal mask and each window: int64
+  /// [windows, blocks], of one head and one sequence. Documents leave fewer.
   std::vector<std::int64_t> pairs;
 
   /// How many places before this rank's block in the ring block `source` is.
@@ -27,7 +28,8 @@ struct RankTokens {
   [[nodiscard]] int source_at(int distance) const { return distance_of(distance); }
 };
 
-/// Throws Error as TokenLists::assign does, and for a balancer that reads documents.
-[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank);
+/// `windows` as in Visibility. Throws Error as TokenLists::assign does.
+[[nodiscard]] RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int rank,
+                                     std::span<const std::int64_t> windows);
 
 }  // namespace echelon

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/head_split.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -24,6 +25,14 @@ HeadChunk head_chunk(const TrainingConfig& training) {
     return {.max_tokens = training.head_chunk_tokens, .max_bytes = any, .multiple = multiple};
   return is_on_gpu(training) ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu, .multiple = multiple}
                              : HeadChunk{};
+}
+
+/// Whole tiles of matmuls on GPUs, and blocks of float8.
+MlpChunk mlp_chunk(const TrainingConfig& training) {
+  const bool has_units = is_on_gpu(training) || training.linear_dtype == LinearDType::float8;
+  constexpr std::int64_t tile = 256, unit = 16;
+  const std::int64_t most = training.mlp_chunk_tokens;
+  return {.max_tokens = most, .multiple = !has_units ? 1 : is_on_gpu(training) && most >= tile ? tile : unit};
 }
 
 /// On CPUs float32 sums stay in the caches and cost nothing.
@@ -54,14 +63,32 @@ bool has_positions(const RunConfig& config) {
   return config.data.reset_position_ids || lists_differ || reads_rows;
 }
 
+/// Of blocks that need ranges of keys: a window as long as the sequence limits nothing.
+std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
+  const KeyExchange exchange = key_exchange(config.parallelism);
+  const bool has_part_of_keys = exchange.head_ranks < config.parallelism.context_parallel_degree;
+  std::vector<std::int64_t> windows;
+  for (const std::int64_t window : config.model.windows()) {
+    const std::int64_t limit = window >= config.training.seq_len ? 0 : window;
+    const bool has_ranges = limit > 0 || config.data.reset_attention_mask || has_part_of_keys;
+    if (has_ranges && std::ranges::find(windows, limit) == windows.end()) windows.push_back(limit);
+  }
+  return windows;
+}
+
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return std::make_shared<const RankTokens>(
-      rank_tokens(token_split(config), key_exchange(config.parallelism), mesh.coordinate(rank, Axis::cp)));
+  return std::make_shared<const RankTokens>(rank_tokens(token_split(config), key_exchange(config.parallelism),
+                                                        mesh.coordinate(rank, Axis::cp), windows_with_ranges(config)));
 }
 
 }  // namespace
+
+std::int64_t window_of_all(const RunConfig& config) {
+  const std::vector<std::int64_t> windows = config.model.windows();
+  return windows.size() == 1 && windows[0] < config.training.seq_len ? windows[0] : 0;
+}
 
 TokenSplit token_split(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -71,7 +98,8 @@ TokenSplit token_split(const RunConfig& config) {
   return {.seq_len = config.training.seq_len,
           .cp = static_cast<int>(p.context_parallel_degree),
           .balancer = p.context_parallel_load_balancer,
-          .multiple = unit / std::gcd(unit, config.training.micro_batch_size)};
+          .multiple = unit / std::gcd(unit, config.training.micro_batch_size),
+          .window = window_of_all(config)};
 }
 
 LayerOptions layer_options(const RunConfig& config, int rank) {
@@ -84,7 +112,9 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block)
     options.recompute.num_blocks = config.training.recompute_num_layers;
+  options.mlp_chunk = mlp_chunk(config.training);
   options.masks_documents = config.data.reset_attention_mask;
+  options.windows = windows_with_ranges(config);
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
   options.seq_len = options.tokens ? options.tokens->rows : config.training.seq_len;
@@ -169,8 +199,8 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
 std::int64_t ModelPart::batch_size(BufferRole role) const {
   const std::int64_t N = options.num_tokens();
   if (!options.tokens) {
+    if (role == BufferRole::key_begin) return std::ssize(options.windows) * N;
     const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
-                         (role == BufferRole::key_begin && options.masks_documents) ||
                          (role == BufferRole::positions && options.has_positions);
     return is_read ? N : 0;
   }
@@ -178,7 +208,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
   const std::int64_t ranges = options.num_sequences * blocks.num_blocks() * blocks.num_query_rows();
   const bool is_exchanged = blocks.num_gathered() > 1;
   switch (role) {
-    case BufferRole::key_begin: return blocks.queries_are_whole() && !options.masks_documents ? 0 : ranges;
+    case BufferRole::key_begin: return std::ssize(options.windows) * ranges;
     case BufferRole::key_end: return blocks.queries_are_whole() ? 0 : ranges;
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
     case BufferRole::rows_by_rank: return is_exchanged ? blocks.num_gathered() * N : 0;

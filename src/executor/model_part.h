@@ -68,6 +68,10 @@ struct ModelPart {
   [[nodiscard]] Sizes rope_frequency_sizes() const { return stages.front().stage->rope_frequency_sizes(); }
 };
 
+/// The window of the pairs (query, key) by which tokens and sequences are distributed: that of all blocks; 0 where they
+/// differ, and no limit.
+[[nodiscard]] std::int64_t window_of_all(const RunConfig& config);
+
 /// How sequences are divided over the ranks of context parallelism.
 [[nodiscard]] TokenSplit token_split(const RunConfig& config);
 /// What the layers of `rank` are made with.

@@ -9,7 +9,10 @@
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace echelon {
 
@@ -21,6 +24,11 @@ struct HeadChunk {
   std::int64_t max_tokens = 2048, max_bytes = std::int64_t{1} << 28;
   // Chunks have a multiple of this, the last one what is left; 1: they differ by one token at most.
   std::int64_t multiple = 1;
+};
+
+/// How many tokens the feed-forward branch computes at a time; 0: all. Chunks as those of the head.
+struct MlpChunk {
+  std::int64_t max_tokens = 0, multiple = 1;
 };
 
 /// What the kind of device decides, unless the config says it.
@@ -38,7 +46,12 @@ struct LayerOptions {
   DType grad_dtype = DType::float32;  // gradients of parameters
   bool is_float8 = false;             // matmuls of linear layers: ops/float8.h
   Recompute recompute = {};           // of a stage; of a block its operations
+  MlpChunk mlp_chunk = {};            // of blocks that recompute `mlp`
   bool masks_documents = false;       // a token attends to its own document alone
+  // The windows (ModelSpec::window_of) for which a microbatch has ranges of keys, and that of a block. A window as long
+  // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
+  std::vector<std::int64_t> windows = {};
+  std::int64_t window = 0;
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
@@ -51,6 +64,14 @@ struct LayerOptions {
 
   DeviceOptions device = {};
 
+  /// Which of the ranges of a microbatch are a block's: an index of `windows`; none: all keys before a query.
+  [[nodiscard]] std::optional<std::size_t> window_index() const {
+    for (const std::int64_t wanted : {window, std::int64_t{0}}) {
+      const auto found = std::ranges::find(windows, wanted);
+      if (found != windows.end()) return static_cast<std::size_t>(found - windows.begin());
+    }
+    return std::nullopt;
+  }
   // N, inside tensor-parallel regions.
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }
   // Of x and y between layers.
@@ -62,8 +83,8 @@ struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
   Tensor targets;  // int32 [B T]; ignored_target where nothing is predicted
   // int32 [blocks, B, queries] (context/key_blocks.h): for every query, of each block of keys, the first key that it
-  // sees and the one after the last. key_begin is empty where every range starts with the first key, key_end where the
-  // mask is causal.
+  // sees and the one after the last. key_begin is [windows, blocks, B, queries], and empty where every range starts
+  // with the first key; key_end is empty where the mask is causal.
   Tensor key_begin = {}, key_end = {};
   // Of rows that are gathered from n ranks, int32, or empty: the row [n, B, T] of each in ascending order of positions
   // [B, rows], and its inverse; -1 is padding.

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace echelon {
 
@@ -33,7 +35,7 @@ class KeyAttention {
   /// Overwrites dqkv.
   virtual void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const = 0;
   /// AttentionCore::decode. Throws Failure where ranks have a part of the tokens.
-  virtual void decode(Ops& ops, const Qkv& qkv, const Attended& result) const;
+  virtual void decode(Ops& ops, const Qkv& qkv, Tensor begin, const Attended& result) const;
 };
 
 /// Which kv head each query head of a rank reads, and the scale of scores.
@@ -49,6 +51,21 @@ class HeadGroups {
   std::int64_t group_;  // query heads per kv head
   std::int64_t first_head_;
   double scale_;
+};
+
+/// The ranges of keys of a block's window among those of a microbatch.
+class WindowRanges {
+ public:
+  explicit WindowRanges(const LayerOptions& options);
+
+  /// Those of a block of keys: begin and, unless all end with the query, end [B, queries], and the pairs.
+  [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Sizes& queries, int block) const;
+  [[nodiscard]] bool exist() const { return window_.has_value(); }
+
+ private:
+  std::optional<std::size_t> window_;  // an index of options.windows
+  std::int64_t num_windows_, num_blocks_ = 1;
+  std::vector<std::int64_t> pairs_;  // of a sequence and each block of keys
 };
 
 /// Of a rank that has all tokens of its heads.

@@ -34,16 +34,23 @@ void ColumnParallel::products(Context& context, Tensor x, std::span<const Tensor
 void ColumnParallel::backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const {
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, options_, dx);
+  input_gradients(context, dys, partial);
+  enter_backward(context, options_, dx, partial);
+}
+
+void ColumnParallel::input_gradients(Context& context, std::span<const Tensor> dys, Tensor partial) const {
   for (std::size_t i = 0; i < linears_.size(); ++i)
     linears_[i].backward_input(context, dys[i], partial, i == 0 ? Linear::Write::overwrite : Linear::Write::accumulate);
-  enter_backward(context, options_, dx, partial);
 }
 
 void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> dys, Tensor x) {
   const Stack::Scope scope(context.workspace);
-  const Tensor x_full = x.size(0) == options_.num_tokens() ? x : enter(context, options_, x);
+  weight_gradients(context, dys, x.size(0) == options_.num_tokens() ? x : enter(context, options_, x));
+}
+
+void ColumnParallel::weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x) {
   for (std::size_t i = 0; i < linears_.size(); ++i) {
-    linears_[i].weight_backward(context, dys[i], x_full);
+    linears_[i].weight_backward(context, dys[i], x);
     linears_[i].bias_backward(context.ops, dys[i]);
   }
 }
@@ -51,13 +58,21 @@ void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> d
 void RowParallel::forward(Context& context, Tensor x, Tensor y) const {
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, options_, y);
-  linear_.product(context, x, partial);
+  product(context, x, partial);
+  sum(context, y, partial);
+}
+
+void RowParallel::sum(Context& context, Tensor y, Tensor partial) const {
   leave(context, options_, y, partial);
   linear_.add_bias(context.ops, y);
 }
 
 void RowParallel::backward_weight(Context& context, Tensor dy_full, Tensor x) {
-  linear_.weight_backward(context, dy_full, x);
+  weight_gradient(context, dy_full, x);
+  bias_gradient(context, dy_full);
+}
+
+void RowParallel::bias_gradient(Context& context, Tensor dy_full) {
   linear_.bias_backward(context.ops, local_tokens(options_, dy_full));
 }
 

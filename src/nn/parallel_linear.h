@@ -33,8 +33,12 @@ class ColumnParallel {
   /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saving the whole x would take tp
   /// times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
-  /// The matmuls alone, of tokens that all ranks hold.
+  /// The matmuls alone, of tokens that all ranks hold: some or all of num_tokens.
   void products(Context& context, Tensor x, std::span<const Tensor> ys) const;
+  /// partial = this rank's part of their dx.
+  void input_gradients(Context& context, std::span<const Tensor> dys, Tensor partial) const;
+  /// Adds theirs to the gradients of the weights and biases.
+  void weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x);
 
  private:
   LayerOptions options_;
@@ -49,11 +53,17 @@ class RowParallel {
 
   /// y [num_local_tokens, out] of x [num_tokens, inputs of this rank].
   void forward(Context& context, Tensor x, Tensor y) const;
+  /// Its two parts: this rank's part of y, of some or all of num_tokens, and y of the parts of all ranks and tokens.
+  void product(Context& context, Tensor x, Tensor partial) const { linear_.product(context, x, partial); }
+  void sum(Context& context, Tensor y, Tensor partial) const;
   /// In both, dy is that of all tokens: leave_backward(dy).
   void backward_input(Context& context, Tensor dy_full, Tensor dx) const {
     linear_.backward_input(context, dy_full, dx);
   }
   void backward_weight(Context& context, Tensor dy_full, Tensor x);
+  /// Its two parts: of the weight, of some or all of num_tokens, and of the bias.
+  void weight_gradient(Context& context, Tensor dy_full, Tensor x) { linear_.weight_backward(context, dy_full, x); }
+  void bias_gradient(Context& context, Tensor dy_full);
 
  private:
   LayerOptions options_;

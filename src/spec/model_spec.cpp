@@ -3,15 +3,20 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace echelon {
 namespace {
 
-constexpr std::array<std::pair<Family, std::string_view>, 4> family_names = {
-    {{Family::gpt2, "gpt2"}, {Family::llama, "llama"}, {Family::qwen2, "qwen2"}, {Family::qwen3, "qwen3"}}};
+constexpr std::array<std::pair<Family, std::string_view>, 5> family_names = {{{Family::gpt2, "gpt2"},
+                                                                              {Family::llama, "llama"},
+                                                                              {Family::qwen2, "qwen2"},
+                                                                              {Family::qwen3, "qwen3"},
+                                                                              {Family::mistral, "mistral"}}};
 
 constexpr std::int64_t most_layers = 1 << 14;  // far above every model, and still quick to plan
 constexpr double most_parameters = 1e15;       // byte counts fit in int64
@@ -58,6 +63,19 @@ void validate_rope(const ModelSpec& m) {
   require_positive("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings);
 }
 
+// A model that cannot be written would train in vain.
+void validate_windows(const ModelSpec& m) {
+  const std::tuple<std::string_view, std::int64_t, bool> keys[] = {
+      {"sliding_window", m.sliding_window, has_windows(m.family)},
+      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || has_windows_of_layers(m.family)}};
+  for (const auto& [key, value, is_sayable] : keys) {
+    require(value >= 0, "model.{} = {} is below 0 (use 0)", key, value);
+    require(value == 0 || is_sayable,
+            "model.{} = {} is not supported: config.json of model_type = '{}' has none (use 0)", key, value,
+            name_of(m.family));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Family family) {
@@ -88,7 +106,8 @@ ModelSpec family_defaults(Family family) {
       spec.output_bias = true;
       spec.tie_word_embeddings = true;
       break;
-    case Family::llama: break;
+    case Family::llama:
+    case Family::mistral: break;
     case Family::qwen2:
       spec.qkv_bias = true;
       spec.norm_eps = 1e-6;
@@ -117,6 +136,18 @@ std::int64_t ModelSpec::num_parameters() const {
   return vocab_size * D + positions + num_hidden_layers * layer + norm_size + head;
 }
 
+std::int64_t ModelSpec::end_of_windows_from(std::int64_t layer) const {
+  return sliding_window > 0 && layer < max_window_layers ? std::min(max_window_layers, num_hidden_layers)
+                                                         : num_hidden_layers;
+}
+
+std::vector<std::int64_t> ModelSpec::windows() const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t layer = 0; layer < num_hidden_layers; layer = end_of_windows_from(layer))
+    if (std::find(all.begin(), all.end(), window_of(layer)) == all.end()) all.push_back(window_of(layer));
+  return all;
+}
+
 void validate(const ModelSpec& m) {
   const std::pair<std::string_view, std::int64_t> sizes[] = {
       {"hidden_size", m.hidden_size},
@@ -143,6 +174,7 @@ void validate(const ModelSpec& m) {
           m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
   require(m.initializer_range > 0 && m.initializer_range < 10,
           "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
+  validate_windows(m);
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 
@@ -150,9 +182,14 @@ double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
   const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) +
                                  (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
   const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
+  std::int64_t keys = 0;  // of one token in all layers
+  for (std::int64_t layer = 0; layer < m.num_hidden_layers;) {
+    const std::int64_t end = m.end_of_windows_from(layer), window = m.window_of(layer);
+    keys += (end - layer) * (window == 0 ? seq_len : std::min(window, seq_len));
+    layer = end;
+  }
   return 6.0 * static_cast<double>(N) +
-         12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) *
-             static_cast<double>(seq_len);
+         12.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * static_cast<double>(keys);
 }
 
 }  // namespace echelon

@@ -10,7 +10,7 @@
 
 namespace echelon {
 
-enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3 };
+enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral };
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
 enum class MlpKind : std::uint8_t { gelu, swiglu };
@@ -40,6 +40,9 @@ struct ModelSpec {
   std::optional<RopeScaling> rope_scaling;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
+  // In layers from max_window_layers on, position p attends to p - sliding_window + 1 ... p. 0: to all before it.
+  std::int64_t sliding_window = 0;
+  std::int64_t max_window_layers = 0;
 
   NormKind norm = NormKind::rms_norm;
   PositionKind position = PositionKind::rope;
@@ -52,15 +55,32 @@ struct ModelSpec {
 
   /// Parameters of the whole model; a tied head is counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
+
+  /// Of a layer; 0: no limit. Which layer has which window is said here alone.
+  [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
+    return layer >= max_window_layers ? sliding_window : 0;
+  }
+  /// The first layer after `layer` with another window, or the number of layers.
+  [[nodiscard]] std::int64_t end_of_windows_from(std::int64_t layer) const;
+  /// The windows of all layers, each once, in the order of the layers.
+  [[nodiscard]] std::vector<std::int64_t> windows() const;
 };
 
 /// 6 N + 12 L H d_head T, forward and backward. N: the parameters used in matmuls, so without position tables and, if
-/// the head has its own weight, without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery
+/// the head has its own weight, without the token table. Attention is not halved for the causal mask; in layers with a
+/// shorter window, T is the window. (PaLM, Chowdhery
 /// et al. 2022, appendix B; torchtitan counts the same.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
 [[nodiscard]] ModelSpec family_defaults(Family family);
+/// Whether config.json can say sliding_window, and max_window_layers.
+[[nodiscard]] constexpr bool has_windows_of_layers(Family family) {
+  return family == Family::qwen2 || family == Family::qwen3;
+}
+[[nodiscard]] constexpr bool has_windows(Family family) {
+  return family == Family::mistral || has_windows_of_layers(family);
+}
 [[nodiscard]] std::string_view name_of(Family family);           // config.json's model_type
 [[nodiscard]] Family parse_family(std::string_view model_type);  // Throws Error with a value to use
 

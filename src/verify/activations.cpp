@@ -67,7 +67,8 @@ Values Activations::expected(const Read& read) const {
     if (token == no_token) continue;
     double* out = values.data() + row * read.num_columns;
     if (is_range) {
-      const RowRange range = places_.keys_seen_by(token, source);
+      const RowRange range =
+          places_.keys_seen_by(token, source, window_of_layer(places_.config().model, read.name.tensor));
       out[0] = static_cast<double>(range.begin);
       out[1] = static_cast<double>(range.end);
       continue;

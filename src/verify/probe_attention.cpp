@@ -23,6 +23,12 @@ std::string attention_layer_of(const std::string& tensor) {
   return tensor.substr(first, last + attention.size() - first);
 }
 
+std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor) {
+  constexpr std::string_view layers = "model.layers.";
+  const std::size_t first = tensor.find(layers);
+  return first == std::string::npos ? 0 : model.window_of(std::stoll(tensor.substr(first + layers.size())));
+}
+
 // Attention has no parameters. Its layer is that of the projection or norm that wrote its queries; a layer whose
 // queries were saved in forward finds them again in backward.
 void Probe::note_queries(const Operation& operation) {

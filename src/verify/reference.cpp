@@ -10,6 +10,7 @@ RunConfig one_rank(RunConfig config) {
   config.training.recompute = plain.recompute;
   config.training.recompute_method = plain.recompute_method;
   config.training.recompute_num_layers = plain.recompute_num_layers;
+  config.training.mlp_chunk_tokens = plain.mlp_chunk_tokens;
   return config;
 }
 

@@ -37,6 +37,7 @@ struct Shape {
   bool sequence_parallel = false;
   // Nothing divides much.
   std::int64_t batch = 2, seq_len = 12, heads = 6, kv_heads = 3, head_dim = 10, hidden = 44, inner = 70;
+  int cp = 1;
 };
 
 const std::vector<Shape> shapes = {
@@ -56,6 +57,8 @@ const std::vector<Shape> shapes = {
      .kv_heads = 5,
      .hidden = 50},
     {.batch = 3, .seq_len = 7, .heads = 4, .kv_heads = 1, .head_dim = 16, .hidden = 64, .inner = 176},
+    {.seq_len = 13, .cp = 3},
+    {.family = Family::qwen3, .tp = 2, .sequence_parallel = true, .seq_len = 31, .heads = 8, .kv_heads = 2, .cp = 4},
 };
 
 RunConfig config_of(const Shape& shape, DType dtype) {
@@ -75,6 +78,7 @@ RunConfig config_of(const Shape& shape, DType dtype) {
   config.training.global_batch_size = 4 * shape.batch;
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
+  config.parallelism.context_parallel_degree = shape.cp;
   config.parallelism.pipeline_parallel_degree = 3;
   config.parallelism.pipeline_parallel_layout.counts = {1, 3, 1};
   return config;
@@ -86,7 +90,9 @@ Block block_of(const RunConfig& config, int tp_rank) {
   const HeadSplit split = head_split(model, tp, tp_rank);
   const DType dtype = config.training.dtype;
   Block block;
-  block.N = config.training.micro_batch_size * config.training.seq_len;
+  block.has_ring = config.parallelism.context_parallel_degree > 1;
+  block.N = config.training.micro_batch_size * rows_per_rank(token_split(config));
+  block.M = config.training.mlp_chunk_tokens;
   block.n = config.parallelism.sequence_parallel ? block.N / tp : block.N;
   block.D = model.hidden_size;
   block.H = split.num_heads;
@@ -130,48 +136,68 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
   return bytes;
 }
 
+/// The plan of one way to form a block again, against the formulas.
+void expect_planned(const RunConfig& config, const Shape& shape) {
+  const BlockOperations& recompute = config.training.recompute;
+  const bool is_block = config.training.recompute_method == RecomputeMethod::block;
+  SCOPED_TRACE(fmt::format("family {}, tp {}{}, cp {}, {}, {}, {}, chunks of {}", static_cast<int>(shape.family),
+                           shape.tp, shape.sequence_parallel ? "sp" : "", shape.cp, name_of(config.training.dtype),
+                           fmt::join(names_of(recompute), " "), name_of(config.training.recompute_method),
+                           config.training.mlp_chunk_tokens));
+  const int tp_rank = shape.tp - 1;
+  const Block block = block_of(config, tp_rank);
+  const std::vector<BlockOperations> blocks = {recompute, recompute, is_block ? BlockOperations() : recompute};
+  const auto over_blocks = [&](auto bytes_of) {
+    Bytes sum = 0, most = 0;
+    for (const BlockOperations& each : blocks) {
+      sum += bytes_of(each);
+      most = std::max(most, bytes_of(each));
+    }
+    return std::pair(sum, most);
+  };
+  const auto of = [&](auto formula) {
+    return over_blocks([&](const BlockOperations& each) { return formula(block, each); });
+  };
+  const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank),
+                   split = planned(config, zb_h1_schedule(3, 4), tp_rank);
+  for (const StageBytes& plan : {fused, split}) {
+    EXPECT_EQ(plan.stash, of(formulas::kept).first + 2 * block.x());
+    EXPECT_EQ(plan.input_stash, of(formulas::kept_for_input).first);
+    EXPECT_EQ(plan.workspace.at(ActionKind::forward), of(formulas::forward_workspace).second);
+  }
+  EXPECT_EQ(fused.gradient_stash, 0);
+  EXPECT_EQ(fused.workspace.at(ActionKind::backward), of(formulas::backward_workspace).second);
+  EXPECT_EQ(split.gradient_stash, of(formulas::kept_for_weights).first);
+  EXPECT_EQ(split.workspace.at(ActionKind::backward_input), of(formulas::backward_input_workspace).second);
+  EXPECT_EQ(split.workspace.at(ActionKind::backward_weight), of(formulas::backward_weight_workspace).second);
+}
+
 // Three blocks, of which the first two or all are formed again; the stage keeps the inputs of the second and third.
 TEST(ActivationFormulas, AreThePlan) {
   for (const Shape& shape : shapes)
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
-      for (const BlockOperations& recompute : all_kinds)
-        for (const bool is_block : {false, true}) {
-          RunConfig config = config_of(shape, dtype);
-          const bool refused = recompute == BlockOperations{qk_norm} && !config.model.qk_norm;
-          if (refused || (is_block && recompute.empty())) continue;
-          config.training.recompute = recompute;
-          if (is_block) config.training.recompute_method = RecomputeMethod::block;
-          if (is_block) config.training.recompute_num_layers = 2;
-          SCOPED_TRACE(fmt::format("family {}, tp {}{}, {}, {}, {}", static_cast<int>(shape.family), shape.tp,
-                                   shape.sequence_parallel ? "sp" : "", name_of(dtype),
-                                   fmt::join(names_of(recompute), " "), name_of(config.training.recompute_method)));
-          const int tp_rank = shape.tp - 1;
-          const Block block = block_of(config, tp_rank);
-          const std::vector<BlockOperations> blocks = {recompute, recompute, is_block ? BlockOperations() : recompute};
-          const auto over_blocks = [&](auto bytes_of) {
-            Bytes sum = 0, most = 0;
-            for (const BlockOperations& each : blocks) {
-              sum += bytes_of(each);
-              most = std::max(most, bytes_of(each));
-            }
-            return std::pair(sum, most);
-          };
-          const auto of = [&](auto formula) {
-            return over_blocks([&](const BlockOperations& each) { return formula(block, each); });
-          };
-          const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank),
-                           split = planned(config, zb_h1_schedule(3, 4), tp_rank);
-          for (const StageBytes& plan : {fused, split}) {
-            EXPECT_EQ(plan.stash, of(formulas::kept).first + 2 * block.x());
-            EXPECT_EQ(plan.input_stash, of(formulas::kept_for_input).first);
-            EXPECT_EQ(plan.workspace.at(ActionKind::forward), of(formulas::forward_workspace).second);
-          }
-          EXPECT_EQ(fused.gradient_stash, 0);
-          EXPECT_EQ(fused.workspace.at(ActionKind::backward), of(formulas::backward_workspace).second);
-          EXPECT_EQ(split.gradient_stash, of(formulas::kept_for_weights).first);
-          EXPECT_EQ(split.workspace.at(ActionKind::backward_input), of(formulas::backward_input_workspace).second);
-          EXPECT_EQ(split.workspace.at(ActionKind::backward_weight), formulas::backward_weight_workspace(block));
-        }
+      for (const BlockOperations& recompute : all_kinds) {
+        RunConfig config = config_of(shape, dtype);
+        config.training.recompute = recompute;
+        if (recompute == BlockOperations{qk_norm} && !config.model.qk_norm) continue;  // refused
+        expect_planned(config, shape);
+        if (recompute.empty()) continue;
+        config.training.recompute_method = RecomputeMethod::block;
+        config.training.recompute_num_layers = 2;
+        expect_planned(config, shape);
+      }
+}
+
+// With the feed-forward branch in chunks of 1, 5 or all tokens.
+TEST(ActivationFormulas, OfChunksAreThePlan) {
+  for (const Shape& shape : shapes)
+    for (const BlockOperations& recompute : all_kinds)
+      for (const std::int64_t chunk : {1, 5, 1000}) {
+        RunConfig config = config_of(shape, DType::bfloat16);
+        config.training.recompute = recompute;
+        config.training.mlp_chunk_tokens = chunk;
+        if (recompute.contain(mlp)) expect_planned(config, shape);
+      }
 }
 
 // One block more on a stage that holds `in_flight` microbatches costs its parameters with what training keeps of them,

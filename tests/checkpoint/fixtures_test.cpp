@@ -52,7 +52,8 @@ TEST_P(Fixture, IsWrittenAsItWas) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transformers, Fixture, ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
+                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them
@@ -67,6 +68,9 @@ TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md des
   EXPECT_TRUE(read_model_spec(fixtures / "llama_tied").tie_word_embeddings);
   EXPECT_EQ(read_model_spec(fixtures / "qwen2").head_dim, 4);
   EXPECT_TRUE(read_model_spec(fixtures / "qwen2").qkv_bias);
+  EXPECT_EQ(read_model_spec(fixtures / "qwen2").windows(), std::vector<std::int64_t>{0});
+  EXPECT_EQ(read_model_spec(fixtures / "qwen2_window").windows(), (std::vector<std::int64_t>{0, 3}));
+  EXPECT_EQ(read_model_spec(fixtures / "mistral").windows(), std::vector<std::int64_t>{5});
   EXPECT_EQ(read_model_spec(fixtures / "qwen3").rope_theta, 1000);
   EXPECT_TRUE(read_model_spec(fixtures / "qwen3").qk_norm);
   EXPECT_EQ(read_model_spec(fixtures / "gpt2").intermediate_size, 24);

@@ -96,9 +96,25 @@ TEST(ReadModelSpec, Qwen) {
   EXPECT_EQ(two.head_dim, 16);
   // No layer has a sliding window.
   EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));
+  const json windowed = changed(qwen2(), "use_sliding_window", true);
+  EXPECT_EQ(read(windowed).windows(), (std::vector<std::int64_t>{0, 4096}));
+  EXPECT_EQ(read(changed(windowed, "max_window_layers", 0)).windows(), std::vector<std::int64_t>{4096});
+  EXPECT_EQ(read(changed(windowed, "sliding_window", nullptr)).windows(), std::vector<std::int64_t>{0});
+  EXPECT_EQ(read(without(windowed, "sliding_window")).windows(), (std::vector<std::int64_t>{0, 4096}));
+  // layer_types repeats max_window_layers, or replaces it.
+  EXPECT_EQ(
+      read(changed(changed(windowed, "max_window_layers", 2), "layer_types", {"full_attention", "sliding_attention"})),
+      read(windowed));
   const ModelSpec three = read(changed(llama(), "model_type", "qwen3"));
   EXPECT_TRUE(three.qk_norm && !three.qkv_bias);
   EXPECT_EQ(three.head_dim, 128);  // the family's default, whatever the hidden size
+}
+
+TEST(ReadModelSpec, Mistral) {
+  const json config = changed(llama(), "model_type", "mistral");
+  EXPECT_EQ(read(changed(config, "sliding_window", 5)).windows(), std::vector<std::int64_t>{5});
+  EXPECT_EQ(read(changed(config, "sliding_window", nullptr)).windows(), std::vector<std::int64_t>{0});
+  EXPECT_EQ(read(config).sliding_window, 4096);  // the default of transformers
 }
 
 TEST(ReadModelSpec, Gpt2) {
@@ -136,8 +152,11 @@ TEST(ReadModelSpec, RefusesByName) {
       {changed(llama(), "rope_scaling", 4), "rope_scaling = 4"},
       {changed(llama(), "partial_rotary_factor", 0.5), "partial_rotary_factor = 0.5"},
       {changed(llama(), "quantization_config", {{"bits", 4}}), "quantization_config"},
-      {changed(qwen2(), "use_sliding_window", true), "use_sliding_window = true"},
-      {changed(qwen2(), "layer_types", {"full_attention", "sliding_attention"}), "sliding_attention"},
+      {changed(qwen2(), "layer_types", {"full_attention", "sliding_attention"}), "the model has no sliding_window"},
+      {changed(changed(qwen2(), "use_sliding_window", true), "layer_types", {"sliding_attention", "full_attention"}),
+       "full_attention before sliding_attention"},
+      {changed(changed(qwen2(), "use_sliding_window", true), "sliding_window", 0), "sliding_window = 0"},
+      {changed(llama(), "layer_types", {"sliding_attention", "full_attention"}), "sliding_attention"},
       {changed(gpt2(), "activation_function", "gelu"), "activation_function = \"gelu\""},
       {changed(gpt2(), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse_layer_idx = true"},
       {changed(gpt2(), "n_head", 5), "n_head = 5 does not divide"},
@@ -154,13 +173,15 @@ TEST(ReadModelSpec, RefusesByName) {
 
 TEST(WriteModelConfig, IsReadBackEqual) {
   const ScratchFolder scratch;
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3})
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.norm_eps = 3e-6;
       model.initializer_range = 0.01;
       if (family == Family::llama) model.rope_scaling = RopeScaling{.factor = 2, .original_max_position_embeddings = 4};
       if (family != Family::gpt2) model.rope_theta = 1234.5;
+      if (tied && has_windows(family)) model.sliding_window = 3;
+      if (tied && has_windows_of_layers(family)) model.max_window_layers = 1;
       write_model_config(scratch.path(), model, DType::bfloat16, {.bos = 3, .eos = 5});
       EXPECT_EQ(read_model_spec(scratch.path()), model);
       const json written = json::parse(get(scratch / "config.json"));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 namespace echelon {
@@ -103,18 +104,18 @@ TEST(RankTokens, AreThoseOfTheLists) {
           TokenLists lists;
           lists.assign(split);
           for (int rank = 0; rank < cp; ++rank) {
-            const RankTokens tokens = rank_tokens(split, exchange, rank);
+            const RankTokens tokens = rank_tokens(split, exchange, rank, std::array<std::int64_t, 2>{0, T});
             KeyBlocks blocks;
             blocks.assign(split, lists, exchange, rank);
             EXPECT_EQ(tokens.rows, lists.rows());
             EXPECT_EQ(positions_of_rank(split, rank), as_vector(lists.positions(rank)));
-            ASSERT_EQ(std::ssize(tokens.pairs), blocks.num_blocks());
-            for (int block = 0; block < blocks.num_blocks(); ++block)
-              EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(block)],
-                        num_pairs_of(blocks.queries(), blocks.keys(block)));
-            TokenSplit within = split;
-            within.window = T;  // as long as the sequence: no limit
-            EXPECT_EQ(rank_tokens(within, exchange, rank).pairs, tokens.pairs);
+            ASSERT_EQ(std::ssize(tokens.pairs), 2 * blocks.num_blocks());
+            for (int block = 0; block < blocks.num_blocks(); ++block) {
+              const std::int64_t pairs = num_pairs_of(blocks.queries(), blocks.keys(block));
+              EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(block)], pairs);
+              // A window as long as the sequence is no limit.
+              EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(blocks.num_blocks() + block)], pairs);
+            }
           }
         }
 }

@@ -37,7 +37,18 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
     FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
   const Tensor device_tokens = buffers.take(DType::int32, {num_sequences * seq_len});
   ops.upload(device_tokens, tokens.data());
-  Context context = {ops, mesh, workspace, {.tokens = device_tokens, .targets = {}, .loss_sum = {}}};
+  std::vector<std::int32_t> begins;  // of each window
+  for (const std::int64_t window : part.options.windows)
+    for (std::int64_t i = 0; i < num_sequences * seq_len; ++i)
+      begins.push_back(
+          static_cast<std::int32_t>(window == 0 ? 0 : std::max<std::int64_t>(0, i % seq_len - window + 1)));
+  Tensor key_begin;
+  if (!begins.empty()) {
+    key_begin = buffers.take(DType::int32, {std::ssize(begins)});
+    ops.upload(key_begin, begins.data());
+  }
+  Context context = {
+      ops, mesh, workspace, {.tokens = device_tokens, .targets = {}, .key_begin = key_begin, .loss_sum = {}}};
   Tensor x;
   for (int unit = 0; unit + 1 < stage.num_units(); ++unit) {
     const Tensor y = buffers.take(part.options.dtype, part.boundary_sizes());

@@ -73,8 +73,8 @@ void expect_gradients(const ModelSpec& model, const TensorValues& expected, cons
   EXPECT_EQ(compared_count, expected_count) << "gradients that were not compared";
 }
 
-// Claim (reference): GPT-2, Llama, Qwen2 and Qwen3 give PyTorch's logits, loss and every
-//   gradient.
+// Claim (reference): GPT-2, Llama, Qwen2, Qwen3 and Mistral, also with sliding windows, give
+//   PyTorch's logits, loss and every gradient.
 // Bound: 1e-10 in float64, 1e-5 in float32.
 // Tests: Interop
 TEST_P(Interop, LogitsLossAndEveryGradient) {
@@ -83,6 +83,19 @@ TEST_P(Interop, LogitsLossAndEveryGradient) {
   EXPECT_LE(error(outcome.logits, fixture_.expected.at("logits"), 0), precision_.values);
   EXPECT_LE(error(outcome.losses, fixture_.expected.at("loss"), 0), precision_.values);
   expect_gradients(fixture_.model, fixture_.expected, outcome.gradients, precision_.values);
+}
+
+// Each rank has a third of the tokens, and the keys of the others come by; windows end at any of them.
+TEST_P(Interop, EveryGradientOfContextParallelRanks) {
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::striped, LoadBalancer::none}) {
+    RunConfig config = fixture_.config(precision_.dtype);
+    config.parallelism.context_parallel_degree = 3;
+    config.parallelism.context_parallel_load_balancer = balancer;
+    Outcome outcome;
+    run(fixture_, config, {0.0}, outcome);
+    EXPECT_LE(error(outcome.losses, fixture_.expected.at("loss"), 0), precision_.values);
+    expect_gradients(fixture_.model, fixture_.expected, outcome.gradients, precision_.values);
+  }
 }
 
 // The same out of a layout: tensor 2 with sequence parallelism, pipeline 2, ZeRO-1 over 2.
@@ -130,7 +143,7 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
   }
 }
 
-constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3"};
+constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),

@@ -44,6 +44,12 @@ CONFIGS = {
     "llama_tied": lambda: transformers.LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "qwen2_window": lambda: transformers.Qwen2Config(
+        **SIZES, tie_word_embeddings=True, use_sliding_window=True, sliding_window=3, max_window_layers=1, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    "mistral": lambda: transformers.MistralConfig(
+        **SIZES, head_dim=8, sliding_window=5, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
 }
 TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
 

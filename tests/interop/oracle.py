@@ -1,4 +1,4 @@
-"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Qwen2 and Qwen3, in whatever dtype the weights have.
+"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Mistral, Qwen2 and Qwen3, in whatever dtype the weights have.
 
 The oracle of the interop tests. It shares no code with Echelon and none with transformers, to which make_fixtures.py holds it in float32. Nothing in it casts,
 so that in float64 every digit counts. Weights are a dict with the names and shapes of Hugging Face's folders; what differs between the families is
@@ -46,6 +46,13 @@ def gpt2(config, weights, tokens, hidden, positions):
     return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].T
 
 
+def window_of(config, layer):
+    """How many keys a query of a layer sees at most, its own among them; None: all before it."""
+    is_mistral = config["model_type"] == "mistral"
+    has_window = is_mistral or (config.get("use_sliding_window") and layer >= config["max_window_layers"])
+    return config["sliding_window"] if has_window else None
+
+
 def llama(config, weights, tokens, hidden, positions):
     w, H, K, eps = weights, config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
 
@@ -66,7 +73,7 @@ def llama(config, weights, tokens, hidden, positions):
             q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
         angles = rope_angles(config, q, positions)
         k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
-        x = x + linear(attention(rotate(q, angles), k, v, hidden), layer + "self_attn.o_proj")
+        x = x + linear(attention(rotate(q, angles), k, v, hidden | beyond_window(tokens, window_of(config, i))), layer + "self_attn.o_proj")
         h = norm(x, layer + "post_attention_layernorm")
         x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
     head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
@@ -83,6 +90,12 @@ def hidden_keys(tokens, documents):
     B, T = tokens.shape
     behind = torch.ones(T, T, dtype=torch.bool).triu(1).expand(B, 1, T, T)
     return behind if documents is None else behind | (documents[:, None, :, None] != documents[:, None, None, :])
+
+
+def beyond_window(tokens, window):
+    """Keys that a sliding window hides, [T, T]: query p sees p - window + 1 to p."""
+    T = tokens.shape[1]
+    return torch.ones(T, T, dtype=torch.bool).tril(-(window or T))
 
 
 def attention(q, k, v, hidden):

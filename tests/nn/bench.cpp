@@ -63,6 +63,8 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
                      mesh,
                      workspace,
                      {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .needs_gradient = kind.has_value()}};
+  if (!options.windows.empty())
+    context.microbatch.key_begin = {nullptr, DType::int32, {std::ssize(options.windows) * options.num_tokens()}};
   passes.forward(context, x, x, stash);
   if (kind) backward(passes, *kind, context, x, x, stash, {});
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
@@ -250,14 +252,17 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
 void Bench::set_batch(const Batch& batch) {
   ops_->upload(tokens_, batch.tokens.data());
   ops_->upload(targets_, batch.targets.data());
+  key_begin_ = batch.key_begin;
 }
 
 Context Bench::context(Stack& workspace, bool needs_gradient) {
+  const Tensor key_begin = {reinterpret_cast<std::byte*>(key_begin_.data()), DType::int32, {std::ssize(key_begin_)}};
   return {*ops_,
           mesh_,
           workspace,
           {.tokens = tokens_,
            .targets = targets_,
+           .key_begin = key_begin_.empty() ? Tensor() : key_begin,
            .loss_sum = loss_sum_,
            .gradient_scale = gradient_scale,
            .needs_gradient = needs_gradient}};

@@ -30,6 +30,7 @@ class LonelyMesh : public Mesh {
 /// `ignore_every` is not predicted.
 struct Batch {
   std::vector<std::int32_t> tokens, targets;
+  std::vector<std::int32_t> key_begin = {};  // as that of a Microbatch
 };
 [[nodiscard]] Batch random_batch(const LayerOptions& options, unsigned seed = 7, int ignore_every = 5);
 
@@ -117,6 +118,7 @@ class Bench {
   Arena arena_;
   Stack memory_;
   Tensor tokens_, targets_, loss_sum_;
+  std::vector<std::int32_t> key_begin_;
   Tensor x_, y_, dx_, dy_;
 };
 

@@ -60,7 +60,8 @@ struct Generator {
 // The losses of a forward pass tell the logits: with a single target, loss = log sum exp(logits) - logits[target]. So
 // softmaxes are compared, token by token.
 std::vector<double> log_softmax_of_forward(const ModelSpec& model, std::int64_t position) {
-  const LayerOptions options = one_rank(model, B, T);
+  LayerOptions options = one_rank(model, B, T);
+  if (model.sliding_window > 0) options.windows = {model.sliding_window};
   LonelyMesh mesh;
   Stage stage(options, whole_model);
   const Tables tables(options);
@@ -70,6 +71,9 @@ std::vector<double> log_softmax_of_forward(const ModelSpec& model, std::int64_t 
       Batch batch = random_batch(options);
       std::fill(batch.targets.begin(), batch.targets.end(), ignored_target);
       batch.targets[static_cast<std::size_t>(b * T + position)] = token;
+      for (std::int64_t i = 0; i < B * T && model.sliding_window > 0; ++i)
+        batch.key_begin.push_back(
+            static_cast<std::int32_t>(std::max<std::int64_t>(0, i % T - model.sliding_window + 1)));
       Bench bench(passes_of(stage), options, mesh, mesh);
       bench.set_batch(batch);
       stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
@@ -92,8 +96,17 @@ void expect_softmax(const std::vector<double>& logits, const std::vector<double>
   }
 }
 
+/// One layer that sees all, and one with a window.
+ModelSpec small_windows(std::int64_t window) {
+  ModelSpec model = small_llama();
+  model.sliding_window = window;
+  model.max_window_layers = 1;
+  return model;
+}
+
 TEST(Decode, GivesTheLogitsOfAForwardPass) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
+  for (const ModelSpec& model :
+       {small_llama(), small_qwen(), small_gpt2(), small_windows(1), small_windows(2), small_windows(5)}) {
     Generator generator(model);
     expect_softmax(generator.decode(0, 3), log_softmax_of_forward(model, 2), model.vocab_size);  // the prompt
     expect_softmax(generator.decode(3, 1), log_softmax_of_forward(model, 3), model.vocab_size);  // token by token

@@ -443,7 +443,7 @@ struct KeyRanges {
   }
 };
 KeyRanges key_ranges(std::int64_t B, std::int64_t first_query, std::int64_t Tq, std::int64_t first_key, std::int64_t Tk,
-                     bool has_documents) {
+                     bool has_documents, std::int64_t window) {
   std::vector<std::int32_t> begin = document_starts(B, first_query, Tq), end;
   KeyRanges ranges;
   for (std::size_t n = 0; n < begin.size(); ++n) {
@@ -451,7 +451,9 @@ KeyRanges key_ranges(std::int64_t B, std::int64_t first_query, std::int64_t Tq, 
     const auto row = [&](std::int64_t at) {
       return static_cast<std::int32_t>(std::clamp<std::int64_t>(at - first_key, 0, Tk));
     };
-    begin[n] = has_documents ? row(begin[n]) : 0;
+    const std::int64_t first =
+        std::max<std::int64_t>(has_documents ? begin[n] : 0, window > 0 ? position - window + 1 : 0);
+    begin[n] = row(first);
     end.push_back(row(position + 1));
     ranges.num_pairs += end.back();
   }
@@ -460,7 +462,7 @@ KeyRanges key_ranges(std::int64_t B, std::int64_t first_query, std::int64_t Tq, 
   return ranges;
 }
 
-// Sequences of documents, and keys that lie before the queries, behind them and across.
+// Sequences of documents, sliding windows, and keys that lie before the queries, behind them and across.
 TEST_P(OpsConformance, AttentionUnderMasks) {
   struct Case {
     AttentionCase sizes;
@@ -475,10 +477,11 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                                                   {{1, 3, 130, 1, 1, 16, 1, 0}, 220, 3},
                                                   {{1, 90, 33, 1, 1, 8, 1, 0}, 10, 40},
                                                   {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50}})
-    for (const bool has_documents : {true, false}) {
-      const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}", first_query,
-                                           a.Tq, first_key, a.Tk, has_documents);
-      const KeyRanges ranges = key_ranges(a.B, first_query, a.Tq, first_key, a.Tk, has_documents);
+    for (const auto& [has_documents, window] :
+         {std::pair(true, 0), std::pair(false, 0), std::pair(false, 50), std::pair(true, 70)}) {
+      const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}, window {}",
+                                           first_query, a.Tq, first_key, a.Tk, has_documents, window);
+      const KeyRanges ranges = key_ranges(a.B, first_query, a.Tq, first_key, a.Tk, has_documents, window);
       const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
       const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
       const auto attention = [&](Ops& ops, Tensors& t) {
@@ -580,7 +583,7 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
     const Sizes queries = {1, T, H, C}, keys = {1, T, K, C}, rows = {1, H, T};
     const Numbers starts = Numbers::tokens(document_starts(1, 0, T));
     std::vector<KeyRanges> ranges;
-    for (const Block& block : blocks) ranges.push_back(key_ranges(1, 0, T, block.first, block.count, has_documents));
+    for (const Block& block : blocks) ranges.push_back(key_ranges(1, 0, T, block.first, block.count, has_documents, 0));
     const auto mask = [&](const Tensors& t, std::size_t block) {
       return ranges[block].mask(t[14 + 2 * block], t[15 + 2 * block]);
     };

@@ -25,6 +25,8 @@ ModelSpec tiny_model(const Layout& layout) {
   model.max_position_embeddings = 64;
   model.initializer_range = 0.15;
   model.tie_word_embeddings = layout.tied;
+  model.sliding_window = layout.window;
+  model.max_window_layers = layout.window > 0 && has_windows_of_layers(layout.family) ? 1 : 0;
   return model;
 }
 
@@ -54,6 +56,7 @@ std::string name_of(const Layout& layout) {
   if (layout.method != ContextMethod::ring) name << "_" << echelon::name_of(layout.method);
   if (layout.ulysses > 0) name << layout.ulysses;
   if (!layout.recompute.empty()) name << "_recompute" << echelon::names_of(layout.recompute).size();
+  if (layout.window > 0) name << "_window" << layout.window;
   if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
   for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
@@ -572,6 +575,70 @@ std::vector<Layout> document_rows() {
        .cp = 2,
        .balancer = packed,
        .seq_len = 29,
+       .positions = true,
+       .balance = true},
+  };
+}
+
+std::vector<Layout> window_rows() {
+  const auto none = LoadBalancer::none, striped = LoadBalancer::striped;
+  return {
+      {.microbatches = 3, .family = Family::qwen2, .window = 4},
+      {.replicate = 2, .microbatches = 2, .family = Family::mistral, .documents = true, .window = 3},
+      {.tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::qwen3,
+       .tied = true,
+       .window = 1},
+      {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::mistral, .zero = 3, .window = 5},
+      // a window of the whole sequence is none
+      {.microbatches = 2, .family = Family::qwen2, .cp = 2, .window = 12},
+      {.microbatches = 2, .family = Family::qwen2, .cp = 2, .window = 5, .seq_len = 17},
+      {.microbatches = 2, .family = Family::mistral, .cp = 3, .balancer = striped, .window = 4, .seq_len = 23},
+      {.microbatches = 2, .family = Family::qwen3, .documents = true, .cp = 4, .balancer = none, .window = 3},
+      {.tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .family = Family::qwen2,
+       .layers = 6,
+       .documents = true,
+       .cp = 2,
+       .window = 6,
+       .seq_len = 19},
+      // with the other methods, and with lists that follow documents
+      {.microbatches = 2,
+       .family = Family::qwen2,
+       .cp = 4,
+       .window = 5,
+       .seq_len = 17,
+       .method = ContextMethod::ulysses},
+      {.microbatches = 2,
+       .family = Family::mistral,
+       .cp = 3,
+       .window = 4,
+       .seq_len = 23,
+       .method = ContextMethod::all_gather},
+      {.tp = 2,
+       .microbatches = 2,
+       .family = Family::mistral,
+       .documents = true,
+       .cp = 4,
+       .balancer = none,
+       .window = 4,
+       .seq_len = 19,
+       .method = ContextMethod::ulysses_ring,
+       .ulysses = 2},
+      {.microbatches = 2,
+       .family = Family::qwen3,
+       .documents = true,
+       .cp = 3,
+       .balancer = LoadBalancer::packed,
+       .window = 3,
+       .seq_len = 23,
        .positions = true,
        .balance = true},
   };

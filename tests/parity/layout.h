@@ -25,6 +25,7 @@ struct Layout {
   bool documents = false;                           // attention within documents, of which a sequence has a few
   int cp = 1;
   LoadBalancer balancer = LoadBalancer::headtail;
+  int window = 0;   // of the layers after the first one
   int seq_len = 0;  // 0: 12, or what sequence parallelism divides
   ContextMethod method = ContextMethod::ring;
   int ulysses = 0;  // ranks that exchange heads in ulysses_ring
@@ -54,6 +55,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Positions that restart, token lists that documents decide, and balanced batches.
 [[nodiscard]] std::vector<Layout> document_rows();
+
+/// Sliding windows, in some layers or all, with documents, context parallelism and the other axes.
+[[nodiscard]] std::vector<Layout> window_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -51,11 +51,23 @@ TEST(Presets, AreListedInTheHelpAndWhereOneIsMissing) {
 }
 
 TEST(Family, NamesAreThoseOfConfigJson) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3}) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral}) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }
   EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("did you mean llama?")));
+}
+
+// Of three layers the first sees all 16 keys, the others 5 each.
+TEST(Windows, LimitTheKeysThatFlopsAreCountedFor) {
+  ModelSpec spec = preset("qwen2-0.5b");
+  spec.num_hidden_layers = 3;
+  const double without = model_flops_per_token(spec, 16);
+  spec.sliding_window = 5;
+  spec.max_window_layers = 1;
+  EXPECT_EQ(spec.windows(), (std::vector<std::int64_t>{0, 5}));
+  const double fewer_keys = 2 * (16 - 5);
+  EXPECT_EQ(without - model_flops_per_token(spec, 16), 12.0 * 14 * 64 * fewer_keys);
 }
 
 struct ModelFault {
@@ -83,6 +95,13 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
                     ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
                     ModelFault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
+                    ModelFault{"model.sliding_window = 7 is not supported: config.json of model_type = 'llama'",
+                               [](ModelSpec& m) { m.sliding_window = 7; }},
+                    ModelFault{"model.sliding_window = -1 is below 0", [](ModelSpec& m) { m.sliding_window = -1; }},
+                    ModelFault{"model.max_window_layers = 2 is not supported: config.json of model_type = 'mistral'",
+                               [](ModelSpec& m) {
+                                 m.family = Family::mistral, m.sliding_window = 7, m.max_window_layers = 2;
+                               }},
                     ModelFault{"model.rope_scaling.factor = 0.5",
                                [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
 

@@ -23,6 +23,7 @@ struct RingLayout {
   int seq_len = 13, micro_batch_size = 1, microbatches = 2;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   bool positions = false;  // that restart at documents
+  int window = 0;          // of the layers after the first
 };
 
 RunConfig ring_config(const RingLayout& layout) {
@@ -40,6 +41,8 @@ RunConfig ring_config(const RingLayout& layout) {
   model.initializer_range = 0.15;
   config.data.reset_attention_mask = layout.documents;
   config.data.reset_position_ids = layout.positions;
+  model.sliding_window = layout.window;
+  model.max_window_layers = layout.window > 0 ? 1 : 0;
   config.training.steps = 3;
   config.training.seq_len = layout.seq_len;
   config.training.micro_batch_size = layout.micro_batch_size;
@@ -81,7 +84,7 @@ void PrintTo(const PlantedInRing& planted, std::ostream* out) { *out << planted.
 
 // Claim (checks): `echelon verify` names faults of context parallelism: in positions, targets,
 //   masks, blocks of the ring and sums over cp.
-// Bound: kind, axis and tensor of each of 48 faults of 17 kinds.
+// Bound: kind, axis and tensor of each of 49 faults of 17 kinds.
 // Tests: RingPlants
 class RingPlants : public ::testing::TestWithParam<PlantedInRing> {};
 
@@ -201,6 +204,12 @@ std::vector<PlantedInRing> planted_in_ring() {
       // which keys are seen
       {"WrongMask_forward", three, own_mask(1, false), wrong_ranges, "cp", "range of keys of model.layers.0"},
       {"WrongMask_backward", striped3, own_mask(2, true), wrong_ranges, "cp", "range of keys of model.layers.1"},
+      {"WrongMask_window",
+       {.cp = 3, .family = Family::qwen2, .window = 4},
+       own_mask(1, true),
+       wrong_ranges,
+       "cp",
+       "range of keys of model.layers.1"},
       {"WrongMask_documents", documents, own_mask(1, false), wrong_ranges, "cp", "range of keys of model.layers.0"},
       {"Boundary_late", documents, moved_documents_by(ring_config(documents), formula_tokens, 1), boundary, "cp",
        "range of keys of model.layers.0"},
@@ -258,6 +267,9 @@ TEST(RingControls, UnplantedLayoutsAreEqual) {
                                 .positions = true},
                                grow([] { return std::make_unique<Plant>(); }))
                       .is_equal());
+  EXPECT_TRUE(
+      ring_verdict({.cp = 3, .family = Family::qwen2, .window = 4}, grow([] { return std::make_unique<Plant>(); }))
+          .is_equal());
 }
 
 }  // namespace

@@ -36,6 +36,10 @@ const nlohmann::json* ConfigFields::find(std::string_view key) const {
 
 bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr; }
 
+bool ConfigFields::is_null(std::string_view key) const {
+  return find(key) == nullptr && fields_.is_object() && fields_.contains(std::string(key));
+}
+
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
   const std::string shown = value == nullptr ? "null" : shown_json(*value);
@@ -47,13 +51,14 @@ void ConfigFields::refuse_missing(std::string_view key) const {
   throw Error(fmt::format("{} has no field \"{}{}\"", path_, prefix_, key));
 }
 
-std::int64_t ConfigFields::integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback) const {
+std::int64_t ConfigFields::integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback,
+                                   std::int64_t least) const {
   const auto* value = find(key);
   if (value == nullptr && fallback) return *fallback;
   if (value == nullptr) refuse_missing(key);
-  if (!value->is_number_unsigned() || value->get<std::uint64_t>() < 1 ||
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
       value->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
-    refuse(key, fmt::format("is not a whole number from 1 to {}", max));
+    refuse(key, fmt::format("is not a whole number from {} to {}", least, max));
   return value->get<std::int64_t>();
 }
 

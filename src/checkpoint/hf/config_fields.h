@@ -20,10 +20,12 @@ class ConfigFields {
 
   /// Absent and null are equivalent.
   [[nodiscard]] bool has(std::string_view key) const;
+  /// Where a default would replace an absent value, but not null.
+  [[nodiscard]] bool is_null(std::string_view key) const;
 
-  /// Whole numbers from 1 to `max`; without a `fallback` the key is required.
-  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max,
-                                     std::optional<std::int64_t> fallback = {}) const;
+  /// Whole numbers from `least` to `max`; without a `fallback` the key is required.
+  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback = {},
+                                     std::int64_t least = 1) const;
   [[nodiscard]] double number(std::string_view key, std::optional<double> fallback = {}) const;
   [[nodiscard]] bool boolean(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> fallback = {}) const;

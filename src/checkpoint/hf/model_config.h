@@ -10,9 +10,9 @@
 
 namespace echelon {
 
-/// The model of FOLDER/config.json. Unsupported features (sliding windows, other kinds of RoPE or activations, unusual
-/// biases, quantised weights) are refused by name. Dropout is ignored: Echelon has none. Throws Error naming the file,
-/// the key and the value.
+/// The model of FOLDER/config.json. Unsupported features (windows that alternate, other kinds of RoPE or activations,
+/// unusual biases, quantised weights) are refused by name. Dropout is ignored: Echelon has none. Throws Error naming
+/// the file, the key and the value.
 [[nodiscard]] ModelSpec read_config_json(const std::filesystem::path& folder);
 
 /// Ids of the tokenizer's special tokens, if known.

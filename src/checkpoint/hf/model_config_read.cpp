@@ -60,14 +60,41 @@ void read_rope(const ConfigFields& config, ModelSpec& model) {
                   .original_max_position_embeddings = rope.integer("original_max_position_embeddings", max_rows)};
 }
 
-void refuse_sliding_windows(const ConfigFields& config, const ModelSpec& model) {
-  const auto layer_types = config.texts("layer_types");
-  for (const std::string& type : layer_types) config.require_one_of("layer_types", type, {"full_attention"});
-  if (!layer_types.empty() || !config.boolean("use_sliding_window", false) || !config.has("sliding_window")) return;
+constexpr std::int64_t default_window = 4096;  // of transformers, for all families that have one
+
+void read_mistral_window(const ConfigFields& config, ModelSpec& model) {
+  if (!config.is_null("sliding_window"))
+    model.sliding_window = config.integer("sliding_window", max_rows, default_window);
+}
+
+// Layers from max_window_layers on use a sliding window, if any; layer_types repeats which ones.
+void read_qwen_windows(const ConfigFields& config, ModelSpec& model) {
   constexpr std::int64_t default_max_window_layers = 28;
-  // Layers from max_window_layers on use a sliding window.
-  if (config.number("max_window_layers", default_max_window_layers) < static_cast<double>(model.num_hidden_layers))
-    config.refuse("use_sliding_window", "is not supported (use false)");
+  const auto layer_types = config.texts("layer_types");
+  const bool has_window = config.boolean("use_sliding_window", false) && !config.is_null("sliding_window");
+  std::int64_t first = has_window ? config.integer("max_window_layers", max_rows, default_max_window_layers, 0)
+                                  : model.num_hidden_layers;
+  if (!layer_types.empty()) {
+    first = std::find(layer_types.begin(), layer_types.end(), "sliding_attention") - layer_types.begin();
+    for (const std::string& type : layer_types)
+      config.require_one_of("layer_types", type, {"full_attention", "sliding_attention"});
+    const bool is_split_once = std::all_of(layer_types.begin() + first, layer_types.end(),
+                                           [](const std::string& type) { return type == "sliding_attention"; });
+    if (std::ssize(layer_types) != model.num_hidden_layers || !is_split_once)
+      config.refuse("layer_types", "is no list of all layers with full_attention before sliding_attention");
+    if (!has_window && first < model.num_hidden_layers)
+      config.refuse("layer_types", "has sliding_attention, but the model has no sliding_window");
+  }
+  if (first >= model.num_hidden_layers) return;
+  model.sliding_window = config.integer("sliding_window", max_rows, default_window);
+  model.max_window_layers = first;
+}
+
+void read_windows(const ConfigFields& config, ModelSpec& model) {
+  if (model.family == Family::mistral) return read_mistral_window(config, model);
+  if (has_windows_of_layers(model.family)) return read_qwen_windows(config, model);
+  for (const std::string& type : config.texts("layer_types"))
+    config.require_one_of("layer_types", type, {"full_attention"});
 }
 
 ModelSpec read_llama_like(const ConfigFields& config, Family family) {
@@ -93,7 +120,7 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   // Qwen2 always has its biases.
   if (family != Family::qwen2) config.require_flag("attention_bias", false);
   read_rope(config, model);
-  refuse_sliding_windows(config, model);
+  read_windows(config, model);
   return model;
 }
 
@@ -107,7 +134,7 @@ void refuse_other_heads(const ConfigFields& config) {
 
 ModelSpec read_family(const ConfigFields& config) {
   const std::string model_type = config.text("model_type");
-  config.require_one_of("model_type", model_type, {"gpt2", "llama", "qwen2", "qwen3"});
+  config.require_one_of("model_type", model_type, {"gpt2", "llama", "qwen2", "qwen3", "mistral"});
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
   refuse_other_heads(config);
@@ -116,7 +143,8 @@ ModelSpec read_family(const ConfigFields& config) {
     case Family::gpt2: return read_gpt2(config);
     case Family::llama:
     case Family::qwen2:
-    case Family::qwen3: return read_llama_like(config, family);
+    case Family::qwen3:
+    case Family::mistral: return read_llama_like(config, family);
   }
   throw Error("unknown model family");
 }

@@ -16,6 +16,7 @@ std::string_view architecture_of(Family family) {
     case Family::llama: return "LlamaForCausalLM";
     case Family::qwen2: return "Qwen2ForCausalLM";
     case Family::qwen3: return "Qwen3ForCausalLM";
+    case Family::mistral: return "MistralForCausalLM";
   }
   return "";
 }
@@ -43,6 +44,14 @@ Json rope_scaling_of(const ModelSpec& model) {
           {"original_max_position_embeddings", model.rope_scaling->original_max_position_embeddings}};
 }
 
+void add_windows(const ModelSpec& model, Json& fields) {
+  const bool has_window = model.sliding_window > 0;
+  if (has_windows(model.family)) fields["sliding_window"] = has_window ? Json(model.sliding_window) : Json(nullptr);
+  if (!has_windows_of_layers(model.family)) return;
+  fields["use_sliding_window"] = has_window;
+  if (has_window) fields["max_window_layers"] = model.max_window_layers;
+}
+
 Json llama_like_fields(const ModelSpec& model) {
   Json fields = {{"hidden_act", "silu"},
                  {"hidden_size", model.hidden_size},
@@ -58,7 +67,7 @@ Json llama_like_fields(const ModelSpec& model) {
                  {"attention_dropout", 0.0}};
   if (model.family != Family::qwen2) fields["attention_bias"] = false;
   if (model.family == Family::llama) fields["mlp_bias"] = false;
-  if (model.family != Family::llama) fields["use_sliding_window"] = false;
+  add_windows(model, fields);
   return fields;
 }
 

@@ -131,7 +131,8 @@ FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
     case Family::gpt2: return gpt2_place(Widths(model), parameter.name, parameter.sizes);
     case Family::llama:
     case Family::qwen2:
-    case Family::qwen3: return {.tensor = parameter.name, .slice = TensorSlice(parameter.sizes)};
+    case Family::qwen3:
+    case Family::mistral: return {.tensor = parameter.name, .slice = TensorSlice(parameter.sizes)};
   }
   throw Error("unknown model family");
 }

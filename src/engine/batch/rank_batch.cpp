@@ -67,7 +67,7 @@ void RankBatch::arrange() {
   if (config_->data.balance_batch) {
     for (std::int64_t sequence = 0; sequence < config_->training.global_batch_size; ++sequence) {
       find_documents_of(first_sequence_ + sequence);
-      pairs_of_sequence_.push_back(num_pairs(visibility()));
+      pairs_of_sequence_.push_back(num_pairs(visibility(window_of_all(*config_))));
     }
     const std::vector<std::int64_t> order = balanced_order(layout_, pairs_of_sequence_);
     for (std::size_t place = 0; place < order.size(); ++place)
@@ -84,17 +84,32 @@ void RankBatch::find_documents_of(std::int64_t sequence) {
   find_documents(starts_, documents_);
 }
 
-Visibility RankBatch::visibility() const {
-  return {.documents = model_->options.masks_documents ? documents_ : whole_};
+Visibility RankBatch::visibility(std::int64_t window) const {
+  return {.documents = model_->options.masks_documents ? documents_ : whole_, .window = window};
 }
 
 void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const std::int64_t T = config_->training.seq_len;
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
-  if (!key_begin_.empty()) std::ranges::copy(starts_, key_begin_.begin() + at);
+  if (!key_begin_.empty()) write_begins(row);
   for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
     positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
+}
+
+// [microbatches, windows, B, T].
+void RankBatch::write_begins(std::size_t row) {
+  const std::vector<std::int64_t>& windows = model_->options.windows;
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             T = static_cast<std::size_t>(config_->training.seq_len);
+  for (std::size_t w = 0; w < windows.size(); ++w) {
+    std::int32_t* begins = key_begin_.data() + ((row / B * windows.size() + w) * B + row % B) * T;
+    const auto window = static_cast<std::int32_t>(windows[w]);
+    for (std::size_t i = 0; i < T; ++i) {
+      const std::int32_t start = model_->options.masks_documents ? starts_[i] : 0;
+      begins[i] = window == 0 ? start : std::max(start, static_cast<std::int32_t>(i) - window + 1);
+    }
+  }
 }
 
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
@@ -120,7 +135,7 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
 // Ranks that exchange heads have the same queries.
 void RankBatch::add_pairs(const TokenLists& lists) {
   std::vector<std::int64_t> pairs(static_cast<std::size_t>(lists.cp()));
-  count_pairs(lists, visibility(), pairs);
+  count_pairs(lists, visibility(model_->options.tokens->split.window), pairs);
   const std::size_t head_ranks = pairs.size() / pairs_of_cp_ranks_.size();
   for (std::size_t rank = 0; rank < pairs.size(); ++rank) pairs_of_cp_ranks_[rank / head_ranks] += pairs[rank];
 }
@@ -132,19 +147,23 @@ void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_
                            std::span(positions_).subspan(row * num_rows, num_rows));
 }
 
-// [microbatches, blocks, B, queries].
+// key_begin [microbatches, windows, blocks, B, queries], key_end without windows: a window moves no end.
 void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
   if (key_begin_.empty()) return;
+  const std::vector<std::int64_t>& windows = model_->options.windows;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
              num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
-             num_rows = static_cast<std::size_t>(blocks.num_query_rows());
+             num_rows = static_cast<std::size_t>(blocks.num_query_rows()), microbatch = row / B;
   ends_.resize(num_rows);
-  for (std::size_t block = 0; block < num_blocks; ++block) {
-    const std::size_t at = ((row / B * num_blocks + block) * B + row % B) * num_rows;
-    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(),
-                     {std::span(key_begin_).subspan(at, num_rows),
-                      key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)});
-  }
+  for (std::size_t w = 0; w < windows.size(); ++w)
+    for (std::size_t block = 0; block < num_blocks; ++block) {
+      const auto rows_from = [&](std::vector<std::int32_t>& all, std::size_t first_block) {
+        return std::span(all).subspan(((first_block + block) * B + row % B) * num_rows, num_rows);
+      };
+      write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(windows[w]),
+                       {rows_from(key_begin_, (microbatch * windows.size() + w) * num_blocks),
+                        key_end_.empty() ? std::span(ends_) : rows_from(key_end_, microbatch * num_blocks)});
+    }
 }
 
 // [microbatches, B, rows] and [microbatches, ranks, B, T].

@@ -41,12 +41,13 @@ class RankBatch {
   void arrange();
   /// Those of a sequence, or one where documents have no effect.
   void find_documents_of(std::int64_t sequence);
-  [[nodiscard]] Visibility visibility() const;
+  [[nodiscard]] Visibility visibility(std::int64_t window) const;
 
   /// Sequence `row` of this rank, whole or its part of it.
   void read_whole(std::int64_t sequence, std::size_t row);
   void read_part(std::int64_t sequence, std::size_t row);
   void write_positions(std::span<const std::int32_t> tokens, std::size_t row);
+  void write_begins(std::size_t row);
   void write_ranges(const KeyBlocks& blocks, std::size_t row);
   void write_order(const KeyBlocks& blocks, std::size_t row);
   void add_pairs(const TokenLists& lists);

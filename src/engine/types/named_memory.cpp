@@ -16,8 +16,8 @@ void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
   for (const TypeAxis axis : axes) type[axis] = layout;
 }
 
-/// Ranges of keys, int32 [microbatches, blocks, B, queries]: for each block of keys those in it. Ranks that exchange
-/// heads have the same queries.
+/// Ranges of keys, int32 [microbatches, windows, blocks, B, queries]: for each block of keys those in it. Ranks that
+/// exchange heads have the same queries.
 void name_ranges(const Tensor& ranges, const LayerOptions& options, LayoutType type, TypedMemory& memory) {
   const RankTokens* tokens = options.tokens.get();
   const std::int64_t of_block = tokens == nullptr ? options.num_tokens()

@@ -14,6 +14,7 @@ class GatheredAttention final : public KeyAttention {
  public:
   GatheredAttention(const LayerOptions& options, const HeadSplit& split)
       : heads_(options, split),
+        ranges_(options),
         tokens_(options.tokens),
         num_kv_heads_(split.num_kv_heads),
         num_sequences_(options.num_sequences) {}
@@ -133,13 +134,11 @@ class GatheredAttention final : public KeyAttention {
   }
 
   [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Tensor& q) const {
-    const Sizes sizes = {q.size(0), q.size(1)};
-    return {.begin = microbatch.key_begin.reshaped(sizes),
-            .end = microbatch.key_end.reshaped(sizes),
-            .num_pairs = num_sequences_ * tokens_->pairs[0]};
+    return ranges_.mask(microbatch, {q.size(0), q.size(1)}, 0);
   }
 
   HeadGroups heads_;
+  WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   std::int64_t num_kv_heads_, num_sequences_;
 };

@@ -39,7 +39,9 @@ class SavedAttention final : public AttentionCore {
                     dqkv);
   }
 
-  void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const override { keys_->decode(ops, qkv, {out, lse}); }
+  void decode(Ops& ops, const Qkv& qkv, Tensor begin, const Attended& results) const override {
+    keys_->decode(ops, qkv, begin, results);
+  }
 
  private:
   enum Saved : int { saved_out, saved_lse };  // in the stash

@@ -30,8 +30,9 @@ class AttentionCore {
   virtual void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                         const Stash& stash) const = 0;
 
-  /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v. lse [B, H, n] is scratch.
-  virtual void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
+  /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v, which see the keys from `begin` on,
+  /// if it exists. lse [B, H, n] is scratch.
+  virtual void decode(Ops& ops, const Qkv& qkv, Tensor begin, const Attended& results) const = 0;
 };
 
 /// Of a rank that has all tokens of its heads, or its part of them (options.tokens).

@@ -1,6 +1,9 @@
 // Attention of new positions over a cache of keys and values.
 #include "nn/decoder/attention.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace echelon {
 
 void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
@@ -14,20 +17,36 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   rotate(context, k, false, first_position);
   const Tensor out = context.workspace.take(options_.dtype, q.sizes);
   const Tensor lse = context.workspace.take(accumulate_dtype(options_.dtype), {1, split_.num_heads, num_new});
+  // The first position that a new one sees.
+  const std::int64_t first_seen =
+      options_.window == 0 ? 0 : std::max<std::int64_t>(0, first_position - options_.window + 1);
+  const Tensor begin = upload_begins(context, first_position - first_seen, num_new);
   // One sequence after the other: the positions so far of several are not contiguous in the cache.
   for (std::int64_t b = 0; b < B; ++b) {
-    const auto past_THC = [&](Tensor all) {
-      return all.rows(b, 1).reshaped({all.size(1), all.size(2), all.size(3)}).rows(0, num_positions);
+    const auto positions_THC = [&](Tensor all, std::int64_t first, std::int64_t count) {
+      return all.rows(b, 1).reshaped({all.size(1), all.size(2), all.size(3)}).rows(first, count);
     };
     const auto one_sequence = [&](Tensor positions) {
       return positions.reshaped({1, positions.size(0), positions.size(1), positions.size(2)});
     };
-    const Tensor k_past = past_THC(cache.k), v_past = past_THC(cache.v);
-    context.ops.copy(k_past.rows(first_position, num_new).flat(), k.rows(b, 1).flat());
-    context.ops.copy(v_past.rows(first_position, num_new).flat(), v.rows(b, 1).flat());
-    core_->decode(context.ops, {q.rows(b, 1), one_sequence(k_past), one_sequence(v_past)}, out.rows(b, 1), lse);
+    context.ops.copy(positions_THC(cache.k, first_position, num_new).flat(), k.rows(b, 1).flat());
+    context.ops.copy(positions_THC(cache.v, first_position, num_new).flat(), v.rows(b, 1).flat());
+    const auto seen = [&](Tensor all) {
+      return one_sequence(positions_THC(all, first_seen, num_positions - first_seen));
+    };
+    core_->decode(context.ops, {q.rows(b, 1), seen(cache.k), seen(cache.v)}, begin, {out.rows(b, 1), lse});
   }
   output_.forward(context, out.reshaped(qkv[0].sizes), y);
+}
+
+Tensor Attention::upload_begins(Context& context, std::int64_t first_query, std::int64_t num_queries) const {
+  if (options_.window == 0 || first_query + num_queries <= options_.window || num_queries == 1) return {};
+  std::vector<std::int32_t> begins;
+  for (std::int64_t i = 0; i < num_queries; ++i)
+    begins.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, first_query + i - options_.window + 1)));
+  const Tensor begin = context.workspace.take(DType::int32, {1, num_queries});
+  context.ops.upload(begin, begins.data());
+  return begin;
 }
 
 }  // namespace echelon

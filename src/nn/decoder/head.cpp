@@ -15,6 +15,7 @@
 #include "nn/norm.h"
 #include "nn/sharding.h"
 #include "nn/tensor_parallel.h"
+#include "nn/token_chunks.h"
 
 #include <algorithm>
 #include <optional>
@@ -42,10 +43,7 @@ class CrossEntropyHead : public Head {
  private:
   enum Saved : int { saved_lse };  // in the stash
 
-  struct Chunk {
-    std::int64_t first = 0, count = 0;
-    [[nodiscard]] Tensor of(Tensor all_tokens) const { return all_tokens.rows(first, count); }
-  };
+  using Chunk = TokenChunk;
   [[nodiscard]] std::vector<Chunk> chunks() const;
   [[nodiscard]] std::int64_t valid_columns() const {
     return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns());
@@ -161,26 +159,10 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
   context.ops.matmul({.a = normed, .b = weight_->value, .c = logits, .transpose_b = true});
 }
 
-std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
+std::vector<TokenChunk> CrossEntropyHead::chunks() const {
   const HeadChunk& limits = options_.device.head_chunk;
-  const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t allowed = std::clamp<std::int64_t>(limits.max_bytes / (num_columns() * bytes_per_logit()), 1,
-                                                        std::min(num_tokens, limits.max_tokens));
-  const std::int64_t multiple = allowed < limits.multiple ? 1 : limits.multiple;
-  const std::int64_t most = allowed == num_tokens ? num_tokens : allowed / multiple * multiple;
-  const std::int64_t num_chunks = (num_tokens + most - 1) / most;
-  std::vector<Chunk> chunks;
-  if (multiple > 1) {
-    const std::int64_t count = ((num_tokens + num_chunks - 1) / num_chunks + multiple - 1) / multiple * multiple;
-    for (std::int64_t first = 0; first < num_tokens; first += count)
-      chunks.push_back({first, std::min(count, num_tokens - first)});
-    return chunks;
-  }
-  for (std::int64_t i = 0; i < num_chunks; ++i) {
-    const Slice slice = even_slice(num_tokens, num_chunks, i);
-    chunks.push_back({slice.first, slice.count});
-  }
-  return chunks;
+  const std::int64_t of_bytes = limits.max_bytes / (num_columns() * bytes_per_logit());
+  return token_chunks(options_.num_tokens(), std::min(of_bytes, limits.max_tokens), limits.multiple);
 }
 
 CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk,

@@ -45,6 +45,7 @@ std::vector<Param*> Mlp::params() {
 }
 
 void Mlp::compute(const ComputePass& pass, Tensor x) const {
+  if (is_chunked()) return save_x(pass.stash, x);
   const Sizes sizes = {options_.num_tokens(), features_.count};
   Inner inner;
   for (int i = 0; i < num_inner(options_); ++i)
@@ -54,6 +55,7 @@ void Mlp::compute(const ComputePass& pass, Tensor x) const {
 }
 
 void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
+  if (is_chunked()) return project_chunks(context, y, stash);
   const Stack::Scope scope(context.workspace);
   const Inner inner = saved_inner(stash);
   const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
@@ -67,6 +69,7 @@ bool Mlp::recomputes_from_x() const { return options_.recompute.operations.conta
 // down's weight reads, where its own gradient was.
 
 void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  if (is_chunked()) return backward_input_of_chunks(context, dy, dx, stash);
   const Inner inner = saved_inner(stash);
   const Inner& dinner = inner;
   const Tensor dy_full =
@@ -79,6 +82,7 @@ void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) c
 }
 
 void Mlp::backward_weight(Context& context, Stash& stash) {
+  if (is_chunked()) return backward_weight_of_chunks(context, stash);
   const Inner dinner = saved_inner(stash);
   down_.backward_weight(context, stash.saved(this, saved_dy), stash.saved(this, saved_activated));
   if (gelu_bias_) context.ops.bias_backward(dinner[0], gelu_bias_->grad);
@@ -86,6 +90,7 @@ void Mlp::backward_weight(Context& context, Stash& stash) {
 }
 
 void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  if (is_chunked()) return backward_chunks(context, dy, dx, stash);
   const Inner inner = saved_inner(stash);
   const Inner& dinner = inner;
   {
@@ -103,10 +108,8 @@ void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
                  std::int64_t /*first_position*/) const {
   const Stack::Scope scope(context.workspace);
-  const Sizes sizes = {x.size(0), features_.count};
-  Inner inner;
-  for (int i = 0; i < num_inner(options_); ++i) inner.push_back(context.workspace.take(options_.dtype, sizes));
-  const Tensor activated = context.workspace.take(options_.dtype, sizes);
+  const Inner inner = take_inner(context, x.size(0));
+  const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
   inner_.products(context, x, inner);
   activate(context.ops, inner, activated);
   down_.forward(context, activated, y);
@@ -137,6 +140,12 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
                          .y = activated});
       return;
   }
+}
+
+Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {
+  Inner inner(static_cast<std::size_t>(num_inner(options_)));
+  for (Tensor& each : inner) each = context.workspace.take(options_.dtype, {num_tokens, features_.count});
+  return inner;
 }
 
 Mlp::Inner Mlp::saved_inner(const Stash& stash) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "nn/decoder/branch.h"
+#include "nn/token_chunks.h"
 
 #include <optional>
 
@@ -36,6 +37,23 @@ class Mlp : public Branch {
   /// In place: inner -> its gradient, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
   void activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const;
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;
+  [[nodiscard]] Inner take_inner(Context& context, std::int64_t num_tokens) const;
+
+  // In chunks of tokens: mlp_chunks.cpp.
+  [[nodiscard]] bool is_chunked() const { return options_.mlp_chunk.max_tokens > 0 && recomputes_from_x(); }
+  [[nodiscard]] std::vector<TokenChunk> chunks() const;
+  void project_chunks(Context& context, Tensor y, const Stash& stash) const;
+  void backward_chunks(Context& context, Tensor dy, Tensor dx, const Stash& stash);
+  void backward_input_of_chunks(Context& context, Tensor dy, Tensor dx, Stash& stash) const;
+  void backward_weight_of_chunks(Context& context, const Stash& stash);
+  /// What a chunk's backward pass has, of its tokens alone.
+  struct ChunkGradients {
+    Tensor x, dy, activated;
+    Inner dinner;
+  };
+  /// visit(chunk, gradients) for each chunk, from x and dy of all tokens.
+  template <class Visit>
+  void for_gradients(Context& context, Tensor x_full, Tensor dy_full, Tensor dbias, const Visit& visit) const;
 
   LayerOptions options_;
   Slice features_;

@@ -52,6 +52,7 @@ class RingAttention final : public KeyAttention {
  public:
   RingAttention(const LayerOptions& options, const HeadSplit& split)
       : heads_(options, split),
+        ranges_(options),
         tokens_(options.tokens),
         group_(tokens_->exchange.head_ranks > 1 ? cp_ring_group(tokens_->exchange.head_ranks) : cp_group),
         num_blocks_(tokens_->blocks.num_blocks()) {}
@@ -128,16 +129,11 @@ class RingAttention final : public KeyAttention {
   }
 
   [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Tensor& q, int distance) const {
-    const std::int64_t B = q.size(0), T = q.size(1), source = tokens_->source_at(distance);
-    const auto of_block = [&](const Tensor& bounds) {
-      return bounds.flat().rows(source * B * T, B * T).reshaped({B, T});
-    };
-    return {.begin = of_block(microbatch.key_begin),
-            .end = of_block(microbatch.key_end),
-            .num_pairs = B * tokens_->pairs[static_cast<std::size_t>(source)]};
+    return ranges_.mask(microbatch, {q.size(0), q.size(1)}, tokens_->source_at(distance));
   }
 
   HeadGroups heads_;
+  WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   Group group_;
   int num_blocks_;

@@ -133,7 +133,8 @@ std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) 
 }
 
 std::int64_t num_visible_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k) {
-  return mask.is_causal() ? q.size(0) * num_visible_pairs(q.size(1), k.size(1)) : mask.num_pairs;
+  const bool is_triangle = mask.is_causal() && mask.num_pairs == 0;
+  return is_triangle ? q.size(0) * num_visible_pairs(q.size(1), k.size(1)) : mask.num_pairs;
 }
 
 void check(const AttentionArgs& args) { check_attention(ArgumentChecker("attention"), args); }

@@ -12,9 +12,9 @@ namespace echelon {
 /// a ring are all such ranges. A query that sees no key has out 0 and lse -inf.
 struct AttentionMask {
   Tensor begin = {};  // int32 [B, Tq]; 0 where left out
-  Tensor end = {};    // int32 [B, Tq], at most Tk; left out, the mask is causal, and the last query sees the last key
-  /// With `end`: how many pairs (query, key) of a head the causal mask leaves, of all sequences together. Where
-  /// documents end is data, which a trace does not have: pairs across two documents count, though none is computed.
+  Tensor end = {};    // int32 [B, Tq], at most Tk; left out, the mask is causal, and the last query sees the last key.
+  /// Pairs (query, key) of a head that the causal mask and a window leave, of all sequences together; 0 without `end`:
+  /// a whole triangle. A trace has no documents: pairs across two documents count, though none is computed.
   std::int64_t num_pairs = 0;
 
   [[nodiscard]] bool is_causal() const { return !end.exists(); }

@@ -43,8 +43,9 @@ double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) con
 double PlanBounds::shape_seconds(const PlanShape& shape) {
   const LayerCosts& costs = costs_.layers(shape, {});
   double seconds = 0, core_seconds = 0;
-  for_units(StageLayers{.num_layers = request_->base.model.num_hidden_layers, .has_embedding = true, .has_head = true},
-            {}, costs.tied, [&](const UnitKind& kind, std::int64_t count) {
+  const ModelSpec& model = request_->base.model;
+  for_units(StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {},
+            costs.tied, [&](const UnitKind& kind, std::int64_t count) {
               constexpr auto forward = static_cast<std::size_t>(PassKind::forward);
               StageCost units;
               units.add(costs.of(kind), count);

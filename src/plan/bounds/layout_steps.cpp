@@ -267,11 +267,11 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
   }
   const Schedule schedule = pipeline_schedule(config);
   const auto& stages = space_->stages_of(schedule.num_stages, choice.pipeline.layout);
-  const LoweringOptions options = lowering_options(
-      config, schedule.rank_of_stage,
-      stage_shapes(
-          units_of(stages, recompute_of(choice.recompute), tied_weight_of(config.model, schedule.rank_of_stage)),
-          [&](const UnitKind& kind) { return state.of(kind).sums_replicas; }));
+  const LoweringOptions options =
+      lowering_options(config, schedule.rank_of_stage,
+                       stage_shapes(units_of(stages, config.model, recompute_of(choice.recompute),
+                                             tied_weight_of(config.model, schedule.rank_of_stage)),
+                                    [&](const UnitKind& kind) { return state.of(kind).sums_replicas; }));
   const auto size_of_program = [](const LayoutProgram& program) {
     std::int64_t size = 0;
     for (const Program& each : program.programs) size += static_cast<std::int64_t>(each.size());
@@ -299,8 +299,8 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
   LayoutFold fold(config, machine, costs_->layers(choice.shape, choice.recompute.operations),
                   costs_->traces(choice.shape, choice.data), program,
-                  units_of(space_->stages_of(num_stages, choice.pipeline.layout), recompute_of(choice.recompute),
-                           tied_weight_of(config.model, program.rank_of_stage)));
+                  units_of(space_->stages_of(num_stages, choice.pipeline.layout), config.model,
+                           recompute_of(choice.recompute), tied_weight_of(config.model, program.rank_of_stage)));
   LayoutStep step = {.is_exact = devices.is_regular(), .num_lowered = num_lowered_ - num_lowered_before};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
     step.num_actions += static_cast<std::int64_t>(program.programs[static_cast<std::size_t>(rank)].size());

@@ -23,7 +23,7 @@ double core_seconds_of(const UnitCost& unit, std::size_t kind) {
 
 StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
   StageCost stage;
-  for_units(layers, recompute_of(recompute), costs.tied,
+  for_units(layers, *costs.model, recompute_of(recompute), costs.tied,
             [&](const UnitKind& kind, std::int64_t count) { stage.add(costs.of(kind), count); });
   stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;     // between units
   if (!layers.has_embedding) stage.stash_bytes += costs.boundary_bytes;  // the stage's input, which lives as long
@@ -142,9 +142,10 @@ PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerC
   made.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
+  const bool has_one_window = layers.model->windows().size() == 1;
   const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    const bool is_like_before = before != nullptr && each.num_layers == before->num_layers &&
+    const bool is_like_before = before != nullptr && has_one_window && each.num_layers == before->num_layers &&
                                 each.has_embedding == before->has_embedding && each.has_head == before->has_head;
     StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
     before = &each;

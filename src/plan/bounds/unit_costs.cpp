@@ -131,7 +131,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   const LayerOptions options = layer_options(config, 0);
   const int rank = ContextRanks(config).busiest_like(0, config.mesh_shape());
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
-  LayerCosts costs = {.tied = config.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none,
+  LayerCosts costs = {.model = &request_->base.model,
+                      .tied = config.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none,
                       .boundary_bytes = aligned(boundary_elements * size_of(options.dtype)),
                       .boundary_elements = boundary_elements};
   ModelPart part;
@@ -143,8 +144,10 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});
-  add({.role = UnitKind::Role::block});
-  if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed});
+  for (const std::int64_t window : config.model.windows()) {
+    add({.role = UnitKind::Role::block, .window = window});
+    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .window = window});
+  }
   add({.role = UnitKind::Role::head});
   if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});
   return costs;

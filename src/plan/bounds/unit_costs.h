@@ -25,6 +25,7 @@ struct UnitCost {
 };
 
 struct LayerCosts {
+  const ModelSpec* model = nullptr;
   std::vector<UnitCost> units = {};
   // Bounds assume that the head's matmul overwrites a tied weight's gradient, which costs least.
   TiedWeight tied = TiedWeight::none;

@@ -74,6 +74,7 @@ RunConfig without_choices(RunConfig config) {
   config.training.recompute = {};
   config.training.recompute_method = RecomputeMethod::uniform;
   config.training.recompute_num_layers = 1;
+  config.training.mlp_chunk_tokens = 0;  // contradicts recompute = none
   const ParallelConfig defaults;
   config.parallelism.zero_level = defaults.zero_level;
   config.parallelism.reshard_after_forward = defaults.reshard_after_forward;
@@ -269,8 +270,9 @@ const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, co
 std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
-  const bool fixes_recomputation =
-      request_->fixes(recompute_key) || request_->fixes(recompute_method_key) || request_->fixes(recompute_layers_key);
+  const bool fixes_recomputation = request_->fixes(recompute_key) || request_->fixes(recompute_method_key) ||
+                                   request_->fixes(recompute_layers_key) ||
+                                   request_->base.training.mlp_chunk_tokens > 0;
   std::vector<PlanPipeline> all;
   for (const ScheduleEntry& entry : all_schedules()) {
     if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
@@ -294,6 +296,8 @@ std::vector<PlanRecompute> PlanSpace::recomputes(const PlanPipeline& pipeline) c
   std::vector<PlanRecompute> all;
   const auto allowed = [&](const PlanRecompute& each) {
     const RecomputeMethod method = each.num_blocks > 0 ? RecomputeMethod::block : RecomputeMethod::uniform;
+    if (fixed.mlp_chunk_tokens > 0 && (each.num_blocks > 0 || !each.operations.contain(BlockOperation::mlp)))
+      return false;
     return (!request_->fixes(recompute_method_key) || method == fixed.recompute_method) &&
            fits(recompute_layers_key, each.num_blocks > 0 ? each.num_blocks : 1, fixed.recompute_num_layers);
   };
@@ -381,6 +385,7 @@ void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) co
 RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
   RunConfig config = with_pipeline(with_shape(without_choices(request_->base), choice.shape), choice.pipeline);
   config.training.recompute = choice.recompute.operations;
+  config.training.mlp_chunk_tokens = request_->base.training.mlp_chunk_tokens;
   if (choice.recompute.num_blocks > 0) {
     config.training.recompute_method = RecomputeMethod::block;
     config.training.recompute_num_layers = choice.recompute.num_blocks;

@@ -10,19 +10,14 @@ namespace echelon {
 namespace {
 
 /// Of [training]: what changes how a step is computed, not what it computes.
-constexpr std::array<std::string_view, 13> keys_of_execution = {"training.micro_batch_size",
-                                                                "training.head_chunk_tokens",
-                                                                "training.make_vocab_size_divisible_by",
-                                                                "training.deterministic",
-                                                                "training.eval_interval",
-                                                                "training.eval_batches",
-                                                                "training.recompute",
-                                                                "training.recompute_method",
-                                                                "training.recompute_num_layers",
-                                                                "training.num_threads",
-                                                                "training.device",
-                                                                "training.cuda_graphs",
-                                                                "training.attention"};
+constexpr std::array<std::string_view, 14> keys_of_execution = {
+    "training.micro_batch_size", "training.head_chunk_tokens",
+    "training.mlp_chunk_tokens", "training.make_vocab_size_divisible_by",
+    "training.deterministic",    "training.eval_interval",
+    "training.eval_batches",     "training.recompute",
+    "training.recompute_method", "training.recompute_num_layers",
+    "training.num_threads",      "training.device",
+    "training.cuda_graphs",      "training.attention"};
 
 KeyEffect effect_of(const ConfigKey& key, const RunConfig& was, const RunConfig& is) {
   const std::string_view section = section_of(key);

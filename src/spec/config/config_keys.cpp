@@ -73,7 +73,7 @@ using S = RopeScaling;
 const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name: llama-1m | llama-10m | llama-100m | gpt2-124m | gpt2-355m | gpt2-774m | gpt2-1.5b | gpt3-175b | llama2-7b | llama2-13b | llama2-70b | llama3-8b | llama3-70b | llama3-405b | qwen2-0.5b | qwen2.5-7b | qwen3-0.6b | qwen3-8b"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
-    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
     {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},
@@ -90,6 +90,8 @@ const ConfigKey keys[] = {
     {"model.rope_scaling.low_freq_factor", scaling<&S::low_freq_factor>, "where its transition starts", {0}, has_rope},
     {"model.rope_scaling.high_freq_factor", scaling<&S::high_freq_factor>, "where its transition ends", {0}, has_rope},
     {"model.rope_scaling.original_max_position_embeddings", scaling<&S::original_max_position_embeddings>, "positions before scaling", size, has_rope},
+    {"model.sliding_window", at<model, &M::sliding_window>, "keys that a query sees; 0: all before it", count_or_none},
+    {"model.max_window_layers", at<model, &M::max_window_layers>, "the first layer with sliding_window", count_or_none},
     {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
     {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
 
@@ -111,6 +113,7 @@ const ConfigKey keys[] = {
     {"training.linear_dtype", choice<training, &T::linear_dtype>, "format of the matmuls of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
     {"training.logits_dtype", choice<training, &T::logits_dtype>, "the head's logits: float32, or dtype, whose memory the gradients reuse; empty: dtype on GPUs, float32 on CPUs"},
     {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on CPUs, up to 512 MiB on GPUs", count_or_none},
+    {"training.mlp_chunk_tokens", at<training, &T::mlp_chunk_tokens>, "tokens in the feed-forward branch at a time, with recompute = mlp; 0: all", count_or_none},
     {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
      "rows of the embedding and the head on each rank, by padding; 0: 1 on CPUs, 128 on GPUs", padding},
     {"training.grad_dtype", choice<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},

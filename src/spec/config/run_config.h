@@ -40,6 +40,7 @@ struct TrainingConfig {
   // Format of the head's logits: float32 (float64 for float64) or dtype. Empty: dtype on GPUs, else float32.
   std::optional<DType> logits_dtype;
   std::int64_t head_chunk_tokens = 0;  // tokens whose logits exist at a time; 0: device default
+  std::int64_t mlp_chunk_tokens = 0;   // tokens that the feed-forward branch computes at a time; 0: all
   // Rows per rank of the embedding and the head are padded to a multiple of this. 0: device default.
   std::int64_t make_vocab_size_divisible_by = 0;
   std::optional<DType> grad_dtype;    // empty: float64 for float64, else float32

@@ -63,6 +63,7 @@ void check_float8(const RunConfig& config) {
   require_units("model.intermediate_size", m.intermediate_size, unit * p.tensor_parallel_degree);
   if (p.context_parallel_degree == 1)  // else the tokens of a rank are padded
     require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
+  require_units("training.mlp_chunk_tokens", t.mlp_chunk_tokens, unit);
   require(
       p.tensor_parallel_degree <= m.num_key_value_heads,
       "training.linear_dtype = 'float8' rounds gradients, and with parallelism.tensor_parallel_degree = {} above "
@@ -90,6 +91,21 @@ void check_recompute(const RunConfig& config) {
   require(!is_block || t.recompute_num_layers <= most,
           "training.recompute_num_layers = {} is more than the {} layers of the largest stage (use {})",
           t.recompute_num_layers, most, most);
+}
+
+/// A search for a layout chooses what is recomputed.
+void check_mlp_chunks(const TrainingConfig& t) {
+  if (t.mlp_chunk_tokens == 0) return;
+  BlockOperations with_mlp = t.recompute;
+  with_mlp.add(BlockOperation::mlp);
+  require(t.recompute.contain(BlockOperation::mlp),
+          "training.mlp_chunk_tokens = {} recomputes the feed-forward branch, but training.recompute = '{}' saves it "
+          "(use recompute = {})",
+          t.mlp_chunk_tokens, fmt::join(names_of(t.recompute), ","), fmt::join(names_of(with_mlp), ","));
+  require(t.recompute_method == RecomputeMethod::uniform,
+          "training.mlp_chunk_tokens = {} recomputes in all blocks, but training.recompute_method = 'block' in some "
+          "(use recompute_method = uniform)",
+          t.mlp_chunk_tokens);
 }
 
 void check_batch(const RunConfig& config) {
@@ -187,6 +203,9 @@ void check_attention(const RunConfig& config) {
           name_of(t.dtype));
   require(!config.data.reset_attention_mask,
           "training.attention = 'cudnn' is not supported with data.reset_attention_mask = true (use auto)");
+  require(config.model.sliding_window == 0,
+          "training.attention = 'cudnn' is not supported with model.sliding_window = {} (use auto)",
+          config.model.sliding_window);
 }
 
 void check_ranks(const RunConfig& config) {
@@ -279,6 +298,7 @@ StepRange parse_traced_steps(const std::string& text) {
 
 void validate(const RunConfig& config) {
   validate_without_layout(config);
+  check_mlp_chunks(config.training);
   check_num_microbatches(config);
 }
 

@@ -25,7 +25,8 @@ AttentionParts::AttentionParts(const Case& at, const Activations& expected, cons
       of_result_(expected.of({true, read_of_heads("gradient of the result", layer)})),
       C_(at.config().model.head_dim),
       group_(at.config().model.num_attention_heads / at.config().model.num_key_value_heads),
-      T_(at.config().training.seq_len) {
+      T_(at.config().training.seq_len),
+      window_(window_of_layer(at.config().model, layer)) {
   if (at.config().model.position == PositionKind::rope) frequencies_ = rope_frequencies(at.config().model);
 }
 
@@ -36,7 +37,7 @@ double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t 
 
 std::vector<std::int64_t> AttentionParts::keys_of(std::int64_t token, int cp_rank) const {
   const std::int64_t sequence = token / T_;
-  const RowRange range = places_.keys_seen_by(token, cp_rank);
+  const RowRange range = places_.keys_seen_by(token, cp_rank, window_);
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = range.begin; i < range.end; ++i)
     tokens.push_back(sequence * T_ + places_.positions(sequence, cp_rank)[static_cast<std::size_t>(i)]);
@@ -45,7 +46,7 @@ std::vector<std::int64_t> AttentionParts::keys_of(std::int64_t token, int cp_ran
 
 bool AttentionParts::sees(std::int64_t query, std::int64_t key) const {
   const int cp_rank = places_.part_of(key);
-  const RowRange range = places_.keys_seen_by(query, cp_rank);
+  const RowRange range = places_.keys_seen_by(query, cp_rank, window_);
   const auto rows = places_.positions(query / T_, cp_rank);
   return range.begin < range.end && rows[static_cast<std::size_t>(range.begin)] <= key % T_ &&
          key % T_ <= rows[static_cast<std::size_t>(range.end - 1)];

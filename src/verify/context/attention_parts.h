@@ -54,7 +54,7 @@ class AttentionParts {
 
   const TokenPlaces& places_;
   const Activation *queries_, *keys_, *values_, *of_result_;
-  std::int64_t C_, group_, T_;
+  std::int64_t C_, group_, T_, window_;
   std::vector<double> frequencies_;  // of RoPE; empty: none
 };
 

@@ -24,7 +24,10 @@ bool all_queries(const Read& read, const std::function<bool(std::size_t row, std
 class RangeExplainer {
  public:
   explicit RangeExplainer(const WrongContext& wrong)
-      : wrong_(wrong), places_(wrong.places()), T_(places_.config().training.seq_len) {}
+      : wrong_(wrong),
+        places_(wrong.places()),
+        T_(places_.config().training.seq_len),
+        window_(window_of_layer(places_.config().model, wrong.name().tensor)) {}
 
   std::vector<Finding> explain() {
     for (const auto& attempt :
@@ -41,7 +44,7 @@ class RangeExplainer {
       const int source = wrong_.source_of(each.read);
       const bool fits = all_queries(each.read, [&](std::size_t row, std::int64_t token) {
         const std::int64_t num_tokens = std::ssize(places_.positions(token / T_, source));
-        const RowRange right = places_.keys_seen_by(token, source), range = range_at(each.read, row);
+        const RowRange right = places_.keys_seen_by(token, source, window_), range = range_at(each.read, row);
         if (range == right) return true;
         if (evidence.empty())
           evidence = fmt::format(
@@ -63,7 +66,7 @@ class RangeExplainer {
     for (const WrongRead& each : wrong_.first.wrong) {
       int other = 0;
       const auto is_of_other = [&](std::size_t row, std::int64_t token) {
-        return range_at(each.read, row) == places_.keys_seen_by(token, other);
+        return range_at(each.read, row) == places_.keys_seen_by(token, other, window_);
       };
       while (other < places_.cp() && !all_queries(each.read, is_of_other)) ++other;
       if (other == places_.cp()) return {};
@@ -81,7 +84,8 @@ class RangeExplainer {
       std::int64_t sequence = no_token;
       const bool fits = all_queries(each.read, [&](std::size_t row, std::int64_t token) {
         const int source = wrong_.source_of(each.read);
-        if (token / T_ == sequence || range_at(each.read, row) == places_.keys_seen_by(token, source)) return true;
+        if (token / T_ == sequence || range_at(each.read, row) == places_.keys_seen_by(token, source, window_))
+          return true;
         sequence = token / T_;
         const std::string moved = moved_boundaries(each.read, sequence);
         if (evidence.empty()) evidence = moved;
@@ -103,7 +107,7 @@ class RangeExplainer {
             moved[i] = std::clamp<std::int32_t>(moved[i] + by, 0, static_cast<std::int32_t>(T_));
         const bool fits = all_queries(read, [&](std::size_t row, std::int64_t token) {
           return token / T_ != sequence ||
-                 range_at(read, row) == places_.keys_seen_by(token, wrong_.source_of(read), moved);
+                 range_at(read, row) == places_.keys_seen_by(token, wrong_.source_of(read), {moved, window_});
         });
         if (!fits) continue;
         const std::size_t shown = std::max<std::size_t>(1, only);
@@ -118,7 +122,7 @@ class RangeExplainer {
     const Read& read = wrong_.first.wrong.front().read;
     std::string text = "it differs";
     all_queries(read, [&](std::size_t row, std::int64_t token) {
-      const RowRange range = range_at(read, row), right = places_.keys_seen_by(token, wrong_.source_of(read));
+      const RowRange range = range_at(read, row), right = places_.keys_seen_by(token, wrong_.source_of(read), window_);
       if (range == right) return true;
       text = fmt::format(
           "at hop {} the query at position {} of sequence {} sees the rows from {} and before {} of its "
@@ -131,7 +135,7 @@ class RangeExplainer {
 
   const WrongContext& wrong_;
   const TokenPlaces& places_;
-  std::int64_t T_;
+  std::int64_t T_, window_;
 };
 
 }  // namespace

@@ -63,9 +63,10 @@ std::span<const std::int32_t> TokenPlaces::positions(std::int64_t sequence, int 
 }
 
 // The start of a token's document is the last offset that is not after it.
-RowRange TokenPlaces::keys_seen_by(std::int64_t token, int cp_rank, const DocumentOffsets& documents) const {
+RowRange TokenPlaces::keys_seen_by(std::int64_t token, int cp_rank, const Visibility& visibility) const {
   const auto position = static_cast<std::int32_t>(token % seq_len_);
-  const std::int32_t start = *std::prev(std::ranges::upper_bound(documents, position));
+  std::int32_t start = *std::prev(std::ranges::upper_bound(visibility.documents, position));
+  if (visibility.window > 0) start = std::max(start, position - static_cast<std::int32_t>(visibility.window) + 1);
   const std::span<const std::int32_t> keys = positions(token / seq_len_, cp_rank);
   const RowRange range = {std::ranges::lower_bound(keys, start) - keys.begin(),
                           std::ranges::upper_bound(keys, position) - keys.begin()};

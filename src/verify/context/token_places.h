@@ -51,12 +51,12 @@ class TokenPlaces {
     return ids_.empty() ? token % seq_len_ : ids_[static_cast<std::size_t>(token)];
   }
 
-  /// The rows of the keys of `cp_rank` that a token sees.
-  [[nodiscard]] RowRange keys_seen_by(std::int64_t token, int cp_rank) const {
-    return keys_seen_by(token, cp_rank, documents(token / seq_len_));
+  /// The rows of the keys of `cp_rank` that a token sees in a layer with this window (ModelSpec::window_of).
+  [[nodiscard]] RowRange keys_seen_by(std::int64_t token, int cp_rank, std::int64_t window) const {
+    return keys_seen_by(token, cp_rank, {documents(token / seq_len_), window});
   }
   /// The same where the documents of its sequence were others.
-  [[nodiscard]] RowRange keys_seen_by(std::int64_t token, int cp_rank, const DocumentOffsets& documents) const;
+  [[nodiscard]] RowRange keys_seen_by(std::int64_t token, int cp_rank, const Visibility& visibility) const;
 
  private:
   void split_sequences(const BatchSource& batches);

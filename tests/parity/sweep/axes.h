@@ -21,6 +21,7 @@ struct Draft {
   Targets targets = Targets::all;
   int microbatches = 1;
   int num_kv_heads = 0;  // 0: as many as heads
+  int window = 0, first_window_layer = 0;
   bool sizes_divide = true;
   bool fills_the_world = false;  // the shard degree is what is left of the world size
   bool reads_schedule = false;   // from a file

@@ -48,12 +48,18 @@ const std::string reshard = "parallelism.reshard_after_forward", shard = "parall
                   balancer = "parallelism.context_parallel_load_balancer", balance = "data.balance_batch",
                   exchange = "parallelism.context_parallel_method", pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
-                  microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
+                  microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method",
+                  chunks = "training.mlp_chunk_tokens";
 
 void refuse_data_parallel(Refusals& refused) {
   refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero,
               "level 0 shards nothing; replicas are data_parallel_replicate_degree");
   refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "only level 3 shards parameters");
+}
+
+void refuse_windows(Refusals& refused) {
+  refused.add({{"model.sliding_window", {"4", "4 after the first layer"}}, {"model.model_type", {"gpt2", "llama"}}},
+              "model.sliding_window", "config.json has none");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
@@ -104,6 +110,9 @@ void refuse_recomputation(Refusals& refused) {
               "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
               "without recomputation the choice of blocks has no effect");
+  refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
+              "chunks are recomputed");
+  refused.add({{chunks, {"5"}}, {method, {"block"}}}, chunks, "chunks are recomputed");
 }
 
 }  // namespace
@@ -111,6 +120,7 @@ void refuse_recomputation(Refusals& refused) {
 std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
   Refusals refused(axes);
   refuse_data_parallel(refused);
+  refuse_windows(refused);
   refuse_tensor_parallel(refused);
   refuse_context_parallel(refused);
   refuse_schedules(refused);

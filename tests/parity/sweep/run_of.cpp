@@ -70,6 +70,8 @@ void set_sizes(Draft& draft) {
   model.vocab_size = draft.sizes_divide ? 72 : 61;
   model.max_position_embeddings = 16;
   model.initializer_range = 0.15;
+  model.sliding_window = draft.window;
+  model.max_window_layers = draft.first_window_layer;
 }
 
 void set_training(Draft& draft) {

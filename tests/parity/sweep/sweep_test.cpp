@@ -62,6 +62,7 @@ const Trajectory& one_rank_of(const SweepRun& run) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   RunConfig config = one_rank(run.config);
   config.training.micro_batch_size = config.training.global_batch_size;
+  config.training.mlp_chunk_tokens = 0;
   config.training.recompute = {};
   config.training.recompute_method = RecomputeMethod::uniform;
   auto& trajectory = known[fmt::format("{} {}", to_toml(config), static_cast<int>(run.targets))];
