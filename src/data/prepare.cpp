@@ -6,7 +6,7 @@
 #include "data/indexed_dataset.h"
 #include "data/prepare_record.h"
 #include "data/tokenizer/bpe_trainer.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/encoder.h"
 
 #include <unistd.h>
 

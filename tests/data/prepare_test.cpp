@@ -231,7 +231,7 @@ TEST(Prepare, UsesATokenizerThatIsGiven) {
   EXPECT_EQ(scratch.read("second/tokenizer.json"), file);
   EXPECT_EQ(scratch.read("second/train.bin"), scratch.read("out/train.bin"));
   scratch.write("given.json", "{}");
-  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("given.json: tokenizer has no pre_tokenizer"));
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("given.json: tokenizer has no model"));
 }
 
 TEST(Prepare, SaysWhatIsWrong) {
