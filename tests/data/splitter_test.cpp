@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -82,6 +83,49 @@ TEST(Splitter, PiecesOfRandomBytesAreTheText) {
       joined += piece;
     }
     EXPECT_EQ(joined, text);
+  }
+}
+
+/// The published patterns, which a Scanner runs, and some more of its kind.
+const std::vector<std::string> scanned_patterns = {
+    std::string(gpt2_pattern),
+    std::string(named_pattern("llama3")),
+    std::string(named_pattern("qwen")),
+    std::string(named_pattern("o200k")),
+    R"(\p{N}{1,3})",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    R"(\w{2,4}\s?|\W)",
+    R"((?i:ks|ß?a)x*|\s++$)"};
+
+std::string fuzzed_text(std::mt19937& random) {
+  const std::vector<std::string> parts = {" ", "  ", "\n", "\r\n",   "a",  "B",    "'s", "'RE",  "1", "2345", "!",
+                                          "/", "'ſ", "ǅ",  "\u0301", "東", "かな", "²",  "𱍐", "<", "\t",   "\u3000"};
+  std::string text;
+  for (std::size_t i = random() % 20; i > 0; --i) {
+    const std::uint32_t ends[] = {0x80, 0x250, 0x3100, 0x10000, 0x110000};
+    const char32_t code = static_cast<char32_t>(random() % ends[random() % 5]);
+    if (random() % 3 != 0 || (code >= 0xd800 && code < 0xe000))
+      text += parts[random() % parts.size()];
+    else
+      append_utf8(code, text);
+  }
+  return text;
+}
+
+TEST(Splitter, AScannerGivesThePiecesOfARegex) {
+  std::mt19937 random(3);
+  for (const std::string& pattern : scanned_patterns) {
+    const bool is_caseless_mark = pattern.find("ß") != std::string::npos;
+    EXPECT_EQ(TextPattern::of_expression(pattern).scanner() != nullptr, !is_caseless_mark) << pattern;
+    const Splitter scanner(byte_level_splitter({pattern})), regex(byte_level_splitter({pattern}), true);
+    for (int trial = 0; trial < 400; ++trial) {
+      const std::string text = fuzzed_text(random);
+      Collected scanned, matched;
+      scanner.split(text, true, scanned);
+      regex.split(text, true, matched);
+      EXPECT_EQ(scanned.pieces, matched.pieces) << pattern << " on " << text;
+    }
   }
 }
 

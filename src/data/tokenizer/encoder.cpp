@@ -12,7 +12,7 @@ constexpr std::size_t fewest_slots = 64, most_slots = std::size_t{1} << 17;
 
 std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-/// Calls text(begin, end) and token(id) for the parts of a text.
+/// Calls of_text and of_token for the parts of a text.
 template <class Text, class Token>
 void for_each_part(const AddedTokenFinder& finder, std::string_view text, bool skips_control, std::int64_t& num_skipped,
                    const Text& of_text, const Token& of_token) {

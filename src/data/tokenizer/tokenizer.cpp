@@ -74,8 +74,8 @@ std::string Tokenizer::in_file(std::int32_t id) const {
   return is_bytes ? to_byte_alphabet(token) : token;
 }
 
-Tokenizer Tokenizer::load(const std::string& path) {
-  Tokenizer tokenizer(read_tokenizer(path), path);
+Tokenizer Tokenizer::load(const std::string& path, const std::string& pattern) {
+  Tokenizer tokenizer(read_tokenizer(path, pattern), path);
   if (const auto end = named_end_of_sequence(path)) {
     const auto id = tokenizer.added_token(*end);
     const auto& tokens = tokenizer.spec_.tokens;

@@ -26,8 +26,8 @@ class Tokenizer {
   /// Throws Error, starting with `name`, if tokens, merges and scores contradict each other.
   explicit Tokenizer(TokenizerSpec spec, const std::string& name = "tokenizer");
   /// A tokenizer.json, or another file that read_tokenizer reads (tokenizer_files.h). Throws Error if it cannot be
-  /// read.
-  [[nodiscard]] static Tokenizer load(const std::string& path);
+  /// read. `pattern` is for files of ranks.
+  [[nodiscard]] static Tokenizer load(const std::string& path, const std::string& pattern = "");
   /// Throws Failure if the file cannot be written.
   void save(const std::string& path) const;
 

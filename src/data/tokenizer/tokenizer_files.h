@@ -9,8 +9,8 @@
 namespace echelon {
 
 /// Reads a tokenizer.json; a vocab.json with the merges.txt next to it; a model of SentencePiece (*.model); or
-/// tiktoken's ranks (*.tiktoken, or a *.model of their form), which are split by `pattern`: one of pattern_names(), or
-/// empty if the name of the file says it. Throws Error with the file and what is wrong in it.
+/// tiktoken's ranks (*.tiktoken, or a *.model with such lines). `pattern` splits text for ranks: a name of
+/// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it.
 [[nodiscard]] TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern = "");
 
 /// The content of the token that ends a sequence: eos_token of the tokenizer_config.json or special_tokens_map.json

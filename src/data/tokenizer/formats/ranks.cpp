@@ -43,7 +43,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// tiktoken merges two tokens whenever their bytes together are a token: each way to cut a token in two is a merge.
+/// tiktoken merges two tokens whenever their bytes together are a token: each way to split a token in two is a merge.
 void add_merges(TokenizerSpec& spec) {
   std::unordered_map<std::string_view, std::int32_t> ids;
   std::size_t longest = 0;
@@ -64,7 +64,7 @@ void add_merges(TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_ranks(std::string_view text, const std::string& pattern, const std::string& name) {
-  constexpr std::size_t longest_token = 1024;  // each cut of a token is looked up
+  constexpr std::size_t longest_token = 1024;  // each way to split a token is looked up
   TokenizerSpec spec;
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = next_line(text);

@@ -170,7 +170,7 @@ TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& nam
   TokenizerSpec spec;
   spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
   spec.has_byte_fallback = model.has_byte_fallback;
-  spec.fuses_unknown = true;
+  spec.fuses_unknown = spec.model == TokenModel::bpe;  // a unigram model always does
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& [text, score, type] = model.pieces[i];
     const auto id = static_cast<std::int32_t>(i);

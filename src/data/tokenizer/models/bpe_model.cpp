@@ -51,8 +51,8 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
   if (!is_byte_level_) find_safe_cuts(spec);
 }
 
-// A text without pieces is one piece of BPE. If no merge has a mark after a character, the text may be cut between
-// them.
+// A text without pieces is one piece of BPE. If no merge has a mark after a character, the text may be split
+// there.
 void BpeModel::find_safe_cuts(const TokenizerSpec& spec) {
   has_safe_cuts_ = whole_pieces_.contains(space_mark);
   for (const Merge& merge : spec.merges) {

@@ -26,7 +26,7 @@ class BpeModel {
   /// character without a token is left out if there is none for unknown ones either, as in the library.
   void append(std::string_view piece, bool may_be_control, std::vector<std::int32_t>& ids) const;
 
-  /// Where a piece may be cut, because no merge crosses that place: the length of its first part.
+  /// Where a piece may be split, because no merge crosses that place: the length of its first part.
   [[nodiscard]] std::size_t safe_prefix(std::string_view piece) const;
 
  private:
@@ -38,7 +38,7 @@ class BpeModel {
   bool is_byte_level_, prefers_whole_pieces_, fuses_unknown_;
   std::optional<std::int32_t> unknown_;
   MergeTable merges_;
-  std::array<std::int32_t, 256> byte_ids_{};  // of bytes, or of <0x00> to <0xFF> if all are there
+  std::array<std::int32_t, 256> byte_ids_{};  // of bytes, or of <0x00> to <0xFF> if it has all
   bool has_bytes_ = false;
   std::unordered_map<std::string_view, std::int32_t> whole_pieces_;
   std::unordered_set<std::int32_t> control_;

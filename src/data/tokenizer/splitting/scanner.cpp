@@ -42,7 +42,7 @@ Scanner::Scanner(Expression expression) : expression_(std::move(expression)) {
   std::copy_n(of_page_[pages_[0]].begin(), ascii_.size(), ascii_.begin());
 }
 
-/// The classes of 256 code points, and whether they are equal. next_range: by class, where its ranges go on.
+/// The classes of 256 code points, and whether they are equal. next_range: by class, where its ranges continue.
 std::pair<Scanner::Page, bool> Scanner::make_page(char32_t first, std::vector<std::size_t>& next_range) const {
   Page page{};
   bool is_uniform = true;

@@ -1,4 +1,4 @@
-// What a step of a tokenizer looks for in a text, and how a Split step cuts around it.
+// What a step of a tokenizer looks for in a text, and how a Split step splits around it.
 #pragma once
 
 #include "data/tokenizer/splitting/regex.h"

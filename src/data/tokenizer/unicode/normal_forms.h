@@ -1,4 +1,4 @@
-// Unicode's normalization forms (UAX 15) and lower case, as `tokenizers` computes them.
+// Unicode's normal forms (UAX 15) and lower case, as `tokenizers` computes them.
 #pragma once
 
 #include <cstdint>
