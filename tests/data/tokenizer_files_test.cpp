@@ -49,6 +49,8 @@ TEST(SentencePiece, ReadsBothModels) {
     EXPECT_THAT(encoded(spec, "<s>"), ElementsAre(1)) << type;
     EXPECT_THAT(encoded(spec, "<s>", false), ElementsAre(4, 0)) << type;  // no text becomes a control token
     EXPECT_EQ(Tokenizer(spec).decode(encoded(spec, "ab  b")), "ab  b") << type;
+    const TokenizerSpec tidy = parse_sentencepiece(sentencepiece(type) + message(3, {4 << 3, 1}), "m.model");
+    EXPECT_THAT(encoded(tidy, " ab  \xe2\x96\x81"), ElementsAre(2)) << type;  // a mark at the end is a space
     EXPECT_EQ(parse_tokenizer_json(to_tokenizer_json(spec), "x"), spec) << type;
   }
 }
@@ -63,6 +65,8 @@ TEST(SentencePiece, RefusesWhatIsNoModelAndNeverCrashes) {
   EXPECT_THAT(complaint(""), HasSubstr("it has no pieces"));
   EXPECT_THAT(complaint(sentencepiece(3)), HasSubstr("model type 3"));
   EXPECT_THAT(complaint(good + message(3, message(2, "map"))), HasSubstr("has a character map"));
+  EXPECT_THAT(complaint(good + piece("own", 0, 4)), HasSubstr("user-defined pieces and adds a prefix"));
+  EXPECT_THAT(complaint(sentencepiece(1) + message(2, std::string{'\x98', 2, 1})), HasSubstr("byte fallback"));
   std::mt19937 random(5);
   for (int trial = 0; trial < 2000; ++trial) {
     std::string bad = good;

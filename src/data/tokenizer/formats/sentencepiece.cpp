@@ -145,7 +145,8 @@ void add_steps(const PieceModel& model, TokenizerSpec& spec) {
   if (model.removes_spaces) {
     spec.normalizer.push_back(
         {.kind = NormalizerStep::Kind::replace, .pattern = " {2,}", .is_regex = true, .content = " "});
-    spec.normalizer.push_back({.kind = NormalizerStep::Kind::replace, .pattern = "^ | $", .is_regex = true});
+    spec.normalizer.push_back(
+        {.kind = NormalizerStep::Kind::replace, .pattern = "^ |[ \xe2\x96\x81]+$", .is_regex = true});
   }
   if (model.adds_prefix) spec.normalizer.push_back({.kind = NormalizerStep::Kind::prepend, .content = piece_mark});
   spec.normalizer.push_back({.kind = NormalizerStep::Kind::replace, .pattern = " ", .content = piece_mark});
@@ -156,17 +157,26 @@ void add_steps(const PieceModel& model, TokenizerSpec& spec) {
     spec.decoder.push_back({.kind = DecodeStep::Kind::strip, .pattern = " ", .start = 1, .stop = 0});
 }
 
-}  // namespace
-
-TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name) {
-  const PieceModel model = read_pieces(bytes, name);
+void check_supported(const PieceModel& model, const std::string& name) {
   require(!model.pieces.empty(), "{} is not a model of SentencePiece: it has no pieces", name);
   require(model.type == 1 || model.type == 2,
           "{} has model type {}, which is not supported; unigram (1) and BPE (2) are", name, model.type);
   require(model.character_map.empty(), "{} has a character map (such as nmt_nfkc), which is not supported; identity is",
           name);
+  require(!(model.has_byte_fallback && model.type == 1),
+          "{} is unigram with byte fallback, which is not supported; BPE with it is", name);
+  const bool has_own = std::any_of(model.pieces.begin(), model.pieces.end(),
+                                   [](const Piece& piece) { return piece.type == piece_type::user_defined; });
+  require(!has_own || !model.adds_prefix, "{} has user-defined pieces and adds a prefix, which is not supported", name);
   require(!model.is_suffix && model.escapes_spaces,
           "{} marks the ends of words or keeps spaces, which is not supported", name);
+}
+
+}  // namespace
+
+TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name) {
+  const PieceModel model = read_pieces(bytes, name);
+  check_supported(model, name);
   TokenizerSpec spec;
   spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
   spec.has_byte_fallback = model.has_byte_fallback;
