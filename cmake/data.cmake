@@ -1,7 +1,13 @@
-# PCRE2 splits and utf8proc normalizes text as the published tokenizers do, xxHash orders files and keys caches, nlohmann-json reads tokenizer.json.
+# PCRE2 splits text by the patterns that our own scanner does not run, xxHash orders files and keys caches, nlohmann-json reads tokenizer.json.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 find_package(nlohmann_json REQUIRED)
-pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
-set(data_links PkgConfig::utf8proc PkgConfig::pcre2 PkgConfig::xxhash nlohmann_json::nlohmann_json Threads::Threads)
+set(data_links PkgConfig::pcre2 PkgConfig::xxhash nlohmann_json::nlohmann_json Threads::Threads)
+
+# What is known of each code point becomes a text in the binary (data/tokenizer/unicode/character_tables.h).
+set(character_file ${CMAKE_SOURCE_DIR}/src/data/tokenizer/unicode/tables.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${character_file})
+file(READ ${character_file} character_text)
+configure_file(${CMAKE_SOURCE_DIR}/cmake/character_tables_text.cpp.in ${CMAKE_BINARY_DIR}/generated/character_tables_text.cpp @ONLY)
+list(APPEND sources ${CMAKE_BINARY_DIR}/generated/character_tables_text.cpp)

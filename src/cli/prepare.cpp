@@ -67,6 +67,9 @@ void print_result(const PrepareResult& result, const std::string& output) {
   fmt::print("{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
              result.num_skipped_files > 0 ? fmt::format(" ({} skipped, not text)", result.num_skipped_files) : "",
              result.vocab_size, result.is_reused ? "; it was there already" : "");
+  if (result.num_control_as_text > 0)
+    fmt::print("{} control tokens in the text are text (--parse-special makes them tokens)\n",
+               result.num_control_as_text);
   print_split("train", result.train);
   print_split("validation", result.validation);
   fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
@@ -83,6 +86,7 @@ ExitStatus run_preparation(PrepareArguments arguments) {
                                          {"vocab_size", result.vocab_size},
                                          {"num_files", result.num_files},
                                          {"num_skipped_files", result.num_skipped_files},
+                                         {"num_control_as_text", result.num_control_as_text},
                                          {"train", to_json(result.train)},
                                          {"validation", to_json(result.validation)},
                                          {"validation_entropy", result.validation_entropy}};
@@ -107,7 +111,12 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
   app.add_option("--glob", options.corpus.globs,
                  "names of the files to take from folders, such as '*.h'; '*.': names without a dot")
       ->allow_extra_args(false);
-  app.add_option("--tokenizer", options.tokenizer, "a tokenizer.json to use; without one, it is learned");
+  app.add_option(
+      "--tokenizer", options.tokenizer,
+      "tokenizer.json, vocab.json (with merges.txt), SentencePiece's or tiktoken's file to use; without one, "
+      "it is learned");
+  app.add_option("--pattern", options.pattern,
+                 "that splits text for tiktoken's file: gpt2, cl100k, o200k, llama3, qwen");
   app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")->capture_default_str();
   app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")
       ->capture_default_str();
@@ -118,6 +127,12 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
       ->capture_default_str();
   app.add_option("--text-key", options.corpus.text_key, "of the objects in .jsonl files")->capture_default_str();
   app.add_option("--seed", options.corpus.seed, "of what is drawn: the split, the sample")->capture_default_str();
+  app.add_option("--separator", options.separator,
+                 "the token between documents; default: the tokenizer's end of a sequence");
+  app.add_flag("--template", options.adds_template,
+               "put around a document what the tokenizer's template does, and no separator");
+  app.add_flag("--parse-special", options.parses_special, "control tokens in the text are those tokens, not text");
+  app.add_option("--threads", options.num_threads, "that encode; 0: one for each core")->capture_default_str();
   app.add_flag("--no-separator", arguments->no_separator, "put no token between documents");
   app.add_flag("--json", arguments->json, "the counts as JSON");
   return [arguments] { return run_preparation(*arguments); };

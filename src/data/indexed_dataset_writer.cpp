@@ -4,8 +4,10 @@
 
 #include <unistd.h>
 
+#include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -35,11 +37,16 @@ IndexedDatasetWriter::IndexedDatasetWriter(std::string prefix, TokenType type)
 void IndexedDatasetWriter::add_document(std::span<const std::int32_t> tokens) {
   require(tokens.size() <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
           "a document of {} tokens is too long for {}.idx; split it", tokens.size(), prefix_);
+  const auto width = static_cast<std::size_t>(size_bytes(type_));
+  std::vector<char> bytes(tokens.size() * width);
+  char* at = bytes.data();
   for (const std::int32_t token : tokens) {
     require(token >= 0 && token <= largest(type_), "token {} does not fit the token type of {}.bin", token, prefix_);
     const std::int64_t wide = token;
-    tokens_.append(&wide, static_cast<std::size_t>(size_bytes(type_)));  // little-endian: the low bytes come first
+    std::memcpy(at, &wide, width);  // little-endian: the low bytes come first
+    at += width;
   }
+  tokens_.append(bytes.data(), bytes.size());
   lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
   num_tokens_ += static_cast<std::int64_t>(tokens.size());
 }

@@ -6,7 +6,7 @@
 #include "data/indexed_dataset.h"
 #include "data/prepare_record.h"
 #include "data/tokenizer/bpe_trainer.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/encoder.h"
 
 #include <unistd.h>
 
@@ -14,36 +14,39 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
+#include <thread>
 
 namespace echelon {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Writes one split.
-class SplitWriter {
- public:
-  SplitWriter(const std::string& prefix, const Tokenizer& tokenizer)
-      : dataset_(prefix, token_type_for(tokenizer.vocab_size())), encoder_(tokenizer) {}
-
-  void add(std::string_view document, std::optional<std::int32_t> end_of_document) {
-    ids_.clear();
-    encoder_.append(document, ids_);
-    if (end_of_document) ids_.push_back(*end_of_document);
-    dataset_.add_document(ids_);
-    num_bytes_ += static_cast<std::int64_t>(document.size());
+/// What is put around every document.
+DocumentFrame frame_of(const PrepareOptions& options, const Tokenizer& tokenizer) {
+  if (options.adds_template) {
+    const TokenizerSpec& spec = tokenizer.spec();
+    require(!spec.before_text.empty() || !spec.after_text.empty(),
+            "{} has no template with control tokens; leave out --template", options.tokenizer);
+    return {spec.before_text, spec.after_text};
   }
+  if (!options.appends_end_of_document) return {};
+  if (!options.separator.empty()) {
+    const auto named = tokenizer.added_token(options.separator);
+    require(named.has_value(), "prepare --separator={} is not an added token of {}", options.separator,
+            options.tokenizer.empty() ? "the tokenizer, which has <|endoftext|>" : options.tokenizer);
+    return {{}, {*named}};
+  }
+  const auto separator = tokenizer.end_of_document();
+  require(separator.has_value(),
+          "{} does not say which token ends a sequence, and no tokenizer_config.json next to it does; name it with "
+          "--separator, or add --no-separator",
+          options.tokenizer);
+  return {{}, {*separator}};
+}
 
-  void publish() { dataset_.publish(); }
-  [[nodiscard]] SplitCounts counts() const { return {dataset_.num_documents(), num_bytes_, dataset_.num_tokens()}; }
-
- private:
-  IndexedDatasetWriter dataset_;
-  Encoder encoder_;
-  std::vector<std::int32_t> ids_;
-  std::int64_t num_bytes_ = 0;
-};
+void copy_file(const fs::path& from, const std::string& to) {
+  write_durably(to, std::string(MappedFile(from.string()).bytes()));
+}
 
 class Preparation {
  public:
@@ -52,7 +55,7 @@ class Preparation {
 
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
-    const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer) : train_tokenizer();
+    const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer, options_.pattern) : train_tokenizer();
     make_output();  // not earlier: a bad request must not delete an older output
     PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
@@ -71,13 +74,12 @@ class Preparation {
   }
 
   // Old files are deleted first: files of two requests must not coexist, even if this is interrupted.
-  void publish(const Tokenizer& tokenizer, SplitWriter& train, SplitWriter& validation) const {
+  void publish(const Tokenizer& tokenizer, SplitWriter& writer) const {
     std::error_code error;
     for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"})
       fs::remove(path(stale), error);
-    options_.tokenizer.empty() ? tokenizer.save(path("tokenizer.json")) : copy_tokenizer();
-    train.publish();
-    if (validation.counts().num_tokens > 0) validation.publish();
+    publish_tokenizer(tokenizer);
+    writer.publish();
   }
 
   Tokenizer train_tokenizer() const {
@@ -104,19 +106,25 @@ class Preparation {
     return Tokenizer(trainer.train(options_.vocab_size));
   }
 
-  // Copied byte for byte, including fields that the reader ignores.
-  void copy_tokenizer() const {
-    const std::string bytes(MappedFile(options_.tokenizer).bytes());
-    write_durably(path("tokenizer.json"), bytes);
+  // A tokenizer.json is copied byte for byte, with what its reader ignores; the files that name its tokens come along.
+  void publish_tokenizer(const Tokenizer& tokenizer) const {
+    const bool is_given = !options_.tokenizer.empty();
+    const fs::path given(options_.tokenizer), folder = given.parent_path();
+    for (const char* sibling : {"tokenizer_config.json", "special_tokens_map.json"}) {
+      std::error_code error;
+      if (is_given && fs::equivalent(folder / sibling, path(sibling), error)) continue;
+      fs::remove(path(sibling), error);
+      if (is_given && fs::is_regular_file(folder / sibling, error)) copy_file(folder / sibling, path(sibling));
+    }
+    given.extension() == ".json" && given.filename() != "vocab.json" ? copy_file(given, path("tokenizer.json"))
+                                                                     : tokenizer.save(path("tokenizer.json"));
   }
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
-    const auto separator = options_.appends_end_of_document ? tokenizer.end_of_document() : std::nullopt;
-    require(separator || !options_.appends_end_of_document,
-            "{} has none of the separators <|endoftext|>, <|end_of_text|> and </s>; add --no-separator",
-            options_.tokenizer);
-    SplitWriter train(path("train"), tokenizer);
-    SplitWriter validation(path("validation"), tokenizer);
+    const int cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+    SplitWriter writer(options_.output, tokenizer, frame_of(options_, tokenizer),
+                       {.parses_control = options_.parses_special,
+                        .num_threads = options_.num_threads > 0 ? options_.num_threads : cores});
     PrepareResult result;
     result.num_files = static_cast<std::int64_t>(corpus_.files().size());
     const std::int64_t total = corpus_.num_bytes();
@@ -124,22 +132,24 @@ class Preparation {
     for (const CorpusFile& file : corpus_.files()) {
       std::int64_t done = done_files;
       const bool is_text = corpus_.for_each_document(file, file.num_bytes, [&](Split split, std::string_view document) {
-        (split == Split::train ? train : validation).add(document, separator);
+        writer.add(split, document);
         done += static_cast<std::int64_t>(document.size());
         if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
       });
       result.num_skipped_files += is_text ? 0 : 1;
       done_files += file.num_bytes;
     }
-    result.train = train.counts();
-    result.validation = validation.counts();
+    writer.flush();
+    result.num_control_as_text = writer.num_control_as_text();
+    result.train = writer.counts(Split::train);
+    result.validation = writer.counts(Split::validation);
     require(result.train.num_tokens > 0, "prepare --input={}: there is no text for training",
             fmt::join(options_.corpus.inputs, ", "));
     require(result.validation.num_tokens > 0 || options_.corpus.validation_fraction == 0,
             "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger "
             "fraction or 0",
             options_.corpus.validation_fraction, result.train.num_documents);
-    publish(tokenizer, train, validation);
+    publish(tokenizer, writer);
     return result;
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/corpus.h"
+#include "data/split_writer.h"
 
 #include <cstdint>
 #include <functional>
@@ -13,23 +14,23 @@ namespace echelon {
 struct PrepareOptions {
   CorpusOptions corpus;
   std::string output;                              // a folder; created if missing
-  std::string tokenizer;                           // a tokenizer.json to use; empty: one is trained
+  std::string tokenizer;                           // a file of read_tokenizer to use; empty: one is trained
+  std::string pattern;                             // of a tokenizer that is a file of ranks
+  std::string separator;                           // the token between documents; empty: the tokenizer's
   std::int64_t vocab_size = 4096;                  // of the tokenizer that is trained
   std::int64_t training_sample_bytes = 8'000'000;  // of text that the tokenizer is trained on
-  bool appends_end_of_document = true;             // the tokenizer's separator after every document
-};
-
-struct SplitCounts {
-  std::int64_t num_documents = 0;
-  std::int64_t num_bytes = 0;
-  std::int64_t num_tokens = 0;  // with separators
+  bool appends_end_of_document = true;             // the separator after every document
+  bool adds_template = false;                      // instead of it: what the tokenizer's template puts around a text
+  bool parses_special = false;                     // control tokens in the text are those tokens, not text
+  int num_threads = 0;                             // 0: one for each core; changes no token
 };
 
 struct PrepareResult {
   bool is_reused = false;  // OUTPUT exists already, from the same options and files
   std::int64_t vocab_size = 0;
   std::int64_t num_files = 0;
-  std::int64_t num_skipped_files = 0;  // files that are not text
+  std::int64_t num_skipped_files = 0;    // files that are not text
+  std::int64_t num_control_as_text = 0;  // control tokens that the text spells out
   SplitCounts train, validation;
   double validation_entropy = 0;  // unigram_entropy of the validation tokens, nats per token; 0 without validation
 };

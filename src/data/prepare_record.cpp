@@ -5,8 +5,11 @@
 #include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <xxhash.h>
+
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int record_version = 1;  // increased when the same request would give different tokens
+constexpr int record_version = 2;  // increased when the same request would give different tokens
 
 OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
@@ -36,6 +39,15 @@ void check_files(const PrepareOptions& options, const PrepareResult& result) {
           "other validation tokens");
 }
 
+/// What decides the tokens of a given tokenizer.
+OrderedJson tokenizer_json(const PrepareOptions& options) {
+  const std::string& path = options.tokenizer;
+  OrderedJson files = {MappedFile(path).bytes(), named_end_of_sequence(path).value_or("")};
+  const std::filesystem::path file(path);
+  if (file.filename() == "vocab.json") files.push_back(MappedFile(file.parent_path() / "merges.txt").bytes());
+  return files;
+}
+
 }  // namespace
 
 std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
@@ -43,16 +55,19 @@ std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
   for (const CorpusFile& file : corpus.files())
     files.push_back({file.path, file.name, file.num_bytes, file.modified_nanos});
   const CorpusOptions& text = options.corpus;
-  const OrderedJson request = {
-      record_version,
-      text.text_key,
-      text.max_bytes,
-      text.validation_fraction,
-      text.seed,
-      options.tokenizer.empty() ? OrderedJson(options.vocab_size) : OrderedJson(MappedFile(options.tokenizer).bytes()),
-      options.training_sample_bytes,
-      options.appends_end_of_document,
-      files};
+  const OrderedJson request = {record_version,
+                               text.text_key,
+                               text.max_bytes,
+                               text.validation_fraction,
+                               text.seed,
+                               options.tokenizer.empty() ? OrderedJson(options.vocab_size) : tokenizer_json(options),
+                               options.training_sample_bytes,
+                               options.appends_end_of_document,
+                               options.pattern,
+                               options.separator,
+                               options.adds_template,
+                               options.parses_special,
+                               files};
   const std::string bytes = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
@@ -67,6 +82,7 @@ std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, 
     result.vocab_size = json.at("vocab_size");
     result.num_files = json.at("num_files");
     result.num_skipped_files = json.at("num_skipped_files");
+    result.num_control_as_text = json.at("num_control_as_text");
     result.train = read_counts(json.at("train"));
     result.validation = read_counts(json.at("validation"));
     result.validation_entropy = json.at("validation_unigram_entropy");
@@ -90,6 +106,10 @@ void write_prepare_record(const PrepareOptions& options, const std::string& hash
                             {"tokenizer", options.tokenizer},
                             {"training_sample_bytes", options.training_sample_bytes},
                             {"appends_end_of_document", options.appends_end_of_document},
+                            {"separator", options.separator},
+                            {"adds_template", options.adds_template},
+                            {"parses_special", options.parses_special},
+                            {"num_control_as_text", result.num_control_as_text},
                             {"vocab_size", result.vocab_size},
                             {"num_files", result.num_files},
                             {"num_skipped_files", result.num_skipped_files},

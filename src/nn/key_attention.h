@@ -58,7 +58,7 @@ class WindowRanges {
  public:
   explicit WindowRanges(const LayerOptions& options);
 
-  /// Those of a block of keys: begin and, unless all end with the query, end [B, queries], and the pairs.
+  /// Those of a block of keys, [B, queries], with the pairs; `end` is left out where all ranges end with the query.
   [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Sizes& queries, int block) const;
   [[nodiscard]] bool exist() const { return window_.has_value(); }
 

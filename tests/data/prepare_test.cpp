@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer.h"
 #include "scratch.h"
 
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace echelon {
@@ -231,7 +233,69 @@ TEST(Prepare, UsesATokenizerThatIsGiven) {
   EXPECT_EQ(scratch.read("second/tokenizer.json"), file);
   EXPECT_EQ(scratch.read("second/train.bin"), scratch.read("out/train.bin"));
   scratch.write("given.json", "{}");
-  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("given.json: tokenizer has no pre_tokenizer"));
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("given.json: tokenizer has no model"));
+}
+
+TEST(Prepare, ControlTokensAreTextUnlessAskedFor) {
+  const Scratch scratch;
+  scratch.write("in/a.jsonl", "{\"text\":\"hello <|endoftext|> world\"}\n{\"text\":\"hello\"}\n");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.corpus.validation_fraction = 0;
+  EXPECT_EQ(prepare(options).num_control_as_text, 1);
+  const auto count = [&](const std::string& output) {
+    const Tokenizer tokenizer = Tokenizer::load(output + "/tokenizer.json");
+    const IndexedDataset train(output + "/train");
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(train.num_tokens()));
+    train.read(0, tokens);
+    return std::count(tokens.begin(), tokens.end(), *tokenizer.end_of_document());
+  };
+  EXPECT_EQ(count(options.output), 2);  // the separators
+  options.parses_special = true;
+  EXPECT_EQ(prepare(options).num_control_as_text, 0);
+  EXPECT_EQ(count(options.output), 3);
+}
+
+TEST(Prepare, UsesAVocabularyWithItsMerges) {
+  const Scratch scratch;
+  scratch.write("in/a", "aaab");
+  nlohmann::json vocab = {{"<end>", 258}, {"aa", 256}, {"ab", 257}};
+  for (int byte = 0; byte < 256; ++byte) vocab[to_byte_alphabet(std::string(1, static_cast<char>(byte)))] = byte;
+  scratch.write("given/vocab.json", vocab.dump());
+  scratch.write("given/merges.txt", "a a\n");
+  scratch.write("given/tokenizer_config.json", R"({"eos_token":"<end>"})");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.corpus.validation_fraction = 0;
+  options.tokenizer = scratch.path("given/vocab.json");
+  options.appends_end_of_document = false;
+  const auto tokens = [&] {
+    prepare(options);
+    const IndexedDataset train(options.output + "/train");
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(train.num_tokens()));
+    train.read(0, ids);
+    return ids;
+  };
+  EXPECT_THAT(tokens(), ElementsAre(256, 'a', 'b'));
+  EXPECT_EQ(scratch.read("out/tokenizer_config.json"), scratch.read("given/tokenizer_config.json"));
+  scratch.write("given/merges.txt", "a b\n");  // with the same vocabulary
+  EXPECT_THAT(tokens(), ElementsAre('a', 'a', 257));
+  options.tokenizer = "";  // what is learned has no files next to it
+  EXPECT_FALSE(tokens().empty());
+  EXPECT_EQ(scratch.read("out/tokenizer_config.json"), "");
+}
+
+TEST(Prepare, ThreadsChangeNoToken) {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += fmt::format("{{\"text\":\"document {} of {}\"}}\n", i, i * i);
+  scratch.write("in/a.jsonl", lines);
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.num_threads = 1;
+  prepare(options);
+  const std::string one = scratch.read("out/train.bin");
+  options.num_threads = 4;
+  options.output = scratch.path("four");
+  prepare(options);
+  EXPECT_EQ(scratch.read("four/train.bin"), one);
 }
 
 TEST(Prepare, SaysWhatIsWrong) {

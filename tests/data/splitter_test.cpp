@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -15,11 +16,19 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+struct Collected : PieceSink {
+  std::vector<std::string> pieces;
+  void take(std::string_view piece) override { pieces.emplace_back(piece); }
+};
+
+std::vector<std::string> pieces_of(std::string_view text, const std::vector<SplitStep>& steps, bool as_regex = false) {
+  Collected collected;
+  Splitter(steps, as_regex).split(text, true, collected);
+  return collected.pieces;
+}
 std::vector<std::string> pieces(std::string_view text,
-                                std::vector<std::string> patterns = {std::string(gpt2_pattern)}) {
-  std::vector<std::string> result;
-  Splitter(patterns).split(text, [&](std::string_view piece) { result.emplace_back(piece); });
-  return result;
+                                const std::vector<std::string>& patterns = {std::string(gpt2_pattern)}) {
+  return pieces_of(text, byte_level_splitter(patterns));
 }
 
 // Each expectation was derived by hand from the published pattern.
@@ -55,11 +64,11 @@ TEST(Splitter, AppliesPatternsInTurnAndKeepsWhatTheyLeaveOut) {
   EXPECT_THAT(pieces("a-b", {"b"}), ElementsAre("a-", "b"));
   EXPECT_THAT(pieces("äxä", {"x*"}), ElementsAre("ä", "x", "ä"));  // an empty match is not a piece
   EXPECT_THAT(pieces("\xe4\xb8\xad z", {R"([\u4e00-\u9fff])"}), ElementsAre("\xe4\xb8\xad", " z"));
-  EXPECT_THAT(pieces("a b", {}), ElementsAre("a b"));
+  EXPECT_THAT(pieces_of("a b", {}), ElementsAre("a b"));
 }
 
 TEST(Splitter, RefusesABadPatternAndEndsAnEndlessOne) {
-  EXPECT_THAT(sentence_of([] { Splitter({"(a"}); }), HasSubstr("(a cannot be compiled: missing closing parenthesis"));
+  EXPECT_THAT(sentence_of([] { pieces("", {"(a"}); }), HasSubstr("(a cannot be compiled: missing closing parenthesis"));
   EXPECT_THAT(sentence_of([] { pieces(std::string(60, 'a') + "!", {"^(a+)+$"}); }), HasSubstr("gives up on a text"));
 }
 
@@ -74,6 +83,49 @@ TEST(Splitter, PiecesOfRandomBytesAreTheText) {
       joined += piece;
     }
     EXPECT_EQ(joined, text);
+  }
+}
+
+/// The published patterns, which a Scanner runs, and some more of its kind.
+const std::vector<std::string> scanned_patterns = {
+    std::string(gpt2_pattern),
+    std::string(named_pattern("llama3")),
+    std::string(named_pattern("qwen")),
+    std::string(named_pattern("o200k")),
+    R"(\p{N}{1,3})",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    R"(\w{2,4}\s?|\W)",
+    R"((?i:ks|ß?a)x*|\s++$)"};
+
+std::string fuzzed_text(std::mt19937& random) {
+  const std::vector<std::string> parts = {" ", "  ", "\n", "\r\n",   "a",  "B",    "'s", "'RE",  "1", "2345", "!",
+                                          "/", "'ſ", "ǅ",  "\u0301", "東", "かな", "²",  "𱍐", "<", "\t",   "\u3000"};
+  std::string text;
+  for (std::size_t i = random() % 20; i > 0; --i) {
+    const std::uint32_t ends[] = {0x80, 0x250, 0x3100, 0x10000, 0x110000};
+    const char32_t code = static_cast<char32_t>(random() % ends[random() % 5]);
+    if (random() % 3 != 0 || (code >= 0xd800 && code < 0xe000))
+      text += parts[random() % parts.size()];
+    else
+      append_utf8(code, text);
+  }
+  return text;
+}
+
+TEST(Splitter, AScannerGivesThePiecesOfARegex) {
+  std::mt19937 random(3);
+  for (const std::string& pattern : scanned_patterns) {
+    const bool is_caseless_mark = pattern.find("ß") != std::string::npos;
+    EXPECT_EQ(TextPattern::of_expression(pattern).scanner() != nullptr, !is_caseless_mark) << pattern;
+    const Splitter scanner(byte_level_splitter({pattern})), regex(byte_level_splitter({pattern}), true);
+    for (int trial = 0; trial < 400; ++trial) {
+      const std::string text = fuzzed_text(random);
+      Collected scanned, matched;
+      scanner.split(text, true, scanned);
+      regex.split(text, true, matched);
+      EXPECT_EQ(scanned.pieces, matched.pieces) << pattern << " on " << text;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/encoder.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -21,9 +22,12 @@ using testing::HasSubstr;
 using Word = std::vector<std::string>;
 
 std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  Splitter({std::string(gpt2_pattern)}).split(text, [&](std::string_view word) { words.emplace_back(word); });
-  return words;
+  struct Words : PieceSink {
+    std::vector<std::string> words;
+    void take(std::string_view word) override { words.emplace_back(word); }
+  } collected;
+  Splitter(byte_level_splitter({std::string(gpt2_pattern)})).split(text, true, collected);
+  return collected.words;
 }
 
 Word bytes_of(const std::string& word) {
@@ -181,7 +185,7 @@ TEST(Tokenizer, SavedAndLoadedIsTheSame) {
   tokenizer.save(scratch.path("tokenizer.json"));
   EXPECT_EQ(parse_tokenizer_json(scratch.read("tokenizer.json"), "x"), spec);
   EXPECT_EQ(Tokenizer::load(scratch.path("tokenizer.json")).encode("hello ümläut"), tokenizer.encode("hello ümläut"));
-  spec.patterns = {R"(\p{N}{1,3}|"a")", R"(\s+)"};
+  spec.splitter = byte_level_splitter({R"(\p{N}{1,3}|"a")", R"(\s+)"});
   spec.prefers_whole_pieces = true;
   EXPECT_EQ(parse_tokenizer_json(to_tokenizer_json(spec), "x"), spec);
 }
@@ -238,28 +242,33 @@ TEST(TokenizerJson, NamesWhatItCannotUse) {
   const std::string merges = R"(["a b"])";
   EXPECT_THAT(complaint("{"), HasSubstr("t.json is not valid JSON"));
   EXPECT_THAT(complaint("[]"), HasSubstr("t.json is not a JSON object"));
-  EXPECT_THAT(complaint("{}"), HasSubstr("has no pre_tokenizer"));
-  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Metaspace"})")),
-              HasSubstr("pre_tokenizer.type = Metaspace is not supported"));
-  EXPECT_THAT(complaint(file_text(merges, R"({"type":"ByteLevel","add_prefix_space":true})")),
-              HasSubstr("add_prefix_space = true is not supported"));
+  EXPECT_THAT(complaint("{}"), HasSubstr("has no model"));
+  EXPECT_THAT(complaint(file_text(merges, R"({"type":"BertPreTokenizer"})")),
+              HasSubstr("pre_tokenizer.type = \"BertPreTokenizer\" is not supported; ByteLevel, Split"));
+  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Metaspace","replacement":"ab"})")),
+              HasSubstr("replacement = \"ab\" is not one character"));
   EXPECT_THAT(
-      complaint(file_text(merges, R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})")),
-      HasSubstr("pretokenizers[0].type = Digits is not supported"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"normalizer":{"type":"Lowercase"})")),
-              HasSubstr("normalizer"));
+      complaint(file_text(merges, R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})")),
+      HasSubstr("pretokenizers[1].type = Digits comes after ByteLevel"));
+  EXPECT_THAT(
+      complaint(file_text(merges, R"({"type":"Split","pattern":{"Regex":"[[:graph:]]"},"behavior":"Isolated"})")),
+      HasSubstr("has a class that is not supported"));
+  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Split","pattern":{"String":"a"},"behavior":"Kept"})")),
+              HasSubstr("behavior = \"Kept\" is not supported; Removed, Isolated"));
+  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"normalizer":{"type":"BertNormalizer"})")),
+              HasSubstr("normalizer.type = \"BertNormalizer\" is not supported; NFC"));
   EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"decoder":{"type":"WordPiece"})")),
               HasSubstr("decoder.type = \"WordPiece\" is not supported"));
   EXPECT_THAT(complaint(file_text(merges, byte_level, ",\"dropout\":0.1")), HasSubstr("model.dropout = 0.1"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, ",\"byte_fallback\":true")),
-              HasSubstr("model.byte_fallback = true"));
   EXPECT_THAT(complaint(file_text(R"(["a x y"])", byte_level)),
               HasSubstr("model.merges[0] = \"a x y\" is not two tokens"));
   EXPECT_THAT(complaint(file_text(R"(["a c"])", byte_level)),
               HasSubstr("model.merges[0]: \"ac\" is not in model.vocab"));
   EXPECT_THAT(complaint(file_text(R"([7])", byte_level)), HasSubstr("model.merges[0] is not a string"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"type":"Unigram"}})"),
-              HasSubstr("model.type = Unigram is not supported"));
+  EXPECT_THAT(complaint(R"({"model":{"type":"WordPiece"}})"),
+              HasSubstr("model.type = WordPiece is not supported; BPE and Unigram are"));
+  EXPECT_THAT(complaint(R"({"model":{"type":"Unigram","unk_id":1,"vocab":[["a",0]]}})"),
+              HasSubstr("model.unk_id = 1 is not below 1"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":-1},"merges":[]}})"),
               HasSubstr("model.vocab.a = -1"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1,"b":1},"merges":[]}})"),
@@ -268,9 +277,6 @@ TEST(TokenizerJson, NamesWhatItCannotUse) {
               HasSubstr("is not a token id"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1},"merges":[]}})"),
               HasSubstr("no token for byte 0x00"));
-  EXPECT_THAT(
-      complaint(file_text(merges, byte_level, "", R"(,"added_tokens":[{"id":300,"content":"<m>","lstrip":true}])")),
-      HasSubstr("lstrip = true"));
   EXPECT_THAT(sentence_of([] { (void)Tokenizer::load("/no/such/tokenizer.json"); }),
               HasSubstr("/no/such/tokenizer.json cannot be read"));
 }

@@ -73,7 +73,6 @@ const std::vector<std::pair<std::string, std::string>>& vendors() {
       {R"(toml(\+\+)?[/.].*)", "spec/"},
       {R"(CLI/.*)", "cli/"},
       {R"(pcre2\.h)", "data/"},
-      {R"(utf8proc\.h)", "data/"},
   };
   return table;
 }

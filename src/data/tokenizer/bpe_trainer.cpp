@@ -134,17 +134,19 @@ std::size_t BpeTrainer::Hash::operator()(std::string_view bytes) const {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-BpeTrainer::BpeTrainer() : splitter_({std::string(gpt2_pattern)}) {}
+BpeTrainer::BpeTrainer() : splitter_(byte_level_splitter({std::string(gpt2_pattern)})) {}
 
 void BpeTrainer::add(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(end_of_text), text.size());
-    splitter_.split(text.substr(0, end), [&](std::string_view word) {
-      for (; word.size() > longest_word; word.remove_prefix(longest_word)) count(word.substr(0, longest_word));
-      count(word);
-    });
+    splitter_.split(text.substr(0, end), true, *this);
     text.remove_prefix(std::min(end + end_of_text.size(), text.size()));
   }
+}
+
+void BpeTrainer::take(std::string_view word) {
+  for (; word.size() > longest_word; word.remove_prefix(longest_word)) count(word.substr(0, longest_word));
+  count(word);
 }
 
 void BpeTrainer::count(std::string_view word) {
@@ -160,7 +162,8 @@ TokenizerSpec BpeTrainer::train(std::int64_t vocab_size) const {
   require(vocab_size >= 257 && vocab_size <= 1 << 24,
           "vocab_size = {} is not in [257, {}]: 256 bytes, the document separator and the merges", vocab_size, 1 << 24);
   TokenizerSpec spec;
-  spec.patterns = {std::string(gpt2_pattern)};
+  spec.splitter = byte_level_splitter({std::string(gpt2_pattern)});
+  spec.decoder = {{.kind = DecodeStep::Kind::byte_level}};
   std::int32_t id_of_byte[256];
   for (const std::uint8_t byte : bytes_in_vocabulary_order()) {
     id_of_byte[byte] = static_cast<std::int32_t>(spec.tokens.size());

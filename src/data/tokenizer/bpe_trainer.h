@@ -16,7 +16,7 @@ namespace echelon {
 
 /// Counts the words of the text and then learns from the counts. Of equally frequent pairs, the one with the smaller
 /// (left id, right id) goes first, so the result depends only on the text.
-class BpeTrainer {
+class BpeTrainer : private PieceSink {
  public:
   BpeTrainer();
 
@@ -33,6 +33,7 @@ class BpeTrainer {
     using is_transparent = void;
     std::size_t operator()(std::string_view bytes) const;
   };
+  void take(std::string_view word) override;
   void count(std::string_view word);
 
   Splitter splitter_;

@@ -1,39 +1,50 @@
-// Splits text into the pieces that byte-pair encoding works on. No merge crosses pieces.
+// Splits text into the pieces that a model works on. No merge crosses pieces.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
+#include "data/tokenizer/tokenizer_spec.h"
+
+#include <optional>
 #include <string_view>
 #include <vector>
 
 namespace echelon {
 
-/// GPT-2's pattern (Radford et al. 2019): contractions, then runs of letters, digits or other marks with the space
-/// before them, then white space without the last space if a word follows.
-inline constexpr std::string_view gpt2_pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+/// Takes the pieces of a text, in order.
+class PieceSink {
+ public:
+  virtual ~PieceSink() = default;
+  /// The piece may be in memory that lasts only for the call.
+  virtual void take(std::string_view piece) = 0;
+};
 
-/// Regular expressions applied in sequence: the first splits the text, the second each of its pieces, and so on.
-/// Matches are pieces, and so is the text between them. \s means Unicode's White_Space. Each run of invalid UTF-8 is a
-/// piece. Thread-safe.
+/// Steps applied in sequence: the first splits the text, the second each of its pieces, and so on. Each run of invalid
+/// UTF-8 is a piece. Thread-safe.
 class Splitter {
  public:
-  /// Throws Error with the pattern and the reason if one does not compile. Without patterns a text is one piece.
-  explicit Splitter(const std::vector<std::string>& patterns);
-  ~Splitter();
-  Splitter(Splitter&&) noexcept;
-  Splitter& operator=(Splitter&&) noexcept;
+  /// Throws Error with the pattern and the reason if one does not compile. Without steps a text is one piece. With
+  /// `as_regex`, no pattern is run by a Scanner.
+  explicit Splitter(const std::vector<SplitStep>& steps, bool as_regex = false);
 
-  /// Calls `visit` with every piece in order; joined, they are `text`. Throws Error if a pattern exceeds its match
-  /// limits.
-  void split(std::string_view text, const std::function<void(std::string_view piece)>& visit) const;
+  /// `starts_text`: the text is the start of what is encoded, not a part after an added token. Throws Error if a
+  /// pattern exceeds its match limits.
+  void split(std::string_view text, bool starts_text, PieceSink& sink) const;
 
  private:
-  class Regex;
-  void split(std::string_view text, std::size_t level, const std::function<void(std::string_view piece)>& visit) const;
+  struct Step {
+    SplitStep values;
+    std::optional<TextPattern> pattern;
+  };
+  struct Part {
+    std::string_view text;
+    bool starts_text;
+  };
+  void run(std::size_t level, Part part, PieceSink& sink) const;
+  void run_pattern(std::size_t level, Part part, PieceSink& sink) const;
+  void run_scanner(std::size_t level, Part part, PieceSink& sink) const;
+  void run_byte_level(std::size_t level, Part part, PieceSink& sink) const;
+  void run_metaspace(std::size_t level, Part part, PieceSink& sink) const;
 
-  std::vector<Regex> regexes_;
+  std::vector<Step> steps_;
 };
 
 }  // namespace echelon

@@ -2,53 +2,88 @@
 
 #include "base/error.h"
 #include "data/files/durable_file.h"
-#include "data/files/mapped_file.h"
+#include "data/tokenizer/byte_alphabet.h"
+#include "data/tokenizer/encoder.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <algorithm>
-#include <limits>
-#include <queue>
 #include <utility>
 
 namespace echelon {
 namespace {
 
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+using AnyModel = std::variant<BpeModel, UnigramModel>;
+
+AnyModel make_model(const TokenizerSpec& spec, const std::string& name) {
+  if (spec.model == TokenModel::unigram) return AnyModel(std::in_place_type<UnigramModel>, spec, name);
+  return AnyModel(std::in_place_type<BpeModel>, spec, name);
+}
+
+// A byte-level file without a decoder is decoded to its bytes.
+std::vector<DecodeStep> decoder_steps(const TokenizerSpec& spec) {
+  if (spec.decoder.empty() && spec.model == TokenModel::byte_level) return {{.kind = DecodeStep::Kind::byte_level}};
+  return spec.decoder;
 }
 
 }  // namespace
 
-Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name) : spec_(std::move(spec)), splitter_(spec_.patterns) {
-  for (const std::string& token : spec_.tokens) bytes_.push_back(token);
-  for (std::size_t id = 0; id < bytes_.size(); ++id) {
-    if (!bytes_[id].empty()) whole_pieces_.emplace(bytes_[id], static_cast<std::int32_t>(id));
+Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name)
+    : spec_(std::move(spec)),
+      normalizer_(spec_.normalizer),
+      splitter_(spec_.splitter),
+      model_(make_model(spec_, name)),
+      decoder_(decoder_steps(spec_)),
+      raw_added_(finder(false)),
+      normalized_added_(finder(true)) {
+  std::size_t size = spec_.tokens.size();
+  for (const AddedToken& added : spec_.added) size = std::max(size, static_cast<std::size_t>(added.id) + 1);
+  bytes_.resize(size);
+  is_token_.resize(size);
+  for (std::size_t id = 0; id < spec_.tokens.size(); ++id) is_token_[id] = !spec_.tokens[id].empty();
+  for (const AddedToken& added : spec_.added) is_token_[static_cast<std::size_t>(added.id)] = true;
+  for (std::size_t id = 0; id < size; ++id) {
+    if (is_token_[id]) bytes_[id] = decoder_.decode_one(in_file(static_cast<std::int32_t>(id)));
   }
-  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    const auto found = whole_pieces_.find(std::string(1, static_cast<char>(byte)));
-    require(found != whole_pieces_.end(), "{} has no token for byte {:#04x}; byte-level BPE needs all 256", name, byte);
-    byte_ids_[byte] = found->second;
-  }
-  for (std::size_t rank = 0; rank < spec_.merges.size(); ++rank) {
-    const auto [left, right, result] = spec_.merges[rank];
-    require(std::max({left, right, result}) < vocab_size() && std::min({left, right, result}) >= 0,
-            "{}: merge {} names a token that does not exist", name, rank);
-    // Of duplicate pairs, the last one counts.
-    merges_.insert_or_assign(pair_key(left, right), Ranked{static_cast<std::int32_t>(rank), result});
-  }
-  for (const AddedToken& added : spec_.added) {
-    const auto slot = static_cast<std::size_t>(added.id);
-    if (bytes_.size() <= slot) bytes_.resize(slot + 1);
-    bytes_[slot] = added.content;
-    longest_added_first_.push_back(&added);
-    if (first_bytes_of_added_.find(added.content[0]) == std::string::npos) first_bytes_of_added_ += added.content[0];
-  }
-  std::stable_sort(longest_added_first_.begin(), longest_added_first_.end(),
-                   [](const AddedToken* a, const AddedToken* b) { return a->content.size() > b->content.size(); });
 }
 
-Tokenizer Tokenizer::load(const std::string& path) {
-  const MappedFile file(path);
-  return Tokenizer(parse_tokenizer_json(file.bytes(), path), path);
+std::string Tokenizer::normalized(const std::string& content) const {
+  std::string storage;
+  return std::string(normalizer_.apply(content, storage));
+}
+
+AddedTokenFinder Tokenizer::finder(bool is_normalized) const {
+  std::vector<const AddedToken*> tokens;
+  std::vector<std::string> contents;
+  for (const AddedToken& added : spec_.added) {
+    if (added.is_normalized != is_normalized) continue;
+    tokens.push_back(&added);
+    contents.push_back(is_normalized ? normalized(added.content) : added.content);
+  }
+  return {std::move(tokens), std::move(contents)};
+}
+
+/// The token as the file has it: at byte level in the alphabet of bytes. Added tokens are as they are found.
+std::string Tokenizer::in_file(std::int32_t id) const {
+  const auto added = std::lower_bound(spec_.added.begin(), spec_.added.end(), id,
+                                      [](const AddedToken& token, std::int32_t wanted) { return token.id < wanted; });
+  if (added != spec_.added.end() && added->id == id)
+    return added->is_normalized ? normalized(added->content) : added->content;
+  const std::string& token = spec_.tokens[static_cast<std::size_t>(id)];
+  const bool is_bytes =
+      spec_.model == TokenModel::byte_level && !std::binary_search(spec_.no_bytes.begin(), spec_.no_bytes.end(), id);
+  return is_bytes ? to_byte_alphabet(token) : token;
+}
+
+Tokenizer Tokenizer::load(const std::string& path, const std::string& pattern) {
+  Tokenizer tokenizer(read_tokenizer(path, pattern), path);
+  if (const auto end = named_end_of_sequence(path)) {
+    const auto id = tokenizer.added_token(*end);
+    const auto& tokens = tokenizer.spec_.tokens;
+    const auto found = std::find(tokens.begin(), tokens.end(), *end);
+    if (id) tokenizer.set_end_of_document(*id);
+    if (!id && found != tokens.end()) tokenizer.set_end_of_document(static_cast<std::int32_t>(found - tokens.begin()));
+  }
+  return tokenizer;
 }
 
 void Tokenizer::save(const std::string& path) const { write_durably(path, to_tokenizer_json(spec_)); }
@@ -59,14 +94,29 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
+std::vector<std::int32_t> Tokenizer::encode_with_template(std::string_view text) const {
+  std::vector<std::int32_t> ids = spec_.before_text;
+  Encoder(*this).append(text, ids);
+  ids.insert(ids.end(), spec_.after_text.begin(), spec_.after_text.end());
+  return ids;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::string text;
-  for (const std::int32_t id : ids) text += bytes(id);
-  return text;
+  if (decoder_.is_local()) {
+    std::string text;
+    for (const std::int32_t id : ids) text += bytes(id);
+    return text;
+  }
+  std::vector<std::string> tokens;
+  for (const std::int32_t id : ids) {
+    (void)bytes(id);
+    tokens.push_back(in_file(id));
+  }
+  return decoder_.decode(std::move(tokens));
 }
 
 std::string_view Tokenizer::bytes(std::int32_t id) const {
-  require(id >= 0 && id < vocab_size() && !bytes_[static_cast<std::size_t>(id)].empty(),
+  require(id >= 0 && id < vocab_size() && is_token_[static_cast<std::size_t>(id)],
           "token {} is not in the tokenizer, which has ids below {}", id, vocab_size());
   return bytes_[static_cast<std::size_t>(id)];
 }
@@ -79,55 +129,15 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) con
 }
 
 std::optional<std::int32_t> Tokenizer::end_of_document() const {
-  for (const std::string_view name : {end_of_text, std::string_view("<|end_of_text|>"), std::string_view("</s>")}) {
-    if (const auto id = added_token(name)) return id;
+  if (end_of_document_) return end_of_document_;
+  if (const auto id = added_token(end_of_text)) return id;
+  std::optional<std::int32_t> only;
+  for (const AddedToken& added : spec_.added) {
+    if (!added.is_special) continue;
+    if (only) return std::nullopt;
+    only = added.id;
   }
-  return std::nullopt;
-}
-
-const Tokenizer::Ranked* Tokenizer::find_merge(std::int32_t left, std::int32_t right) const {
-  const auto found = merges_.find(pair_key(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
-}
-
-// Merges pairs in order of rank, then from left to right, with a heap of candidates over a linked list of symbols: n
-// log n for a piece of a million bytes. A candidate is stale if either symbol has changed since.
-void Tokenizer::append_merged(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  require(piece.size() < std::numeric_limits<std::int32_t>::max(),
-          "a text has {} bytes without a place to split it, which is too long to encode", piece.size());
-  struct Symbol {
-    std::int32_t id, previous, next;
-  };
-  struct Candidate {
-    std::int32_t rank, left, right, left_id, right_id;
-    bool operator>(const Candidate& other) const { return std::pair(rank, left) > std::pair(other.rank, other.left); }
-  };
-  const auto count = static_cast<std::int32_t>(piece.size());
-  std::vector<Symbol> symbols;
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-  const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
-  const auto propose = [&](std::int32_t left, std::int32_t right) {
-    if (left < 0 || right >= count) return;
-    if (const Ranked* merge = find_merge(symbol(left).id, symbol(right).id))
-      candidates.push({merge->rank, left, right, symbol(left).id, symbol(right).id});
-  };
-  for (std::int32_t i = 0; i < count; ++i)
-    symbols.push_back({byte_ids_[static_cast<std::uint8_t>(piece[static_cast<std::size_t>(i)])], i - 1, i + 1});
-  for (std::int32_t i = 0; i + 1 < count; ++i) propose(i, i + 1);
-  while (!candidates.empty()) {
-    const Candidate best = candidates.top();
-    candidates.pop();
-    Symbol& left = symbol(best.left);
-    Symbol& right = symbol(best.right);
-    if (left.id != best.left_id || right.id != best.right_id || left.next != best.right) continue;
-    left.id = find_merge(left.id, right.id)->result;
-    left.next = right.next;
-    right.id = -1;
-    if (left.next < count) symbol(left.next).previous = best.left;
-    propose(left.previous, best.left);
-    propose(best.left, left.next);
-  }
-  for (std::int32_t i = 0; i < count; i = symbol(i).next) ids.push_back(symbol(i).id);
+  return only;
 }
 
 }  // namespace echelon

@@ -1,30 +1,33 @@
-// Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; on bytes: Radford et al. 2019): text to token
-// ids and back, byte for byte.
+// Text to token ids and back, as a tokenizer's file says it (tokenizer_spec.h).
 #pragma once
 
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/models/bpe_model.h"
+#include "data/tokenizer/models/unigram_model.h"
+#include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tokenizer_spec.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <variant>
 #include <vector>
 
 namespace echelon {
 
-/// Gives the same ids as Hugging Face's library for the same tokenizer.json without its templates. Any bytes are valid
-/// text. Decoding returns the text byte for byte, or in form NFC if the tokenizer normalizes. Thread-safe.
+/// Gives the same ids as Hugging Face's library for the same tokenizer.json. Any bytes are valid text. Decoding returns
+/// the text as it was normalized, byte for byte. Thread-safe.
 class Tokenizer {
  public:
-  /// Throws Error, starting with `name`, if one of the 256 bytes has no token, or tokens and merges contradict each
-  /// other.
+  /// Throws Error, starting with `name`, if tokens, merges and scores contradict each other.
   explicit Tokenizer(TokenizerSpec spec, const std::string& name = "tokenizer");
-  /// Throws Error if the file cannot be read or is not what parse_tokenizer_json reads.
-  [[nodiscard]] static Tokenizer load(const std::string& path);
+  /// A tokenizer.json, or another file that read_tokenizer reads (tokenizer_files.h). Throws Error if it cannot be
+  /// read. `pattern` is for files of ranks.
+  [[nodiscard]] static Tokenizer load(const std::string& path, const std::string& pattern = "");
   /// Throws Failure if the file cannot be written.
   void save(const std::string& path) const;
 
@@ -32,54 +35,35 @@ class Tokenizer {
   [[nodiscard]] std::int64_t vocab_size() const { return static_cast<std::int64_t>(bytes_.size()); }
   /// Added tokens in the text are recognized. For much text, an Encoder is faster.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The same with what the file's template adds.
+  [[nodiscard]] std::vector<std::int32_t> encode_with_template(std::string_view text) const;
   /// Throws Error on an id that is not a token.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
-  /// The bytes of one token, possibly part of a character. Throws Error on an id that is not a token.
+  /// The bytes of one token inside a text, possibly part of a character. Throws Error on an id that is not a token.
   [[nodiscard]] std::string_view bytes(std::int32_t id) const;
   /// The id of an added token, if there is one with this content.
   [[nodiscard]] std::optional<std::int32_t> added_token(std::string_view content) const;
-  /// The token between documents: the first of <|endoftext|>, <|end_of_text|> and </s> that the tokenizer has.
+  /// The token between documents: what the files next to it call the end of a sequence; without them, its only control
+  /// token, or <|endoftext|> if it has that.
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const;
+  void set_end_of_document(std::int32_t id) { end_of_document_ = id; }
+  [[nodiscard]] const TokenizerSpec& spec() const { return spec_; }
 
  private:
   friend class Encoder;
-  struct Ranked {
-    std::int32_t rank, result;
-  };
-  void append_merged(std::string_view piece, std::vector<std::int32_t>& ids) const;
-  const Ranked* find_merge(std::int32_t left, std::int32_t right) const;
+  [[nodiscard]] AddedTokenFinder finder(bool is_normalized) const;
+  [[nodiscard]] std::string normalized(const std::string& content) const;
+  [[nodiscard]] std::string in_file(std::int32_t id) const;
 
   TokenizerSpec spec_;
+  Normalizer normalizer_;
   Splitter splitter_;
-  std::vector<std::string_view> bytes_;  // by id, views into spec_
-  std::array<std::int32_t, 256> byte_ids_{};
-  std::unordered_map<std::uint64_t, Ranked> merges_;
-  std::unordered_map<std::string_view, std::int32_t> whole_pieces_;
-  std::vector<const AddedToken*> longest_added_first_;
-  std::string first_bytes_of_added_;
-};
-
-/// Encodes with a cache of pieces. For one thread; the tokenizer must outlive it.
-class Encoder {
- public:
-  explicit Encoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  void append(std::string_view text, std::vector<std::int32_t>& ids);
-
- private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view bytes) const;
-  };
-  struct Known {
-    std::uint32_t first, count;  // in known_ids_
-  };
-  void append_plain(std::string_view text, std::vector<std::int32_t>& ids);
-  void append_piece(std::string_view piece, std::vector<std::int32_t>& ids);
-
-  const Tokenizer& tokenizer_;
-  std::unordered_map<std::string, Known, Hash, std::equal_to<>> known_;
-  std::vector<std::int32_t> known_ids_;
+  std::variant<BpeModel, UnigramModel> model_;
+  TokenDecoder decoder_;
+  AddedTokenFinder raw_added_, normalized_added_;
+  std::vector<std::string> bytes_;  // by id, decoded alone
+  std::vector<bool> is_token_;
+  std::optional<std::int32_t> end_of_document_;
 };
 
 }  // namespace echelon

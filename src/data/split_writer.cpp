@@ -1,0 +1,78 @@
+#include "data/split_writer.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+constexpr std::size_t bytes_of_a_batch = std::size_t{8} << 20;
+constexpr std::size_t most_documents = 1 << 16;
+
+}  // namespace
+
+SplitWriter::SplitWriter(const std::string& folder, const Tokenizer& tokenizer, DocumentFrame frame, Options options)
+    : frame_(std::move(frame)),
+      train_(folder + "/train", token_type_for(tokenizer.vocab_size())),
+      validation_(folder + "/validation", token_type_for(tokenizer.vocab_size())) {
+  for (int i = 0; i < std::max(options.num_threads, 1); ++i) encoders_.emplace_back(tokenizer, options.parses_control);
+}
+
+void SplitWriter::add(Split split, std::string_view document) {
+  waiting_.push_back({split, std::string(document), {}});
+  waiting_bytes_ += document.size();
+  if (waiting_bytes_ >= bytes_of_a_batch || waiting_.size() >= most_documents) flush();
+}
+
+void SplitWriter::encode(Encoder& encoder, Document& document) const {
+  document.ids = frame_.before;
+  encoder.append(document.text, document.ids);
+  document.ids.insert(document.ids.end(), frame_.after.begin(), frame_.after.end());
+}
+
+void SplitWriter::flush() {
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&](Encoder& encoder) {
+    try {
+      for (std::size_t i = next++; i < waiting_.size(); i = next++) encode(encoder, waiting_[i]);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < encoders_.size() && waiting_.size() > 1; ++i)
+    threads.emplace_back(work, std::ref(encoders_[i]));
+  work(encoders_[0]);
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  for (const Document& document : waiting_) {
+    (document.split == Split::train ? train_ : validation_).add_document(document.ids);
+    num_bytes_[static_cast<int>(document.split)] += static_cast<std::int64_t>(document.text.size());
+  }
+  waiting_.clear();
+  waiting_bytes_ = 0;
+}
+
+void SplitWriter::publish() {
+  train_.publish();
+  if (validation_.num_tokens() > 0) validation_.publish();
+}
+
+SplitCounts SplitWriter::counts(Split split) const {
+  const IndexedDatasetWriter& written = split == Split::train ? train_ : validation_;
+  return {written.num_documents(), num_bytes_[static_cast<int>(split)], written.num_tokens()};
+}
+
+std::int64_t SplitWriter::num_control_as_text() const {
+  std::int64_t sum = 0;
+  for (const Encoder& encoder : encoders_) sum += encoder.num_control_as_text();
+  return sum;
+}
+
+}  // namespace echelon

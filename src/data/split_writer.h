@@ -1,0 +1,60 @@
+// Encodes documents on several threads and writes the token files of both splits, in the order of the documents.
+#pragma once
+
+#include "data/corpus.h"
+#include "data/indexed_dataset.h"
+#include "data/tokenizer/encoder.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+/// What is put around the tokens of every document.
+struct DocumentFrame {
+  std::vector<std::int32_t> before, after;
+};
+
+struct SplitCounts {
+  std::int64_t num_documents = 0;
+  std::int64_t num_bytes = 0;
+  std::int64_t num_tokens = 0;  // with separators
+};
+
+class SplitWriter {
+ public:
+  struct Options {
+    bool parses_control = false;  // otherwise control tokens in documents are text
+    int num_threads = 1;
+  };
+  /// The files are FOLDER/train.{bin,idx} and FOLDER/validation.{bin,idx}, once published.
+  SplitWriter(const std::string& folder, const Tokenizer& tokenizer, DocumentFrame frame, Options options);
+
+  /// Copies the document; it is encoded later, with others.
+  void add(Split split, std::string_view document);
+  /// Encodes and writes what was added.
+  void flush();
+  /// The validation split has files only if it has tokens.
+  void publish();
+  [[nodiscard]] SplitCounts counts(Split split) const;
+  [[nodiscard]] std::int64_t num_control_as_text() const;
+
+ private:
+  struct Document {
+    Split split;
+    std::string text;
+    std::vector<std::int32_t> ids;
+  };
+  void encode(Encoder& encoder, Document& document) const;
+
+  DocumentFrame frame_;
+  std::vector<Encoder> encoders_;  // one of each thread
+  IndexedDatasetWriter train_, validation_;
+  std::int64_t num_bytes_[2] = {};
+  std::vector<Document> waiting_;
+  std::size_t waiting_bytes_ = 0;
+};
+
+}  // namespace echelon

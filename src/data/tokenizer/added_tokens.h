@@ -1,0 +1,43 @@
+// Finds added tokens in a text, as Hugging Face's library does: the leftmost, and of those the longest.
+#pragma once
+
+#include "data/tokenizer/tokenizer_spec.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace echelon {
+
+/// One pass over a text: for the tokens that are found in raw text, or for those in normalized text. Thread-safe.
+class AddedTokenFinder {
+ public:
+  struct Found {
+    std::size_t begin, end;  // with the white space that the token takes along
+    const AddedToken* token;
+  };
+
+  /// Looks for `contents[i]` as tokens[i], whose addresses must last.
+  AddedTokenFinder(std::vector<const AddedToken*> tokens, std::vector<std::string> contents);
+
+  /// The first token at or after `from`; token is null if there is none. With skips_control, control tokens are text,
+  /// and `num_skipped` counts them. `done` is where the last token ended.
+  [[nodiscard]] Found find(std::string_view text, std::size_t& from, std::size_t done, bool skips_control,
+                           std::int64_t& num_skipped) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<std::uint8_t, std::uint32_t>> children;
+    std::int32_t token = -1;
+  };
+  [[nodiscard]] std::pair<std::int32_t, std::size_t> longest_at(std::string_view text, std::size_t at) const;
+
+  std::vector<const AddedToken*> tokens_;
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::array<bool, 256> is_first_byte_{};
+};
+
+}  // namespace echelon

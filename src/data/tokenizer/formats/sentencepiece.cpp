@@ -1,0 +1,200 @@
+// Reads a model of SentencePiece without its library: all that is used of its protobuf are a dozen fields, and Debian's
+// library gives neither the scores of merges nor the map of its normalizer, which tokenizer.json needs.
+#include "base/error.h"
+#include "base/utf8.h"
+#include "data/tokenizer/formats/json_node.h"
+#include "data/tokenizer/tokenizer_files.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+constexpr const char* piece_mark = "\xe2\x96\x81";  // what it puts for a space
+
+struct ProtobufField {
+  std::uint64_t number, value;  // value: of a varint, or the bits of a float
+  std::string_view bytes;       // of a string or a message
+};
+
+/// The fields of a message, in protobuf's encoding.
+class ProtobufMessage {
+ public:
+  ProtobufMessage(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+
+  bool next(ProtobufField& field) {
+    if (bytes_.empty()) return false;
+    const std::uint64_t key = varint();
+    field = {key >> 3, 0, {}};
+    switch (key & 7) {
+      case 0: field.value = varint(); break;
+      case 1: (void)take(8); break;
+      case 2: field.bytes = take(varint()); break;
+      case 5: {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, take(4).data(), sizeof(bits));
+        field.value = bits;
+        break;
+      }
+      default: throw Error(fmt::format("{} is not a model of SentencePiece: wire type {}", name_, key & 7));
+    }
+    return true;
+  }
+
+ private:
+  std::string_view take(std::uint64_t count) {
+    require(count <= bytes_.size(), "{} is not a model of SentencePiece, or is cut off: {} bytes are missing", name_,
+            count - bytes_.size());
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(count);
+    return taken;
+  }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<std::uint8_t>(take(1)[0]);
+      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw Error(fmt::format("{} is not a model of SentencePiece: a number has more than 64 bits", name_));
+  }
+  std::string_view bytes_;
+  const std::string& name_;
+};
+
+namespace piece_type {
+constexpr std::uint64_t normal = 1, unknown = 2, control = 3, user_defined = 4;
+}
+
+struct Piece {
+  std::string text;
+  float score = 0;
+  std::uint64_t type = piece_type::normal;
+};
+
+struct PieceModel {
+  std::vector<Piece> pieces;
+  std::uint64_t type = 1;  // unigram 1, bpe 2
+  bool has_byte_fallback = false, is_suffix = false;
+  std::string character_map;
+  bool adds_prefix = true, removes_spaces = true, escapes_spaces = true;
+};
+
+Piece read_piece(std::string_view bytes, const std::string& name) {
+  Piece piece;
+  ProtobufMessage message(bytes, name);
+  for (ProtobufField field; message.next(field);) {
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+    if (field.number == 3) piece.type = field.value;
+  }
+  return piece;
+}
+
+PieceModel read_pieces(std::string_view bytes, const std::string& name) {
+  PieceModel model;
+  ProtobufMessage whole(bytes, name);
+  for (ProtobufField part; whole.next(part);) {
+    if (part.number == 1) model.pieces.push_back(read_piece(part.bytes, name));
+    if (part.number != 2 && part.number != 3) continue;
+    ProtobufMessage message(part.bytes, name);
+    for (ProtobufField field; message.next(field);) {
+      const bool flag = field.value != 0;
+      switch (part.number * 100 + field.number) {
+        case 203: model.type = field.value; break;
+        case 224: model.is_suffix = flag; break;
+        case 235: model.has_byte_fallback = flag; break;
+        case 302: model.character_map = field.bytes; break;
+        case 303: model.adds_prefix = flag; break;
+        case 304: model.removes_spaces = flag; break;
+        case 305: model.escapes_spaces = flag; break;
+        default: break;
+      }
+    }
+  }
+  return model;
+}
+
+/// A pair merges if its text is a piece; the piece of the highest score goes first.
+void add_merges(const PieceModel& model, TokenizerSpec& spec) {
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  std::vector<std::int32_t> by_score;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const std::uint64_t type = model.pieces[id].type;
+    if (type != piece_type::normal && type != piece_type::user_defined) continue;
+    ids.emplace(spec.tokens[id], static_cast<std::int32_t>(id));
+    by_score.push_back(static_cast<std::int32_t>(id));
+  }
+  const auto score = [&](std::int32_t id) { return model.pieces[static_cast<std::size_t>(id)].score; };
+  std::stable_sort(by_score.begin(), by_score.end(), [&](auto a, auto b) { return score(a) > score(b); });
+  for (const std::int32_t id : by_score) {
+    const std::string_view token = spec.tokens[static_cast<std::size_t>(id)];
+    for (std::size_t cut = 1; cut < token.size(); ++cut) {
+      const auto left = ids.find(token.substr(0, cut)), right = ids.find(token.substr(cut));
+      if (left != ids.end() && right != ids.end()) spec.merges.push_back({left->second, right->second, id});
+    }
+  }
+}
+
+void add_steps(const PieceModel& model, TokenizerSpec& spec) {
+  if (model.removes_spaces) {
+    spec.normalizer.push_back(
+        {.kind = NormalizerStep::Kind::replace, .pattern = " {2,}", .is_regex = true, .content = " "});
+    spec.normalizer.push_back(
+        {.kind = NormalizerStep::Kind::replace, .pattern = "^ |[ \xe2\x96\x81]+$", .is_regex = true});
+  }
+  if (model.adds_prefix) spec.normalizer.push_back({.kind = NormalizerStep::Kind::prepend, .content = piece_mark});
+  spec.normalizer.push_back({.kind = NormalizerStep::Kind::replace, .pattern = " ", .content = piece_mark});
+  spec.decoder = {{.kind = DecodeStep::Kind::replace, .pattern = piece_mark, .content = " "}};
+  if (model.has_byte_fallback) spec.decoder.push_back({.kind = DecodeStep::Kind::byte_fallback});
+  spec.decoder.push_back({.kind = DecodeStep::Kind::fuse});
+  if (model.adds_prefix)
+    spec.decoder.push_back({.kind = DecodeStep::Kind::strip, .pattern = " ", .start = 1, .stop = 0});
+}
+
+void check_supported(const PieceModel& model, const std::string& name) {
+  require(!model.pieces.empty(), "{} is not a model of SentencePiece: it has no pieces", name);
+  require(model.type == 1 || model.type == 2,
+          "{} has model type {}, which is not supported; unigram (1) and BPE (2) are", name, model.type);
+  require(model.character_map.empty(), "{} has a character map (such as nmt_nfkc), which is not supported; identity is",
+          name);
+  require(!(model.has_byte_fallback && model.type == 1),
+          "{} is unigram with byte fallback, which is not supported; BPE with it is", name);
+  const bool has_own = std::any_of(model.pieces.begin(), model.pieces.end(),
+                                   [](const Piece& piece) { return piece.type == piece_type::user_defined; });
+  require(!has_own || !model.adds_prefix, "{} has user-defined pieces and adds a prefix, which is not supported", name);
+  require(!model.is_suffix && model.escapes_spaces,
+          "{} marks the ends of words or keeps spaces, which is not supported", name);
+}
+
+}  // namespace
+
+TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name) {
+  const PieceModel model = read_pieces(bytes, name);
+  check_supported(model, name);
+  TokenizerSpec spec;
+  spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
+  spec.has_byte_fallback = model.has_byte_fallback;
+  spec.fuses_unknown = spec.model == TokenModel::bpe;  // a unigram model always does
+  for (std::size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& [text, score, type] = model.pieces[i];
+    const auto id = static_cast<std::int32_t>(i);
+    require(!text.empty() && valid_utf8_prefix(text) == text.size(), "{}: piece {} is empty or not UTF-8", name, i);
+    spec.tokens.push_back(text);
+    if (spec.model == TokenModel::unigram) spec.scores.push_back(static_cast<double>(score));
+    if (type == piece_type::unknown) spec.unknown = id;
+    if (type == piece_type::control || type == piece_type::unknown) spec.added.push_back({id, text, true});
+    if (type == piece_type::user_defined) spec.added.push_back({id, text, false});
+  }
+  require(spec.unknown.has_value(), "{} has no unknown piece", name);
+  if (spec.model == TokenModel::bpe) add_merges(model, spec);
+  add_steps(model, spec);
+  return spec;
+}
+
+}  // namespace echelon

@@ -1,0 +1,49 @@
+// Byte-pair encoding of pieces (Sennrich et al. 2016, arXiv:1508.07909), on bytes or on characters.
+#pragma once
+
+#include "data/tokenizer/models/merge_table.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace echelon {
+
+/// Thread-safe.
+class BpeModel {
+ public:
+  /// Keeps views of the tokens. Throws Error, starting with `name`, if one of the 256 bytes has no token at byte level,
+  /// or tokens and merges contradict each other.
+  BpeModel(const TokenizerSpec& spec, const std::string& name);
+
+  /// Appends the ids of a piece. Without may_be_control, the piece as a whole is not encoded as a control token. A
+  /// character without a token is left out if there is none for unknown ones either, as in the library.
+  void append(std::string_view piece, bool may_be_control, std::vector<std::int32_t>& ids) const;
+
+  /// Where a piece may be split, because no merge crosses that place: the length of its first part.
+  [[nodiscard]] std::size_t safe_prefix(std::string_view piece) const;
+
+ private:
+  void append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
+  void find_safe_cuts(const TokenizerSpec& spec);
+  void merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
+  void merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
+
+  bool is_byte_level_, prefers_whole_pieces_, fuses_unknown_;
+  std::optional<std::int32_t> unknown_;
+  MergeTable merges_;
+  std::array<std::int32_t, 256> byte_ids_{};  // of bytes, or of <0x00> to <0xFF> if it has all
+  bool has_bytes_ = false;
+  std::unordered_map<std::string_view, std::int32_t> whole_pieces_;
+  std::unordered_set<std::int32_t> control_;
+  bool has_safe_cuts_ = false;
+  std::unordered_set<char32_t> unsafe_before_mark_;  // characters that a merge joins to a mark after them
+};
+
+}  // namespace echelon

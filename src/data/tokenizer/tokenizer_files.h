@@ -1,0 +1,33 @@
+// The files in which tokenizers are published.
+#pragma once
+
+#include "data/tokenizer/tokenizer_spec.h"
+
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+/// Reads a tokenizer.json; a vocab.json with the merges.txt next to it; a model of SentencePiece (*.model); or
+/// tiktoken's ranks (*.tiktoken, or a *.model with such lines). `pattern` splits text for ranks: a name of
+/// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it.
+[[nodiscard]] TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern = "");
+
+/// The content of the token that ends a sequence: eos_token of the tokenizer_config.json or special_tokens_map.json
+/// next to the file.
+[[nodiscard]] std::optional<std::string> named_end_of_sequence(const std::string& path);
+
+/// A model of SentencePiece, in its protobuf.
+[[nodiscard]] TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name);
+
+/// tiktoken's lines of a token in base64 and its rank.
+[[nodiscard]] TokenizerSpec parse_ranks(std::string_view text, const std::string& pattern, const std::string& name);
+
+/// vocab.json and merges.txt of GPT-2's kind.
+[[nodiscard]] TokenizerSpec parse_vocab_and_merges(std::string_view vocab, std::string_view merges,
+                                                   const std::string& name);
+
+/// The published pattern of a name such as "cl100k"; throws Error if there is none, with the names.
+[[nodiscard]] std::string_view named_pattern(const std::string& name);
+
+}  // namespace echelon

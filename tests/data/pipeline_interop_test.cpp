@@ -1,0 +1,108 @@
+// Compares with Hugging Face's library on the pipelines of the published families: tests/data/pipelines, made by
+// tests/interop/tokenizer_pipelines.py. ECHELON_PIPELINES names another folder of that script, with more texts.
+#include "base/utf8.h"
+#include "data/tokenizer/encoder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+std::string pipelines_folder() {
+  const char* given = std::getenv("ECHELON_PIPELINES");
+  return given != nullptr ? given : std::string(ECHELON_SOURCE_DIR) + "/tests/data/pipelines";
+}
+
+/// zlib's.
+std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before = 0) {
+  static const std::array<std::uint32_t, 256> table = [] {
+    std::array<std::uint32_t, 256> made{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      made[i] = i;
+      for (int bit = 0; bit < 8; ++bit) made[i] = (made[i] & 1) != 0 ? 0xedb88320u ^ made[i] >> 1 : made[i] >> 1;
+    }
+    return made;
+  }();
+  std::uint32_t crc = ~before;
+  for (const char byte : bytes) crc = table[(crc ^ static_cast<std::uint8_t>(byte)) & 0xff] ^ crc >> 8;
+  return ~crc;
+}
+
+std::uint32_t crc32_of(const std::vector<std::int32_t>& ids, std::string_view text) {
+  return crc32_of(text, crc32_of({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])}));
+}
+
+/// Bytes of the longest start of a character, at most `text`: what one U+FFFD stands for (Unicode 15, section 3.9).
+std::size_t start_of_character(std::string_view text) {
+  static const std::string_view endings[] = {"\x80", "\xbf", "\x80\x80", "\xbf\xbf", "\x80\x80\x80"};
+  std::size_t longest = 1;
+  for (std::size_t length = 2; length <= std::min<std::size_t>(text.size(), 3); ++length) {
+    for (const std::string_view ending : endings) {
+      if (utf8_character_length(std::string(text.substr(0, length)) + std::string(ending)) > length) longest = length;
+    }
+  }
+  return longest;
+}
+
+/// The library puts U+FFFD for bytes that are not UTF-8: an added token may be of ByteLevel's alphabet, such as é.
+std::string with_replacement(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const std::size_t valid = valid_utf8_prefix(bytes);
+    text += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    text += "\xef\xbf\xbd";
+    bytes.remove_prefix(start_of_character(bytes));
+  }
+  return text;
+}
+
+std::string digits_of(const Tokenizer& tokenizer, Encoder& parsing, Encoder& plain, const std::string& text) {
+  std::vector<std::int32_t> ids, plain_ids;
+  parsing.append(text, ids);
+  plain.append(text, plain_ids);
+  return fmt::format("{:08x}{:08x}", crc32_of(ids, with_replacement(tokenizer.decode(ids))), crc32_of(plain_ids, ""));
+}
+
+// Claim: Token ids and decoded text equal those of Hugging Face's library on 27 pipelines of published families.
+TEST(PipelineInterop, GivesTheLibrarysIdsAndText) {
+  const auto texts =
+      nlohmann::json::parse(std::ifstream(pipelines_folder() + "/texts.json")).get<std::vector<std::string>>();
+  const auto expected = nlohmann::json::parse(std::ifstream(pipelines_folder() + "/expected.json"));
+  ASSERT_GE(expected.size(), 18u);
+  for (const auto& [name, digits] : expected.items()) {
+    const Tokenizer tokenizer = Tokenizer::load(pipelines_folder() + "/" + name + ".json");
+    Encoder parsing(tokenizer), plain(tokenizer, false);
+    const auto all = digits.get<std::string>();
+    ASSERT_EQ(all.size(), 16 * texts.size());
+    std::size_t num_wrong = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const std::string ours = digits_of(tokenizer, parsing, plain, texts[i]);
+      const std::string theirs = all.substr(16 * i, 16);
+      if (ours != theirs && ++num_wrong <= 3)
+        ADD_FAILURE()
+            << name << ", text " << i << ": " << ours << " instead of " << theirs << ": "
+            << nlohmann::json(texts[i].substr(0, 200)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    }
+    EXPECT_EQ(num_wrong, 0u) << name << ", of " << texts.size() << " texts";
+  }
+}
+
+TEST(PipelineInterop, SavedAndLoadedIsTheSame) {
+  const auto expected = nlohmann::json::parse(std::ifstream(pipelines_folder() + "/expected.json"));
+  for (const auto& [name, digits] : expected.items()) {
+    const TokenizerSpec spec = Tokenizer::load(pipelines_folder() + "/" + name + ".json").spec();
+    EXPECT_EQ(parse_tokenizer_json(to_tokenizer_json(spec), name), spec) << name;
+  }
+}
+
+}  // namespace
+}  // namespace echelon
