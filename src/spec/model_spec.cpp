@@ -67,7 +67,7 @@ void validate_rope(const ModelSpec& m) {
 void validate_windows(const ModelSpec& m) {
   const std::tuple<std::string_view, std::int64_t, bool> keys[] = {
       {"sliding_window", m.sliding_window, has_windows(m.family)},
-      {"max_window_layers", m.max_window_layers, has_windows_of_layers(m.family)}};
+      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || has_windows_of_layers(m.family)}};
   for (const auto& [key, value, is_sayable] : keys) {
     require(value >= 0, "model.{} = {} is below 0 (use 0)", key, value);
     require(value == 0 || is_sayable,

@@ -99,7 +99,9 @@ INSTANTIATE_TEST_SUITE_P(
                                [](ModelSpec& m) { m.sliding_window = 7; }},
                     ModelFault{"model.sliding_window = -1 is below 0", [](ModelSpec& m) { m.sliding_window = -1; }},
                     ModelFault{"model.max_window_layers = 2 is not supported: config.json of model_type = 'mistral'",
-                               [](ModelSpec& m) { m.family = Family::mistral, m.max_window_layers = 2; }},
+                               [](ModelSpec& m) {
+                                 m.family = Family::mistral, m.sliding_window = 7, m.max_window_layers = 2;
+                               }},
                     ModelFault{"model.rope_scaling.factor = 0.5",
                                [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
 

@@ -100,11 +100,11 @@ void check_mlp_chunks(const TrainingConfig& t) {
   with_mlp.add(BlockOperation::mlp);
   require(t.recompute.contain(BlockOperation::mlp),
           "training.mlp_chunk_tokens = {} recomputes the feed-forward branch, but training.recompute = '{}' saves it "
-          "(use '{}')",
+          "(use recompute = {})",
           t.mlp_chunk_tokens, fmt::join(names_of(t.recompute), ","), fmt::join(names_of(with_mlp), ","));
   require(t.recompute_method == RecomputeMethod::uniform,
           "training.mlp_chunk_tokens = {} recomputes in all blocks, but training.recompute_method = 'block' in some "
-          "(use 'uniform')",
+          "(use recompute_method = uniform)",
           t.mlp_chunk_tokens);
 }
 
