@@ -2,6 +2,14 @@
 # file that changes costs its folder. It is what every script builds, so that what is tested is what users get.
 option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" ON)
 
+# compiled_at_once(TARGET): its files have no names in common.
+function(compiled_at_once target)
+  if(ECHELON_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>) # a file among others is a header to GCC, whose types may not hold a file's own
+  endif()
+endfunction()
+
 # echelon_folder(NAME USES folders... LINKS targets...): the static library echelon_NAME out of every .cpp below src/NAME.
 # TOGETHER: its files have no names in common, so that they can be compiled as one. Kernels that Highway compiles once for
 #           each instruction set stay apart.
@@ -17,10 +25,9 @@ function(echelon_folder name)
     add_library(echelon_${name} STATIC ${sources})
     target_include_directories(echelon_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
     target_compile_definitions(echelon_${name} PRIVATE ${${name}_definitions})
-    if(ECHELON_UNITY AND FOLDER_TOGETHER)
-      set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    if(FOLDER_TOGETHER)
+      compiled_at_once(echelon_${name})
       set_source_files_properties(${${name}_apart} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      target_compile_options(echelon_${name} PRIVATE -Wno-subobject-linkage) # a file among others is a header to GCC, whose types may not hold a file's own
     endif()
     if(FOLDER_COLD)
       target_compile_options(echelon_${name} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -58,6 +58,21 @@ std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<
   return a;
 }
 
+/// Ranks of context parallelism that exchange heads.
+void validate_heads_of_context(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const int u = key_exchange(p).head_ranks, cp = static_cast<int>(p.context_parallel_degree);
+  if (u == 1) return;
+  const bool is_whole = p.context_parallel_method == ContextMethod::ulysses,
+             is_list = !p.hierarchical_context_parallel_sizes.empty();
+  validate_head_exchange(config.model, static_cast<int>(p.tensor_parallel_degree),
+                         {.key = is_whole  ? "parallelism.context_parallel_degree"
+                                 : is_list ? "parallelism.hierarchical_context_parallel_sizes[0]"
+                                           : "parallelism.context_parallel_ulysses_degree",
+                          .num_ranks = u,
+                          .divides = is_whole ? 0 : cp});
+}
+
 }  // namespace
 
 Blueprint::Blueprint(const RunConfig& config) : Blueprint(config, validated_schedule(config)) {}
@@ -65,6 +80,7 @@ Blueprint::Blueprint(const RunConfig& config) : Blueprint(config, validated_sche
 Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(config)), schedule_(std::move(schedule)) {
   validate(config_);
   validate_tensor_parallel(config_.model, static_cast<int>(config_.parallelism.tensor_parallel_degree));
+  validate_heads_of_context(config_);
   mesh_ = config_.mesh_shape();
   lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, schedule_)));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;

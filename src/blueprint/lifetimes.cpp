@@ -156,6 +156,11 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   const bool has_tables = part.rope_table_sizes().num_dims() > 0;
   for (const BufferRole role : {BufferRole::rope_cos, BufferRole::rope_sin})
     if (has_tables) buffers.push_back(persistent({role}, MemoryCategory::constants, table_bytes, table_bytes));
+  const Sizes frequencies = part.rope_frequency_sizes();
+  if (frequencies.num_dims() > 0) {
+    const std::int64_t bytes = frequencies.num_elements() * size_of(DType::float64);
+    buffers.push_back(persistent({BufferRole::rope_frequencies}, MemoryCategory::constants, bytes, bytes));
+  }
   const std::int64_t scalar_bytes = num_scalars * size_of(DType::float64);
   buffers.push_back(persistent({BufferRole::scalars}, MemoryCategory::constants, scalar_bytes, scalar_bytes));
 

@@ -37,7 +37,11 @@ class Tracer final : public CommListener {
       : part_(part), mesh_(config.mesh_shape(), rank), executor_(config, {part, ops_, mesh_}) {
     if (!part.stages.empty()) {
       const Tensor table = {nullptr, accumulate_dtype(part.options.dtype), part.rope_table_sizes()};
-      for (StagePart& each : part.stages) each.stage->bind_rope_tables(ops_, table, table);
+      const Tensor frequencies = {nullptr, DType::float64, part.rope_frequency_sizes()};
+      for (StagePart& each : part.stages) {
+        each.stage->bind_rope_tables(ops_, table, table);
+        each.stage->bind_rope_frequencies(ops_, frequencies);
+      }
     }
     bind_state(part, buffers_);
     for (ShardedUnit* unit : part.units()) {

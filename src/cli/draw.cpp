@@ -3,6 +3,7 @@
 #include "base/text_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/ring/draw_ring.h"
 #include "pages/draw_html.h"
 #include "report/html/schedule_drawing.h"
 #include "report/output_file.h"
@@ -34,6 +35,7 @@ struct DrawArguments {
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
+  DrawRingArguments ring;
   // Qi et al. 2023, table 1: W stores 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
   MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};
   bool json = false;
@@ -115,19 +117,32 @@ std::string in_format(const Drawn& drawn, const DrawArguments& arguments) {
   return to_text(drawn, arguments);
 }
 
-ExitStatus run_draw(const DrawArguments& arguments) {
-  constexpr std::string_view formats[] = {"text", "svg", "trace"};
-  const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
-  require(is_known, "--format={} is not one of {}; did you mean {}?", arguments.format, fmt::join(formats, ", "),
-          closest_name(arguments.format, formats));
-  const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
+std::string schedule_drawing(const DrawArguments& arguments) {
   const Drawn drawn = draw_arguments(arguments);
   if (!arguments.html.empty()) {
     const std::string& name = arguments.schedule_csv.empty() ? arguments.schedule : arguments.schedule_csv;
     HtmlFile(arguments.html)
         .write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
   }
-  const std::string drawing = in_format(drawn, arguments);
+  return in_format(drawn, arguments);
+}
+
+std::string ring_drawing(const DrawArguments& arguments) {
+  require(!arguments.json && arguments.format != "trace",
+          "{} is of a schedule: the ring of --context-parallel={} has no passes (use --format=text or svg)",
+          arguments.json ? "--json" : "--format=trace", arguments.ring.cp);
+  const RingPicture picture = drawn_ring(arguments.ring);
+  if (!arguments.html.empty()) HtmlFile(arguments.html).write(ring_page(picture));
+  return arguments.format == "svg" ? to_svg(picture) : to_text(picture, arguments.columns);
+}
+
+ExitStatus run_draw(const DrawArguments& arguments) {
+  constexpr std::string_view formats[] = {"text", "svg", "trace"};
+  const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
+  require(is_known, "--format={} is not one of {}; did you mean {}?", arguments.format, fmt::join(formats, ", "),
+          closest_name(arguments.format, formats));
+  const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
+  const std::string drawing = arguments.ring.cp > 0 ? ring_drawing(arguments) : schedule_drawing(arguments);
   if (output)
     output->write(drawing);
   else
@@ -186,6 +201,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
   for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"})
     file->excludes(app.get_option(name));
+  add_ring_options(app, arguments->ring);
   return [arguments, backward] {
     if (backward->count() > 0)
       arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
+#include "data/indexed_dataset.h"
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
@@ -27,7 +28,7 @@ struct SimulateArguments {
   std::vector<std::string> slow;
   double mtbf_hours = 0;
   FailureModel failures = {};
-  std::string trace, svg, html;
+  std::string trace, svg, html, documents;
   bool json = false;
   RowsArguments rows;
 };
@@ -86,6 +87,28 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
+std::vector<std::int64_t> lengths_in(const std::string& index) {
+  const IndexedDataset dataset(index.substr(0, index.size() - std::string_view(".idx").size()));
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t document = 0; document < dataset.num_documents(); ++document)
+    lengths.push_back(dataset.document_start(document + 1) - dataset.document_start(document));
+  return lengths;
+}
+
+/// None if no lengths are given.
+std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config,
+                                         const MachineSpec& machine) {
+  const std::string& asked = arguments.documents;
+  if (asked.empty()) return std::nullopt;
+  require(!machine.host, "--documents={} is not timed on ranks that share this machine's cores (use --machine=h100)",
+          asked);
+  if (asked.ends_with(".idx")) return document_load(config, lengths_in(asked));
+  constexpr std::int64_t num_microbatches = 64;
+  const auto [mean, spread] = parse_length_distribution(asked);
+  const std::int64_t tokens = num_microbatches * config.training.micro_batch_size * config.training.seq_len;
+  return document_load(config, drawn_lengths(mean, spread, tokens), num_microbatches);
+}
+
 /// The named machine, else the config's, else this one.
 MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& config) {
   if (!arguments.machine.empty()) return read_machine(arguments.machine);
@@ -98,7 +121,7 @@ void require_rows_alone(const SimulateArguments& arguments, const std::vector<st
       {"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
       {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
       {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
-      {"--html", !arguments.html.empty()}};
+      {"--html", !arguments.html.empty()},   {"--documents", !arguments.documents.empty()}};
   for (const auto& [name, is_given] : others)
     require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; omit one", arguments.rows.path,
             name);
@@ -133,10 +156,12 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
              svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
   std::optional<HtmlFile> html;
   if (!arguments.html.empty()) html.emplace(arguments.html);
-  const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
-  const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
+  SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
+  const std::optional<DocumentLoad> documents = documents_of(arguments, config, machine);
+  if (documents) profile.attention_share = documents->slowest_share;
+  const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
   // As in train.
   if (profile.is_echelon && !machine.host && config.training.device == DeviceChoice::automatic)
     config.training.device = DeviceChoice::cuda;
@@ -152,7 +177,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .slow_ranks = options.slow_ranks,
                          .save = profile.is_echelon && config.checkpoint.enable
                                      ? std::optional(predicted_save(blueprint, machine))
-                                     : std::nullopt};
+                                     : std::nullopt,
+                         .documents = documents};
   if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
   if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));
@@ -175,6 +201,9 @@ CommandAction declare_simulate(CLI::App& app, const std::vector<std::string>& co
   app.add_option("--rows", arguments->rows.path,
                  "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
+  app.add_option("--documents", arguments->documents,
+                 "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens")
+      ->type_name("FILE|MEAN:SPREAD");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")
       ->type_name("rank=R:FACTOR");
   auto* const mtbf =

@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace echelon {
@@ -52,6 +54,14 @@ class Mesh {
   /// and the transport must outlive it. Null where ranks share no memory.
   [[nodiscard]] virtual std::unique_ptr<Mesh> for_device(DeviceTransport& /*transport*/) { return nullptr; }
 
+  /// Where in the model this rank is, for sentences about failures: a layer that communicates says so before and after,
+  /// and a ring before each hop. An exception leaves it. `layer` outlives its stay.
+  virtual void enter_layer(std::string_view layer) { layer_ = layer, hop_ = -1; }
+  virtual void enter_hop(int hop) { hop_ = hop; }
+  void leave_layer() { enter_layer({}); }
+  /// "model.layers.3.self_attn, hop 2 of the ring"; empty: in no such layer.
+  [[nodiscard]] std::string place_in_model() const;
+
   /// Binds ranks that take turns on the cores of one process, each turn to a separate core. Called by every rank;
   /// without turns nothing happens.
   virtual void bind_turns() {}
@@ -59,6 +69,8 @@ class Mesh {
  private:
   MeshShape shape_;
   int rank_;
+  std::string_view layer_;
+  int hop_ = -1;
 };
 
 }  // namespace echelon

@@ -21,6 +21,13 @@ void require_documents_of(std::int64_t seq_len, std::span<const std::int32_t> of
           "document offsets of a sequence of {} tokens must rise from 0 to {}", seq_len, seq_len);
 }
 
+std::int64_t num_pairs(const Visibility& visibility) {
+  std::int64_t pairs = 0;
+  for (std::size_t i = 1; i < visibility.documents.size(); ++i)
+    pairs += num_document_pairs(visibility.documents[i] - visibility.documents[i - 1], visibility.window);
+  return pairs;
+}
+
 void write_document_positions(std::span<const std::int32_t> tokens, std::span<const std::int32_t> documents,
                               std::span<std::int32_t> ids) {
   const std::int32_t* next_document = documents.data() + 1;

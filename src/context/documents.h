@@ -35,4 +35,7 @@ struct Visibility {
   return window * (window + 1) / 2 + (num_tokens - window) * window;
 }
 
+/// Pairs (query, key) of all documents of a sequence.
+[[nodiscard]] std::int64_t num_pairs(const Visibility& visibility);
+
 }  // namespace echelon

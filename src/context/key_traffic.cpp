@@ -3,9 +3,18 @@
 #include "context/key_ranges.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace echelon {
+
+void share_pairs(std::span<std::int64_t> pairs, int head_ranks) {
+  const auto num = static_cast<std::size_t>(head_ranks);
+  for (std::size_t first = 0; first < pairs.size(); first += num) {
+    const auto of_heads = pairs.subspan(first, num);
+    std::fill(of_heads.begin(), of_heads.end(), std::accumulate(of_heads.begin(), of_heads.end(), std::int64_t{0}));
+  }
+}
 
 void count_pairs(const TokenLists& lists, const Visibility& visibility, std::span<std::int64_t> pairs) {
   for (int rank = 0; rank < lists.cp(); ++rank) {

@@ -16,6 +16,10 @@ namespace echelon {
 /// Pairs (query, key) of each rank, int64 [cp]: of one head and one sequence.
 void count_pairs(const TokenLists& lists, const Visibility& visibility, std::span<std::int64_t> pairs);
 
+/// Of ranks of which `head_ranks` in a row have the same queries and a part of the heads each: `pairs` of each rank's
+/// own tokens become the sums over these ranks, which every one of them has for its heads.
+void share_pairs(std::span<std::int64_t> pairs, int head_ranks);
+
 /// Rows of keys (and as many of values) that are sent for one sequence.
 class KeyTraffic {
  public:

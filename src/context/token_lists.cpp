@@ -24,6 +24,12 @@ void append_chunks(const TokenSplit& split, std::vector<TokenRun>& runs) {
                     num_chunks == split.cp ? c : std::min(c, num_chunks - 1 - c)});
 }
 
+/// Of the queries first, first + step, ... before `end`: query p sees p + 1 keys.
+std::int64_t pairs_of_queries(std::int64_t first, std::int64_t end, std::int64_t step) {
+  const std::int64_t count = first < end ? (end - first + step - 1) / step : 0;
+  return count * (first + 1) + step * (count * (count - 1) / 2);
+}
+
 }  // namespace
 
 std::int64_t rows_per_rank(const TokenSplit& split) {
@@ -31,12 +37,68 @@ std::int64_t rows_per_rank(const TokenSplit& split) {
   return (rows + split.multiple - 1) / split.multiple * split.multiple;
 }
 
-void TokenLists::assign(const TokenSplit& split, std::span<const std::int32_t> documents) {
+std::vector<std::int64_t> causal_pairs(const TokenSplit& split) {
+  require(!reads_documents(split.balancer), "the token lists of '{}' depend on documents", name_of(split.balancer));
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(split.cp), 0);
+  if (split.balancer == LoadBalancer::striped) {
+    for (int rank = 0; rank < split.cp; ++rank)
+      pairs[static_cast<std::size_t>(rank)] = pairs_of_queries(rank, split.seq_len, split.cp);
+    return pairs;
+  }
+  std::vector<TokenRun> runs;
+  append_chunks(split, runs);
+  for (const TokenRun& run : runs) pairs[static_cast<std::size_t>(run.rank)] += pairs_of_queries(run.first, run.end, 1);
+  return pairs;
+}
+
+std::vector<std::int64_t> causal_pairs_of_blocks(const TokenSplit& split, int first_query, int num_queries,
+                                                 int num_keys) {
+  const auto is_query = [&](int rank) { return rank >= first_query && rank < first_query + num_queries; };
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(split.cp / num_keys), 0);
+  const auto of_keys = [&](int rank) { return static_cast<std::size_t>(rank / num_keys); };
+  if (split.balancer == LoadBalancer::striped) {
+    for (int query = first_query; query < first_query + num_queries; ++query) {
+      const std::int64_t n = (split.seq_len - query + split.cp - 1) / split.cp;
+      for (int key = 0; key < split.cp; ++key) pairs[of_keys(key)] += n * (n - 1) / 2 + (key <= query ? n : 0);
+    }
+    return pairs;
+  }
+  std::vector<TokenRun> runs;
+  append_chunks(split, runs);
+  std::vector<std::int64_t> before(pairs.size(), 0);  // keys of each block
+  for (const TokenRun& run : runs) {
+    const std::int64_t n = run.end - run.first;
+    for (std::size_t block = 0; block < pairs.size() && is_query(run.rank); ++block) pairs[block] += n * before[block];
+    if (is_query(run.rank)) pairs[of_keys(run.rank)] += n * (n + 1) / 2;
+    before[of_keys(run.rank)] += n;
+  }
+  return pairs;
+}
+
+std::vector<std::int32_t> positions_of_rank(const TokenSplit& split, int rank) {
+  require(!reads_documents(split.balancer), "the token lists of '{}' depend on documents", name_of(split.balancer));
+  std::vector<std::int32_t> positions;
+  if (split.balancer == LoadBalancer::striped) {
+    for (std::int64_t p = rank; p < split.seq_len; p += split.cp) positions.push_back(static_cast<std::int32_t>(p));
+    return positions;
+  }
+  std::vector<TokenRun> runs;
+  append_chunks(split, runs);
+  for (const TokenRun& run : runs)
+    for (std::int32_t p = run.first; p < run.end && run.rank == rank; ++p) positions.push_back(p);
+  return positions;
+}
+
+void require_lists(const TokenSplit& split) {
   require(split.cp >= 1 && split.cp <= split.seq_len,
           "parallelism.context_parallel_degree = {} exceeds the {} tokens of a sequence (use at most {})", split.cp,
           split.seq_len, split.seq_len);
   require(split.seq_len <= std::numeric_limits<std::int32_t>::max(),
           "training.seq_len = {} exceeds 2^31 - 1, the largest supported with context parallelism", split.seq_len);
+}
+
+void TokenLists::assign(const TokenSplit& split, std::span<const std::int32_t> documents) {
+  require_lists(split);
   if (reads_documents(split.balancer)) require_documents_of(split.seq_len, documents);
   rows_ = rows_per_rank(split);
   runs_.clear();

@@ -22,8 +22,23 @@ struct TokenSplit {
   std::int64_t window = 0;    // of the attention whose pairs `packed` evens out; 0: no limit
 };
 
+/// Throws Error if cp exceeds seq_len, and on a sequence of 2^31 tokens.
+void require_lists(const TokenSplit& split);
+
 /// T_r. Needs no documents: a plan knows it.
 [[nodiscard]] std::int64_t rows_per_rank(const TokenSplit& split);
+
+/// Pairs (query, key) of each rank's queries under the causal mask alone: of one head and one sequence, by rank. Makes
+/// no list of positions. Throws Error for a balancer that reads documents.
+[[nodiscard]] std::vector<std::int64_t> causal_pairs(const TokenSplit& split);
+
+/// Likewise those of the queries of `num_queries` ranks in a row, from `first_query` on, with the keys of each block of
+/// `num_keys` ranks in a row.
+[[nodiscard]] std::vector<std::int64_t> causal_pairs_of_blocks(const TokenSplit& split, int first_query,
+                                                               int num_queries, int num_keys);
+
+/// The positions of one rank, ascending, as TokenLists has them. Throws Error for a balancer that reads documents.
+[[nodiscard]] std::vector<std::int32_t> positions_of_rank(const TokenSplit& split, int rank);
 
 /// The positions of every rank, ascending. Each position of [0, T) is on exactly one rank, and the numbers of tokens of
 /// two ranks differ by one at most.

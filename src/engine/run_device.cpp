@@ -19,6 +19,9 @@ std::vector<Group> groups_of(const RunConfig& config) {
   if (config.model.tie_word_embeddings) groups.push_back(tied_group);
   const int replicas = kv_replicas(config.model, config.mesh_shape().degree(Axis::tp));
   if (replicas > 1) groups.push_back(kv_replica_group(replicas));
+  const int head_ranks = key_exchange(config.parallelism).head_ranks;
+  if (head_ranks > 1 && head_ranks < config.parallelism.context_parallel_degree)
+    for (const Group& group : {cp_heads_group(head_ranks), cp_ring_group(head_ranks)}) groups.push_back(group);
   return groups;
 }
 
@@ -72,6 +75,10 @@ WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
           "training.cuda_graphs = true is not supported with pipelines, whose transfers might deadlock within a graph, "
           "and parallelism.pipeline_parallel_degree = {} (use cuda_graphs = false)",
           config.parallelism.pipeline_parallel_degree);
+  require(config.parallelism.context_parallel_degree == 1,
+          "training.cuda_graphs = true is not supported with rings, whose transfers might deadlock within a graph, "
+          "and parallelism.context_parallel_degree = {} (use cuda_graphs = false)",
+          config.parallelism.context_parallel_degree);
   return device.recorder();
 }
 

@@ -51,11 +51,16 @@ void Step::perform_all(std::span<const Action> actions) {
     } catch (const PeerAborted&) {
       throw;
     } catch (const Error& error) {
-      throw Error(fmt::format("{}: {}", to_string(action), error.what()), error.status());
+      throw Error(fmt::format("{}: {}", place_of(action), error.what()), error.status());
     } catch (const std::exception& error) {
-      throw Failure(fmt::format("{}: {}", to_string(action), error.what()));
+      throw Failure(fmt::format("{}: {}", place_of(action), error.what()));
     }
   }
+}
+
+std::string Step::place_of(const Action& action) const {
+  const std::string place = mesh_.place_in_model();
+  return place.empty() ? to_string(action) : fmt::format("{}, {}", to_string(action), place);
 }
 
 // load_batch, the first action, and report, the last, communicate with the host. The actions between them are the same

@@ -82,6 +82,9 @@ class Step {
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
+  /// Of the last step.
+  [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
+
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
   /// `reader` outlives the steps that take a snapshot.
@@ -98,6 +101,8 @@ class Step {
   [[nodiscard]] Constants constants() const;
 
   void perform_all(std::span<const Action> actions);
+  /// The action, and the layer and the hop of a ring that it was in.
+  [[nodiscard]] std::string place_of(const Action& action) const;
   void replay(std::span<const Action> program);
   void record(std::span<const Action> actions, const Action& next);
   void perform(const Action& action);

@@ -64,6 +64,8 @@ void ActionExecutor::load_batch() {
   upload(BufferRole::targets, batch.targets);
   upload(BufferRole::key_begin, batch.key_begin);
   upload(BufferRole::key_end, batch.key_end);
+  upload(BufferRole::rows_by_position, batch.rows_by_position);
+  upload(BufferRole::rows_by_rank, batch.rows_by_rank);
   upload(BufferRole::positions, batch.positions);
   ops_.upload(scalars(0, num_scalars), &values_->given);
 }
@@ -222,6 +224,8 @@ Microbatch ActionExecutor::microbatch(int index) {
           .targets = rows(BufferRole::targets),
           .key_begin = rows(BufferRole::key_begin),
           .key_end = rows(BufferRole::key_end),
+          .rows_by_position = rows(BufferRole::rows_by_position),
+          .rows_by_rank = rows(BufferRole::rows_by_rank),
           .positions = rows(BufferRole::positions),
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),

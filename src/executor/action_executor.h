@@ -20,6 +20,7 @@ struct HostBatch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;
   const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
+  const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
 };
 

@@ -22,11 +22,14 @@ enum class BufferRole : std::uint8_t {
   // of the rank
   rope_cos,
   rope_sin,
+  rope_frequencies,
   scalars,
   tokens,
   targets,
   key_begin,
   key_end,
+  rows_by_position,
+  rows_by_rank,
   positions,
   // of (microbatch, stage)
   stash,        // what forward saves until the weights' gradients are computed,

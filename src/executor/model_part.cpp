@@ -55,13 +55,22 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
-/// A window as long as the sequence limits nothing.
+/// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.
+bool has_positions(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const bool lists_differ = p.context_parallel_degree > 1 && reads_documents(p.context_parallel_load_balancer),
+             reads_rows = p.context_parallel_degree > 1 && config.model.position == PositionKind::learned;
+  return config.data.reset_position_ids || lists_differ || reads_rows;
+}
+
+/// Of blocks that need ranges of keys: a window as long as the sequence limits nothing.
 std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
+  const KeyExchange exchange = key_exchange(config.parallelism);
+  const bool has_part_of_keys = exchange.head_ranks < config.parallelism.context_parallel_degree;
   std::vector<std::int64_t> windows;
   for (const std::int64_t window : config.model.windows()) {
     const std::int64_t limit = window >= config.training.seq_len ? 0 : window;
-    const bool has_ranges =
-        limit > 0 || config.data.reset_attention_mask || config.parallelism.context_parallel_degree > 1;
+    const bool has_ranges = limit > 0 || config.data.reset_attention_mask || has_part_of_keys;
     if (has_ranges && std::ranges::find(windows, limit) == windows.end()) windows.push_back(limit);
   }
   return windows;
@@ -70,11 +79,16 @@ std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
-  return std::make_shared<const RankTokens>(
-      rank_tokens(token_split(config), mesh.coordinate(rank, Axis::cp), windows_with_ranges(config)));
+  return std::make_shared<const RankTokens>(rank_tokens(token_split(config), key_exchange(config.parallelism),
+                                                        mesh.coordinate(rank, Axis::cp), windows_with_ranges(config)));
 }
 
 }  // namespace
+
+std::int64_t window_of_all(const RunConfig& config) {
+  const std::vector<std::int64_t> windows = config.model.windows();
+  return windows.size() == 1 && windows[0] < config.training.seq_len ? windows[0] : 0;
+}
 
 TokenSplit token_split(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -84,7 +98,8 @@ TokenSplit token_split(const RunConfig& config) {
   return {.seq_len = config.training.seq_len,
           .cp = static_cast<int>(p.context_parallel_degree),
           .balancer = p.context_parallel_load_balancer,
-          .multiple = unit / std::gcd(unit, config.training.micro_batch_size)};
+          .multiple = unit / std::gcd(unit, config.training.micro_batch_size),
+          .window = window_of_all(config)};
 }
 
 LayerOptions layer_options(const RunConfig& config, int rank) {
@@ -102,7 +117,8 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.windows = windows_with_ranges(config);
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
-  options.seq_len = options.tokens ? options.tokens->lists.rows() : config.training.seq_len;
+  options.seq_len = options.tokens ? options.tokens->rows : config.training.seq_len;
+  options.has_positions = has_positions(config);
   options.tp = mesh.degree(Axis::tp);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
   options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
@@ -181,11 +197,22 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
 }
 
 std::int64_t ModelPart::batch_size(BufferRole role) const {
-  const std::int64_t N = options.num_tokens(), cp = options.tokens ? options.tokens->cp : 1;
+  const std::int64_t N = options.num_tokens();
+  if (!options.tokens) {
+    if (role == BufferRole::key_begin) return std::ssize(options.windows) * N;
+    const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
+                         (role == BufferRole::positions && options.has_positions);
+    return is_read ? N : 0;
+  }
+  const KeyBlockSizes& blocks = options.tokens->blocks;
+  const std::int64_t ranges = options.num_sequences * blocks.num_blocks() * blocks.num_query_rows();
+  const bool is_exchanged = blocks.num_gathered() > 1;
   switch (role) {
-    case BufferRole::key_begin: return std::ssize(options.windows) * cp * N;
-    case BufferRole::key_end: return cp > 1 ? cp * N : 0;
-    case BufferRole::positions: return cp > 1 && options.model.position == PositionKind::learned ? N : 0;
+    case BufferRole::key_begin: return std::ssize(options.windows) * ranges;
+    case BufferRole::key_end: return blocks.queries_are_whole() ? 0 : ranges;
+    case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
+    case BufferRole::rows_by_rank: return is_exchanged ? blocks.num_gathered() * N : 0;
+    case BufferRole::positions: return options.has_positions ? N : 0;
     default: return N;
   }
 }

@@ -15,8 +15,9 @@
 namespace echelon {
 
 /// What a rank is given of a batch: HostBatch.
-inline constexpr std::array batch_roles = {BufferRole::tokens, BufferRole::targets, BufferRole::key_begin,
-                                           BufferRole::key_end, BufferRole::positions};
+inline constexpr std::array batch_roles = {BufferRole::tokens,   BufferRole::targets,          BufferRole::key_begin,
+                                           BufferRole::key_end,  BufferRole::rows_by_position, BufferRole::rows_by_rank,
+                                           BufferRole::positions};
 
 /// One virtual stage on a rank.
 struct StagePart {
@@ -64,7 +65,12 @@ struct ModelPart {
   [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
+  [[nodiscard]] Sizes rope_frequency_sizes() const { return stages.front().stage->rope_frequency_sizes(); }
 };
+
+/// The window of the pairs (query, key) by which tokens and sequences are distributed: that of all blocks; 0 where they
+/// differ, and no limit.
+[[nodiscard]] std::int64_t window_of_all(const RunConfig& config);
 
 /// How sequences are divided over the ranks of context parallelism.
 [[nodiscard]] TokenSplit token_split(const RunConfig& config);

@@ -57,6 +57,7 @@ struct LayerOptions {
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
   // Where the ranks of a cp group hold different tokens of a sequence: T is then the rows that each has.
   std::shared_ptr<const RankTokens> tokens = nullptr;
+  bool has_positions = false;  // that come with each microbatch; else those of `tokens`, or of whole sequences
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
@@ -81,11 +82,14 @@ struct LayerOptions {
 struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
   Tensor targets;  // int32 [B T]; ignored_target where nothing is predicted
-  // int32 [cp, B, T]: for every token, of the keys of each cp rank, the first that it sees and the one after the last.
-  // key_begin is [windows, cp, B, T], and empty where every range starts with the first key; key_end is empty where the
-  // mask is causal.
+  // int32 [blocks, B, queries] (context/key_blocks.h): for every query, of each block of keys, the first key that it
+  // sees and the one after the last. key_begin is [windows, blocks, B, queries], and empty where every range starts
+  // with the first key; key_end is empty where the mask is causal.
   Tensor key_begin = {}, key_end = {};
-  Tensor positions = {};        // int32 [B T], in the sequence; empty where they follow each other
+  // Of rows that are gathered from n ranks, int32, or empty: the row [n, B, T] of each in ascending order of positions
+  // [B, rows], and its inverse; -1 is padding.
+  Tensor rows_by_position = {}, rows_by_rank = {};
+  Tensor positions = {};        // int32 [B T], of LayerOptions::has_positions
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step

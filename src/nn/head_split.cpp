@@ -26,6 +26,15 @@ std::int64_t closest_degree(const ModelSpec& model, std::int64_t tp) {
   return closest_below;
 }
 
+bool exchange_heads(const ModelSpec& model, int tp, int u) {
+  for (int rank = 0; rank < tp; ++rank) {
+    const HeadSplit split = head_split(model, tp, rank);
+    const bool shares = u % split.num_kv_heads == 0, divides = split.num_kv_heads % u == 0;
+    if (split.num_heads % u != 0 || (!shares && !divides)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 HeadSplit head_split(const ModelSpec& model, int tp, int tp_rank) {
@@ -61,6 +70,22 @@ void validate_tensor_parallel(const ModelSpec& model, int tp) {
       "model.num_key_value_heads = {} and model.intermediate_size = {}: it must not exceed heads or intermediate size "
       "and, above the kv heads, be a multiple of them (use {})",
       tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, closest_degree(model, tp)));
+}
+
+void validate_head_exchange(const ModelSpec& model, int tp, const HeadExchangeDegree& degree) {
+  const int u = degree.num_ranks;
+  if (exchange_heads(model, tp, u)) return;
+  const HeadSplit split = head_split(model, tp, 0);
+  int closest = 1;
+  for (int other = 2; other <= split.num_heads; ++other)
+    if (std::abs(other - u) < std::abs(closest - u) && (degree.divides == 0 || degree.divides % other == 0) &&
+        exchange_heads(model, tp, other))
+      closest = other;
+  throw Error(
+      fmt::format("{} = {} ranks cannot exchange the {} query and {} kv heads of a tensor-parallel rank: they must "
+                  "divide the query "
+                  "heads, and divide or be a multiple of the kv heads (use {})",
+                  degree.key, u, split.num_heads, split.num_kv_heads, closest));
 }
 
 }  // namespace echelon

@@ -8,6 +8,7 @@
 #include "spec/model_spec.h"
 
 #include <cstdint>
+#include <string_view>
 
 namespace echelon {
 
@@ -29,5 +30,15 @@ struct HeadSplit {
 /// Throws Error naming parallelism.tensor_parallel_degree and the closest valid degree, unless every rank gets a
 /// query head and a feature of the MLP.
 void validate_tensor_parallel(const ModelSpec& model, int tp);
+
+/// `num_ranks` ranks of context parallelism exchange heads: `key` is set to that.
+struct HeadExchangeDegree {
+  std::string_view key;
+  int num_ranks = 1;
+  int divides = 0;  // what a degree to use instead must divide; 0: nothing
+};
+/// Throws Error naming the key and the closest valid degree, unless they divide the query heads of every
+/// tensor-parallel rank, and the kv heads divide them or they the kv heads. `tp` must be valid.
+void validate_head_exchange(const ModelSpec& model, int tp, const HeadExchangeDegree& degree);
 
 }  // namespace echelon

@@ -11,6 +11,7 @@
 #include "ops/operations/embedding.h"
 #include "ops/operations/experts.h"
 #include "ops/operations/grouped_matmul.h"
+#include "ops/operations/head_exchange.h"
 #include "ops/operations/layer_norm.h"
 #include "ops/operations/matmul.h"
 #include "ops/operations/optimizer.h"
@@ -47,6 +48,9 @@
   X(attention, AttentionArgs)                                \
   X(attention_backward, AttentionBackwardArgs)               \
   X(merge_attention, MergeAttentionArgs)                     \
+  X(split_heads, SplitHeadsArgs)                             \
+  X(join_heads, JoinHeadsArgs)                               \
+  X(gather_rows, GatherRowsArgs)                             \
   X(gelu, GeluArgs)                                          \
   X(gelu_backward, GeluBackwardArgs)                         \
   X(swiglu, SwigluArgs)                                      \

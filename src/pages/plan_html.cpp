@@ -19,14 +19,19 @@ std::string request_text(const PlanRequest& request) {
                      text_of(HtmlUnit::number, static_cast<double>(request.num_devices)), request.machine.name);
 }
 
+std::string context_part(const PlanShape& shape) {
+  return shape.cp > 1 ? fmt::format(" × cp {}", context_text(shape)) : "";
+}
+
 HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
   const PlanShape& shape = plan.choice.shape;
   return {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
                     text_of(HtmlUnit::fraction, plan.outcome.mfu()),
                     text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                    fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : ""), std::to_string(shape.pp),
-                    std::to_string(shape.dp), fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size),
-                    pipeline_text(plan.choice), data_text(plan.choice.data), recompute_text(plan.choice.recompute)}};
+                    fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
+                    std::to_string(shape.pp), std::to_string(shape.dp),
+                    fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
+                    data_text(plan.choice), recompute_text(plan.choice.recompute)}};
 }
 
 std::string with_sign(double seconds) {
@@ -138,8 +143,8 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
         {.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
                    text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
                    text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())),
-                   std::to_string(shape.tp), std::to_string(shape.pp), std::to_string(shape.dp),
-                   pipeline_text(point.plan.choice), data_text(point.plan.choice.data),
+                   std::to_string(shape.tp) + context_part(shape), std::to_string(shape.pp), std::to_string(shape.dp),
+                   pipeline_text(point.plan.choice), data_text(point.plan.choice),
                    recompute_text(point.plan.choice.recompute)}});
   }
   page.tables = {std::move(table)};

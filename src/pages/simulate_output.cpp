@@ -233,6 +233,7 @@ std::string to_text(const SimulatedRun& run) {
                      traffic_table(run.result);
   if (const std::string warning = warning_of(run.result, run.blueprint.config(), run.machine_spec); !warning.empty())
     text += "\n" + warning + "\n";
+  if (run.documents) text += "\n" + to_text(*run.documents);
   if (run.save) text += "\n" + to_text(*run.save);
   text += slower_ranks_table(run.result);
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
@@ -263,6 +264,11 @@ Json to_json(const SimulatedRun& run) {
                {"ranks", ranks_json(r)},
                {"num_events", r.num_events}};
   json.update(promise_json(r, run.blueprint.config(), run.machine_spec, run.profile));
+  if (run.documents)
+    json["documents"] = {
+        {"sequences", run.documents->num_sequences},     {"mean_length", run.documents->mean_length},
+        {"pairs_share", run.documents->pairs_share},     {"largest_over_mean", run.documents->largest_over_mean},
+        {"slowest_share", run.documents->slowest_share}, {"rows_share", run.documents->rows_share}};
   if (run.save) json["checkpoint"] = to_json(*run.save);
   if (run.failures) json["failures"] = to_json(*run.failures);
   return json;

@@ -1,6 +1,7 @@
 // A simulation as text for people and as JSON for machines.
 #pragma once
 
+#include "predict/documents/document_load.h"
 #include "predict/saving/predicted_save.h"
 #include "predict/simulation/failures.h"
 #include "predict/simulation/simulate.h"
@@ -23,6 +24,7 @@ struct SimulatedRun {
   std::optional<FailureModel> failures = {};
   std::map<int, double> slow_ranks = {};  // factors of their compute time
   std::optional<PredictedSave> save = {};
+  std::optional<DocumentLoad> documents = {};  // whose attention is timed
 };
 
 [[nodiscard]] std::string to_text(const SimulatedRun& run);

@@ -25,6 +25,10 @@ std::string percent_of(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? "N/A" : fmt::format("{:.2f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+std::string imbalance(std::string_view of, std::optional<double> largest_over_mean) {
+  return largest_over_mean ? fmt::format("  {}_imbalance: {:.3f}", of, *largest_over_mean) : "";
+}
+
 }  // namespace
 
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops) {
@@ -42,13 +46,14 @@ std::string step_line(const StepReport& r) {
                                          : "";
   const std::string wait =
       r.snapshot_wait_seconds > 0 ? fmt::format("  waited for the disk: {:.3g} s", r.snapshot_wait_seconds) : "";
+  const std::string pairs = imbalance("cp", r.cp_imbalance) + imbalance("data", r.data_imbalance);
   return fmt::format(
       "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
-      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}",
+      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}{}",
       r.step, r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
       percent_of(r.memory_peak_bytes, r.memory_total_bytes), with_commas(r.tokens_per_second / ranks, 0),
       with_commas(r.tflops / ranks, 2), mfu, scale, r.lr, r.step_seconds, r.world_size, r.world_size == 1 ? "" : "s",
-      with_commas(r.tokens_per_second, 0), wait);
+      with_commas(r.tokens_per_second, 0), pairs, wait);
 }
 
 std::string to_json(const StepReport& r) {
@@ -71,11 +76,15 @@ std::string to_json(const StepReport& r) {
       {"page_faults", r.page_faults},
       {"world_size", r.world_size},
       {"comm_bytes", r.comm_bytes},
+      {"cp_imbalance", nullptr},
+      {"data_imbalance", nullptr},
       {"predicted_step_seconds", nullptr},
       {"predicted_memory_bytes", nullptr},
   };
   if (r.loss_scale) json["loss_scale"] = *r.loss_scale;
   if (r.mfu) json["mfu"] = *r.mfu;
+  if (r.cp_imbalance) json["cp_imbalance"] = *r.cp_imbalance;
+  if (r.data_imbalance) json["data_imbalance"] = *r.data_imbalance;
   if (r.predicted_step_seconds) json["predicted_step_seconds"] = *r.predicted_step_seconds;
   if (r.predicted_memory_bytes) json["predicted_memory_bytes"] = *r.predicted_memory_bytes;
   return json.dump();

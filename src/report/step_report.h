@@ -30,6 +30,9 @@ struct StepReport {
   std::int64_t page_faults = 0;         // of that process during the step
   std::int64_t world_size = 1;
   std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
+  // The largest share of attention's pairs (query, key) over the mean: of the ranks of this rank's cp group, and of the
+  // replicas. None: always the same, or not known.
+  std::optional<double> cp_imbalance = {}, data_imbalance = {};
   // Known before the run started; none: not predicted.
   std::optional<double> predicted_step_seconds = {};        // for every step after the first; others with a snapshot
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
@@ -41,7 +44,8 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 
 /// "step: 1 loss: 8.31234 grad_norm: 1.2345 memory: 0.52GiB(1.00%) tps: 1,234 tflops: 0.12 mfu: N/A" is torchtitan's
 /// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
-/// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936".
+/// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936", and what is known of " cp_imbalance: 1.002 data_imbalance:
+/// 1.050".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.

@@ -17,6 +17,14 @@ inline constexpr Group tp_group = {AxisSet{Axis::tp}, Group::Part::all, 0};
 /// The ranks that hold different tokens of the same sequences: transfers inside attention.
 inline constexpr Group cp_group = {AxisSet{Axis::cp}, Group::Part::all, 0};
 
+/// The `num_ranks` neighbours of it that exchange heads, and the ranks at one place of such blocks: a ring across them.
+[[nodiscard]] constexpr Group cp_heads_group(int num_ranks) {
+  return {AxisSet{Axis::cp}, Group::Part::block, num_ranks};
+}
+[[nodiscard]] constexpr Group cp_ring_group(int num_ranks) {
+  return {AxisSet{Axis::cp}, Group::Part::strided, num_ranks};
+}
+
 /// The stages of a pipeline: transfers between neighbours.
 inline constexpr Group pipeline_group = {AxisSet{Axis::pp}, Group::Part::all, 0};
 /// The first and the last stage: a tied weight.

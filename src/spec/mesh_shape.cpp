@@ -45,10 +45,8 @@ std::string name_of(const Group& group) {
   std::string name;
   for (int i = 0; i < num_axes; ++i)
     if (group.axes.contains(axis_at(i))) name += (name.empty() ? "" : "+") + std::string(name_of(axis_at(i)));
-  // Names for reports. With one cluster, the ranks of a step are the world. The data axes have had this name in
-  // metrics.jsonl since before cp was one of them.
+  // With one cluster, the ranks of a step are the world.
   if (group.axes == world_axes || group.axes == step_axes) name = "world";
-  if (group.axes == data_axes) name = "dp_replicate+dp_shard";
   if (name.empty()) name = "self";
   switch (group.part) {
     case Group::Part::all: return name;

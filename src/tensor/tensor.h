@@ -80,4 +80,7 @@ struct Tensor {
   [[nodiscard]] Tensor flat() const { return reshaped({num_elements()}); }
 };
 
+/// Whether some byte belongs to both.
+[[nodiscard]] bool overlap(const Tensor& a, const Tensor& b);
+
 }  // namespace echelon

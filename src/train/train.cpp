@@ -116,7 +116,8 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
       p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
       p.context_parallel_degree > 1
-          ? fmt::format("context {} ({}) x ", p.context_parallel_degree, name_of(p.context_parallel_load_balancer))
+          ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
+                        name_of(p.context_parallel_load_balancer))
           : "",
       p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
       placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),

@@ -171,6 +171,9 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.process_peak_bytes = process.peak_bytes;
   report.page_faults = process.page_faults - faults_before_;
   report.world_size = context_.rank.mesh.shape().num_ranks();
+  const PairShares shares = context_.rank.run.step().pair_shares();
+  report.cp_imbalance = shares.of_cp_ranks;
+  report.data_imbalance = shares.of_replicas;
   for (const auto& [group, bytes] : context_.rank.mesh.sent_bytes())
     if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] += bytes - sent_before_[group];
   return report;

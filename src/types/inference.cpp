@@ -76,7 +76,7 @@ void Inference::require_complete(const Operand& x, TypeAxis axis) const {
   if (placement == TensorPlacement::attended)
     fail(fmt::format("{}, but is read as if all {} blocks of the ring were in it", words(x, axis), axes_.degree(axis)));
   if (x[axis].distance != 0) fail(fmt::format("{}, but is read as if it were this rank's", words(x, axis)));
-  if (placement == TensorPlacement::partial)
+  if (placement == TensorPlacement::partial || placement == TensorPlacement::addends_of_parts)
     fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
                      axes_.name(axis)));
   if (placement == TensorPlacement::local_sum || placement == TensorPlacement::local_max)

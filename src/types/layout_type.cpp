@@ -44,6 +44,10 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     const int distance = std::exchange(layout.distance, 0);
     return fmt::format("{} of the rank {} before", describe(layout, x), distance);
   }
+  if (layout.copies > 1) {
+    const int copies = std::exchange(layout.copies, 1);
+    return fmt::format("{} on {} ranks each", describe(layout, x), copies);
+  }
   switch (layout.placement) {
     case TensorPlacement::replicated: return "replicated";
     case TensorPlacement::sharded:
@@ -55,6 +59,9 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     case TensorPlacement::local_max: return "the maximum of each rank's part";
     case TensorPlacement::own: return "each rank's own";
     case TensorPlacement::zero: return "zero";
+    case TensorPlacement::addends_of_parts:
+      layout.placement = TensorPlacement::sharded;
+      return fmt::format("addends of parts, {}", describe(layout, x));
     case TensorPlacement::attended: return fmt::format("attended to {} of the ring's blocks", layout.count);
   }
   return "?";

@@ -13,9 +13,11 @@
 namespace echelon {
 
 /// The axes of the mesh as types see them. Where several tensor-parallel ranks hold the same kv head, tp counts as two
-/// axes: the heads, and the ranks of a head.
-enum class TypeAxis : std::uint8_t { dp_replicate, pp, dp_shard, cp, tp, kv_replica };
-inline constexpr std::size_t num_type_axes = 6;
+/// axes: the heads, and the ranks of a head. Where context-parallel ranks exchange heads, cp counts as two: the ring of
+/// their groups, and the ranks of a group.
+enum class TypeAxis : std::uint8_t { dp_replicate, pp, dp_shard, cp, cp_heads, tp, kv_replica };
+inline constexpr std::size_t num_type_axes = 7;
+[[nodiscard]] constexpr bool is_of_context(TypeAxis axis) { return axis == TypeAxis::cp || axis == TypeAxis::cp_heads; }
 
 /// How the n ranks along an axis hold a tensor.
 enum class TensorPlacement : std::uint8_t {
@@ -29,6 +31,7 @@ enum class TensorPlacement : std::uint8_t {
   // Rows of context parallelism that some of the ring's blocks are in: of attention's result, merged or to be merged,
   // and of gradients that are sums over the blocks.
   attended,
+  addends_of_parts,  // parts along a dim, of each of which `copies` ranks hold an addend
 };
 
 /// A value of AxisLayout::block: sharded along the outermost dim.
@@ -46,6 +49,8 @@ struct AxisLayout {
   int distance = 0;
   /// Of attended rows: the distances of the pairs that they have, first, ..., first + count - 1 (mod n).
   int first = 0, count = 0;
+  /// Of parts along a dim: how many ranks in a row have the same part.
+  int copies = 1;
   bool operator==(const AxisLayout&) const = default;
 };
 
@@ -75,6 +80,12 @@ inline constexpr AxisLayout sharded_rows = {TensorPlacement::sharded, outermost}
 /// Both together, of n ranks: what attended rows have of the ring's blocks. None if they are not of the same rows, or
 /// have a pair twice or pairs that do not follow each other. Of all n pairs: sharded_rows, at home.
 [[nodiscard]] std::optional<AxisLayout> united(AxisLayout a, AxisLayout b, int n);
+
+/// What ranks that have the same parts compute of the gradient of each.
+[[nodiscard]] constexpr AxisLayout as_addends(AxisLayout parts) {
+  parts.placement = TensorPlacement::addends_of_parts;
+  return parts;
+}
 
 /// True if the ranks hold parts of x along `dim`.
 [[nodiscard]] bool is_sharded_along(AxisLayout layout, const Tensor& x, int dim);

@@ -8,29 +8,34 @@
 namespace echelon {
 namespace {
 
-constexpr std::array type_axes = {TypeAxis::dp_replicate, TypeAxis::pp, TypeAxis::dp_shard,
-                                  TypeAxis::cp,           TypeAxis::tp, TypeAxis::kv_replica};
+constexpr std::array type_axes = {TypeAxis::dp_replicate, TypeAxis::pp, TypeAxis::dp_shard,  TypeAxis::cp,
+                                  TypeAxis::cp_heads,     TypeAxis::tp, TypeAxis::kv_replica};
 
 Axis mesh_axis(TypeAxis axis) {
   switch (axis) {
     case TypeAxis::dp_replicate: return Axis::dp_replicate;
     case TypeAxis::pp: return Axis::pp;
     case TypeAxis::dp_shard: return Axis::dp_shard;
-    case TypeAxis::cp: return Axis::cp;
+    case TypeAxis::cp:
+    case TypeAxis::cp_heads: return Axis::cp;
     case TypeAxis::tp:
     case TypeAxis::kv_replica: return Axis::tp;
   }
   return Axis::tp;
 }
 
+/// Of the two axes that a mesh's axis counts as: the one of neighbours.
+bool is_inner(TypeAxis axis) { return axis == TypeAxis::cp_heads || axis == TypeAxis::kv_replica; }
+
 }  // namespace
 
-RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas) : rank_(rank) {
+RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks) : rank_(rank) {
   for (const TypeAxis axis : type_axes) {
     Place& place = places_[static_cast<std::size_t>(axis)];
     place = {shape.degree(mesh_axis(axis)), shape.coordinate(rank, mesh_axis(axis))};
-    if (axis == TypeAxis::tp) place = {place.degree / kv_replicas, place.index / kv_replicas};
-    if (axis == TypeAxis::kv_replica) place = {kv_replicas, place.index % kv_replicas};
+    const int block = is_of_context(axis) ? head_ranks : kv_replicas;
+    if (axis == TypeAxis::cp || axis == TypeAxis::tp) place = {place.degree / block, place.index / block};
+    if (is_inner(axis)) place = {block, place.index % block};
     if (place.degree > 1) all_.push_back(axis);
   }
 }
@@ -38,18 +43,19 @@ RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas) : rank_(ra
 std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
   const bool is_block = group.part == Group::Part::block, is_strided = group.part == Group::Part::strided;
-  if ((is_block || is_strided) && group.block != degree(TypeAxis::kv_replica))
-    throw Failure(fmt::format("the group '{}' is split into blocks of {}, but {} ranks hold the same kv head",
-                              name_of(group), group.block, degree(TypeAxis::kv_replica)));
+  const TypeAxis inner = group.axes.contains(Axis::tp) ? TypeAxis::kv_replica : TypeAxis::cp_heads;
+  if ((is_block || is_strided) && group.block != degree(inner))
+    throw Failure(fmt::format("the group '{}' is split into blocks of {}, but {} ranks {}", name_of(group), group.block,
+                              degree(inner), inner == TypeAxis::cp_heads ? "exchange heads" : "hold the same kv head"));
   for (const TypeAxis axis : all_)
-    if (group.axes.contains(mesh_axis(axis)) && (axis == TypeAxis::kv_replica ? !is_strided : !is_block))
-      axes.push_back(axis);
+    if (group.axes.contains(mesh_axis(axis)) && (is_inner(axis) ? !is_strided : !is_block)) axes.push_back(axis);
   return axes;
 }
 
 std::string RankAxes::name(TypeAxis axis) const {
   std::string name(name_of(mesh_axis(axis)));
-  if (axis == TypeAxis::kv_replica) name += fmt::format("/{}", degree(axis));
+  const bool is_whole = axis == TypeAxis::cp_heads && !spans(TypeAxis::cp);
+  if (is_inner(axis) && !is_whole) name += fmt::format("/{}", degree(axis));
   return name;
 }
 
@@ -59,7 +65,7 @@ std::string RankAxes::names(const std::vector<TypeAxis>& axes) const {
   return names;
 }
 
-std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas) {
+std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks) {
   std::set<int> ranks;
   for (int stage = 0; stage < shape.degree(Axis::pp); ++stage) {
     Coordinates first{};
@@ -72,6 +78,7 @@ std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas) {
     };
     for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::tp}) add(axis, 1);
     add(Axis::tp, kv_replicas);
+    add(Axis::cp, head_ranks);
   }
   return {ranks.begin(), ranks.end()};
 }

@@ -12,7 +12,8 @@ namespace echelon {
 class RankAxes {
  public:
   /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are sharded over all of them.
-  RankAxes(const MeshShape& shape, int rank, int kv_replicas);
+  /// `head_ranks` context-parallel ranks in a row exchange heads.
+  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
@@ -23,7 +24,7 @@ class RankAxes {
   /// Those of `group`. Throws Failure for a group that is not made of whole axes.
   [[nodiscard]] std::vector<TypeAxis> of(const Group& group) const;
 
-  /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head.
+  /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head, "cp/2" for two that exchange heads.
   [[nodiscard]] std::string name(TypeAxis axis) const;
   /// "dp_replicate+dp_shard"
   [[nodiscard]] std::string names(const std::vector<TypeAxis>& axes) const;
@@ -38,6 +39,6 @@ class RankAxes {
 };
 
 /// Ranks that together show all types: the first rank of every axis, and for each axis the next rank along it.
-[[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas);
+[[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks = 1);
 
 }  // namespace echelon

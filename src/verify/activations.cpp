@@ -1,28 +1,43 @@
 #include "verify/activations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <tuple>
 
 namespace echelon {
 namespace {
 
-void run_probed(const Case& at, const Blueprint& blueprint, const Interpose& inner, std::int64_t step,
+void run_probed(const Case& at, const Blueprint& blueprint, const TokenPlaces& places, const Interpose& inner,
                 const ReadListener& listener) {
   RunObserver observer;
   const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
-    return std::make_unique<Probe>(blueprint.config(), step, listener, ops, mesh, inner);
+    return std::make_unique<Probe>(places, listener, ops, mesh, inner);
   };
-  run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, observer);
+  run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = places.step(), .interpose = interpose},
+             observer);
+}
+
+double largest_difference(const Read& read, const Values& expected) {
+  double error = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(read.values[i] - expected[i]);
+    if (!std::isnan(expected[i]) && !(difference <= error)) error = difference;
+  }
+  return error;
 }
 
 }  // namespace
 
 Activations::Activations(const Case& at, std::int64_t step)
-    : num_tokens_(at.config().training.global_batch_size * at.config().training.seq_len) {
+    : places_(at.config(), at.batches, step),
+      num_tokens_(at.config().training.global_batch_size * at.config().training.seq_len) {
   const Blueprint blueprint(one_rank(at.config()));
-  run_probed(at, blueprint, {}, step, [this](const Read& read) { add(read); });
+  const TokenPlaces of_one_rank(blueprint.config(), at.batches, step);
+  run_probed(at, blueprint, of_one_rank, {}, [this](const Read& read) { add(read); });
   for (auto& [name, activation] : activations_)
     for (const double number : activation.values) activation.largest = std::max(activation.largest, std::abs(number));
 }
@@ -32,7 +47,9 @@ void Activations::add(const Read& read) {
   Activation& activation = activations_[read.name];
   activation.num_columns = read.num_columns;
   activation.values.resize(static_cast<std::size_t>(num_tokens_ * read.num_columns));
-  std::ranges::copy(read.values, activation.values.begin() + read.first_row * read.num_columns);
+  for (std::int64_t row = 0; row < read.num_rows(); ++row)
+    std::copy_n(read.values.begin() + row * read.num_columns, read.num_columns,
+                activation.values.begin() + read.tokens[static_cast<std::size_t>(row)] * read.num_columns);
 }
 
 const Activation* Activations::of(const ReadName& name) const {
@@ -42,38 +59,46 @@ const Activation* Activations::of(const ReadName& name) const {
 }
 
 Values Activations::expected(const Read& read) const {
-  const Activation& activation = *of(read.name);
   Values values(read.values.size(), std::numeric_limits<double>::quiet_NaN());
-  for (std::int64_t row = 0; row < read.num_rows(); ++row)
-    for (std::int64_t column = 0; column < read.num_columns && read.first_column + column < activation.num_columns;
-         ++column)
-      values[static_cast<std::size_t>(row * read.num_columns + column)] =
-          activation.row(read.first_row + row)[read.first_column + column];
+  const bool is_range = is_of_ranges(read.name);
+  const int cp = places_.cp(), source = (places_.place_of(read.rank, read.microbatch).cp_rank - read.hop + cp) % cp;
+  for (std::int64_t row = 0; row < read.num_rows(); ++row) {
+    const std::int64_t token = read.tokens[static_cast<std::size_t>(row)];
+    if (token == no_token) continue;
+    double* out = values.data() + row * read.num_columns;
+    if (is_range) {
+      const RowRange range =
+          places_.keys_seen_by(token, source, window_of_layer(places_.config().model, read.name.tensor));
+      out[0] = static_cast<double>(range.begin);
+      out[1] = static_cast<double>(range.end);
+      continue;
+    }
+    const Activation& whole = *of(read.name);
+    const std::int64_t num_columns = std::min(read.num_columns, whole.num_columns - read.first_column);
+    for (std::int64_t i = 0; i < num_columns; ++i) out[i] = whole.row(token)[read.first_column + i];
+  }
   return values;
 }
 
 double Activations::error_of(const Read& read) const {
+  if (is_of_ranges(read.name)) return largest_difference(read, expected(read));
   const Activation* activation = of(read.name);
   if (activation == nullptr) return 0;
-  const Values values = expected(read);
-  double error = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double difference = std::abs(read.values[i] - values[i]);
-    if (!std::isnan(values[i]) && !(difference <= error)) error = difference;
-  }
-  return error / std::max(activation->largest, std::numeric_limits<double>::min());
+  return largest_difference(read, expected(read)) / std::max(activation->largest, std::numeric_limits<double>::min());
 }
 
 int Activations::position(const ReadName& name) const {
+  // Layouts that split sequences alone read ranges: after the keys.
+  if (is_of_ranges(name)) return position({name.is_backward, read_of_heads("keys", attention_layer_of(name.tensor))});
   const auto found = positions_.find(name);
   return found != positions_.end() ? found->second : std::numeric_limits<int>::max();
 }
 
-FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std::int64_t step, bool is_backward) {
+FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, bool is_backward) {
   using Place = std::tuple<int, int, ReadName>;  // position, microbatch
   std::mutex mutex;
   std::optional<Place> first;
-  run_probed(at, at.blueprint, at.interpose, step, [&](const Read& read) {
+  run_probed(at, at.blueprint, expected.places(), at.interpose, [&](const Read& read) {
     if (read.name.is_backward != is_backward || expected.error_of(read) <= at.tolerance) return;
     const Place place = {expected.position(read.name), read.microbatch, read.name};
     const std::lock_guard lock(mutex);
@@ -81,7 +106,7 @@ FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std
   });
   FirstWrongRead result;
   if (!first) return result;
-  run_probed(at, at.blueprint, at.interpose, step, [&](const Read& read) {
+  run_probed(at, at.blueprint, expected.places(), at.interpose, [&](const Read& read) {
     if (read.name != std::get<ReadName>(*first) || read.microbatch != std::get<1>(*first)) return;
     const std::lock_guard lock(mutex);
     auto& list = expected.error_of(read) > at.tolerance ? result.wrong : result.others;
@@ -91,6 +116,15 @@ FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std
   for (auto* list : {&result.wrong, &result.others})
     std::ranges::stable_sort(*list, {}, [](const WrongRead& wrong) { return wrong.read.rank; });
   return result;
+}
+
+std::string describe_read(const Case& at, std::int64_t step, const FirstWrongRead& first) {
+  std::set<int> ranks;
+  for (const WrongRead& wrong : first.wrong) ranks.insert(wrong.read.rank);
+  const Read& read = first.wrong.front().read;
+  return fmt::format("{} pass of step {}, microbatch {}, first seen as the {} on {}",
+                     read.name.is_backward ? "backward" : "forward", step, read.microbatch, read.name.tensor,
+                     describe_ranks(at.mesh(), {ranks.begin(), ranks.end()}));
 }
 
 }  // namespace echelon

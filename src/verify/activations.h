@@ -22,8 +22,10 @@ class Activations {
   /// The reference for a read; null if the reference has no such read. A layer that is recomputed in backward reads
   /// what it read in forward.
   [[nodiscard]] const Activation* of(const ReadName& name) const;
-  /// The expected values of a read; NaN in columns of padding.
+  /// The expected values of a read; NaN in rows and columns of padding. Ranges of keys follow from the places of
+  /// tokens.
   [[nodiscard]] Values expected(const Read& read) const;
+  [[nodiscard]] const TokenPlaces& places() const { return places_; }
   /// Largest difference over the largest magnitude in the tensor.
   [[nodiscard]] double error_of(const Read& read) const;
   [[nodiscard]] int position(const ReadName& name) const;  // in the order of the reads of one microbatch
@@ -31,6 +33,7 @@ class Activations {
  private:
   void add(const Read& read);
 
+  TokenPlaces places_;  // of the layout
   std::int64_t num_tokens_;
   std::map<ReadName, Activation> activations_;
   std::map<ReadName, int> positions_;
@@ -48,7 +51,9 @@ struct FirstWrongRead {
   std::vector<WrongRead> wrong;   // ascending by rank
   std::vector<WrongRead> others;  // the same read on ranks where it is right
 };
-[[nodiscard]] FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std::int64_t step,
-                                              bool is_backward);
+[[nodiscard]] FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, bool is_backward);
+
+/// "forward pass of step 1, microbatch 0, first seen as the input of ... on ranks 0, 1"
+[[nodiscard]] std::string describe_read(const Case& at, std::int64_t step, const FirstWrongRead& first);
 
 }  // namespace echelon

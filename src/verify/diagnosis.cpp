@@ -95,6 +95,10 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
     p.zero_level = plain.zero_level;
     p.reshard_after_forward = plain.reshard_after_forward;
   }
+  if (axis == "cp") {
+    p.context_parallel_degree = 1;
+    p.context_parallel_load_balancer = plain.context_parallel_load_balancer;
+  }
   if (axis == "tp") p.tensor_parallel_degree = 1;
   if (axis == "tp" || axis == "sequence_parallel") p.sequence_parallel = false;
   if (axis == "pp") {

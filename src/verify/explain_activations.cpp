@@ -1,6 +1,6 @@
-#include "blueprint/batch_layout.h"
 #include "nn/decoder/rope_tables.h"
 #include "verify/activations.h"
+#include "verify/context/explain_context.h"
 #include "verify/explain.h"
 
 #include <fmt/format.h>
@@ -15,6 +15,7 @@ namespace {
 /// A token that has the values of another token.
 struct Misplaced {
   std::int64_t token = 0, as = 0;  // index in the global batch
+  std::int64_t row = 0;            // of the rank's rows of the sequence
 };
 
 class ActivationExplainer {
@@ -86,20 +87,23 @@ class ActivationExplainer {
   std::optional<Combination> as_partial_sums(const WrongRead& wrong) const {
     Values surplus = wrong.read.values;
     const Values right = expected_.expected(wrong.read);
-    for (std::size_t i = 0; i < surplus.size(); ++i) surplus[i] -= right[i];
+    const auto is_padding = [&](std::size_t i) { return std::isnan(right[i]); };
+    for (std::size_t i = 0; i < surplus.size(); ++i) surplus[i] = is_padding(i) ? 0 : surplus[i] - right[i];
     std::vector<Values> parts(static_cast<std::size_t>(tp_));
     std::size_t num_found = 0;
     for (const int rank : at_.mesh().ranks_of({AxisSet{Axis::tp}}, wrong.read.rank))
       for (const auto* list : {&first_.wrong, &first_.others})
         for (const WrongRead& other : *list) {
           if (other.read.rank != rank || other.partial.weight != wrong.partial.weight) continue;
-          const std::int64_t skipped =
-              (wrong.read.first_row - wrong.read.first_row_of_microbatch) * wrong.read.num_columns;
+          const std::int64_t skipped = wrong.read.first_row * wrong.read.num_columns;
           const std::int64_t size = static_cast<std::int64_t>(surplus.size());
           if (static_cast<std::int64_t>(other.partial.values.size()) < skipped + size || other.partial.num_rows == 0)
             continue;
           const auto begin = other.partial.values.begin() + skipped;
-          parts[static_cast<std::size_t>(at_.mesh().coordinate(rank, Axis::tp))] = {begin, begin + size};
+          Values& part = parts[static_cast<std::size_t>(at_.mesh().coordinate(rank, Axis::tp))];
+          part = {begin, begin + size};
+          for (std::size_t i = 0; i < part.size(); ++i)
+            if (is_padding(i)) part[i] = 0;
           ++num_found;
         }
     if (wrong.partial.weight.empty() || num_found != parts.size()) return std::nullopt;
@@ -156,12 +160,12 @@ class ActivationExplainer {
         const double* actual = wrong.read.values.data() + row * num_columns;
         const double* right = expected.data() + row * num_columns;
         if (is_same(actual, right, num_columns)) continue;
-        current_token_ = wrong.read.first_row + row;
+        current_token_ = wrong.read.tokens[static_cast<std::size_t>(row)];
         const std::int64_t position = current_token_ % T_;
         std::int64_t as = 0;
         while (as < T_ && !is_same(actual, moved(right, as - position, num_columns).data(), num_columns)) ++as;
         if (as == T_) return;
-        misplaced.push_back({current_token_, current_token_ - position + as});
+        misplaced.push_back({current_token_, current_token_ - position + as, row_in_sequence(wrong.read, row)});
       }
     }
     add_misplaced(kind, how, misplaced);
@@ -173,15 +177,16 @@ class ActivationExplainer {
     const auto num_sequences = static_cast<std::int64_t>(whole.values.size()) / whole.num_columns / T_;
     std::map<std::int64_t, std::int64_t> source;  // of each sequence
     for (const WrongRead& wrong : first_.wrong) {
-      const Read& read = wrong.read;
-      for (std::int64_t first = read.first_row; first < read.first_row + read.num_rows();) {
-        const std::int64_t sequence = first / T_, end = std::min((sequence + 1) * T_, read.first_row + read.num_rows());
+      std::map<std::int64_t, std::vector<std::int64_t>> rows;  // of each sequence
+      for (std::int64_t row = 0; row < wrong.read.num_rows(); ++row)
+        if (const std::int64_t token = wrong.read.tokens[static_cast<std::size_t>(row)]; token != no_token)
+          rows[token / T_].push_back(row);
+      for (const auto& [sequence, of_sequence] : rows) {
         std::int64_t other = 0;
-        while (other < num_sequences && !has_tokens_of(read, whole, first, end, other)) ++other;
-        if (has_tokens_of(read, whole, first, end, sequence)) other = sequence;
+        while (other < num_sequences && !has_tokens_of(wrong.read, whole, of_sequence, other)) ++other;
+        if (has_tokens_of(wrong.read, whole, of_sequence, sequence)) other = sequence;
         if (other == num_sequences) return;
         source[sequence] = other;
-        first = end;
       }
     }
     std::erase_if(source, [](const auto& pair) { return pair.first == pair.second; });
@@ -198,14 +203,14 @@ class ActivationExplainer {
         fmt::format("sequence {} of the global batch has the values of sequence {}", sequence, other));
   }
 
-  [[nodiscard]] bool has_tokens_of(const Read& read, const Activation& whole, std::int64_t first, std::int64_t end,
+  [[nodiscard]] bool has_tokens_of(const Read& read, const Activation& whole, const std::vector<std::int64_t>& rows,
                                    std::int64_t sequence) const {
     const std::int64_t num_columns = std::min(read.num_columns, whole.num_columns - read.first_column);
-    for (std::int64_t token = first; token < end; ++token) {
-      const double* actual = read.values.data() + (token - read.first_row) * read.num_columns;
-      if (!is_same(actual, whole.row(sequence * T_ + token % T_) + read.first_column, num_columns)) return false;
-    }
-    return true;
+    return std::ranges::all_of(rows, [&](std::int64_t row) {
+      const double* actual = read.values.data() + row * read.num_columns;
+      const std::int64_t token = sequence * T_ + read.tokens[static_cast<std::size_t>(row)] % T_;
+      return is_same(actual, whole.row(token) + read.first_column, num_columns);
+    });
   }
 
   // Tokens that have the values of other tokens, or none.
@@ -218,15 +223,17 @@ class ActivationExplainer {
       const std::int64_t num_columns = std::min(wrong.read.num_columns, whole.num_columns - wrong.read.first_column);
       for (std::int64_t row = 0; row < wrong.read.num_rows(); ++row) {
         const double* actual = wrong.read.values.data() + row * wrong.read.num_columns;
-        const auto token_like = [&](std::int64_t token) {
-          return is_same(actual, whole.row(token) + wrong.read.first_column, num_columns);
+        const std::int64_t token = wrong.read.tokens[static_cast<std::size_t>(row)];
+        if (token == no_token) continue;
+        const auto token_like = [&](std::int64_t other) {
+          return is_same(actual, whole.row(other) + wrong.read.first_column, num_columns);
         };
-        if (token_like(wrong.read.first_row + row)) continue;
+        if (token_like(token)) continue;
         all_are_zero =
             all_are_zero && std::all_of(actual, actual + num_columns, [](double number) { return number == 0; });
         std::int64_t as = 0;
         while (as < num_tokens && !token_like(as)) ++as;
-        misplaced.push_back({wrong.read.first_row + row, as < num_tokens ? as : -1});
+        misplaced.push_back({token, as < num_tokens ? as : -1, row_in_sequence(wrong.read, row)});
       }
     }
     if (all_are_zero)
@@ -243,30 +250,34 @@ class ActivationExplainer {
     return true;
   }
 
+  [[nodiscard]] std::int64_t row_in_sequence(const Read& read, std::int64_t row) const {
+    return (read.first_row + row) % expected_.places().rows_per_sequence();
+  }
+
   void add_misplaced(FaultKind kind, const char* how, const std::vector<Misplaced>& misplaced) {
     if (misplaced.empty()) return;
     const Misplaced& first = misplaced.front();
+    std::string axis, evidence = fmt::format("{} tokens, from position {} of sequence {} on, {} {} and following",
+                                             misplaced.size(), first.token % T_, first.token / T_, how, first.as % T_);
+    // Outside of layers, the tokens of a tensor-parallel rank start at a multiple of this.
     const std::int64_t B = at_.config().training.micro_batch_size, slice = B * T_ / tp_;
     const std::int64_t in_microbatch = first.token % (B * T_);
-    // Outside of layers, the tokens of a tensor-parallel rank start at a multiple of this.
-    const bool at_slice = tp_ > 1 && in_microbatch % slice == 0;
-    add(kind, at_slice ? "tp" : "", read().name.tensor,
-        fmt::format("{} tokens, from position {} of sequence {} on, {} {} and following{}", misplaced.size(),
-                    first.token % T_, first.token / T_, how, first.as % T_,
-                    at_slice ? fmt::format("; the {} tokens of tensor-parallel rank {} start there", slice,
-                                           in_microbatch / slice)
-                             : std::string()));
+    if (expected_.places().cp() > 1 &&
+        std::ranges::all_of(misplaced, [&](const Misplaced& token) { return token.as % T_ == token.row; })) {
+      axis = "cp";
+      evidence += ": they are counted from the start of the rank's own tokens";
+    } else if (tp_ > 1 && in_microbatch % slice == 0) {
+      axis = "tp";
+      evidence += fmt::format("; the {} tokens of tensor-parallel rank {} start there", slice, in_microbatch / slice);
+    }
+    add(kind, axis, read().name.tensor, evidence);
   }
 
   void add(FaultKind kind, const std::string& axis, const std::string& tensor, const std::string& evidence) {
-    std::vector<int> ranks;
-    for (const WrongRead& wrong : first_.wrong) ranks.push_back(wrong.read.rank);
     findings_.push_back({.kind = kind,
                          .axis = axis,
                          .tensor = tensor,
-                         .where = fmt::format("{} pass of step {}, microbatch {}, first seen as the {} on {}",
-                                              read().name.is_backward ? "backward" : "forward", step_,
-                                              read().microbatch, read().name.tensor, describe_ranks(at_.mesh(), ranks)),
+                         .where = describe_read(at_, step_, first_),
                          .evidence = evidence});
   }
 
@@ -284,8 +295,9 @@ class ActivationExplainer {
 
 std::vector<Finding> explain_activations(const Case& at, std::int64_t step, bool is_backward) {
   const Activations expected(at, step);
-  const FirstWrongRead first = first_wrong_read(at, expected, step, is_backward);
+  const FirstWrongRead first = first_wrong_read(at, expected, is_backward);
   if (first.wrong.empty()) return {};
+  if (auto findings = explain_context(at, expected, first); !findings.empty()) return findings;
   return ActivationExplainer(at, step, expected, first).explain();
 }
 

@@ -1,25 +1,15 @@
-#include "blueprint/batch_layout.h"
-#include "nn/head_split.h"
+#include "spec/groups.h"
 #include "verify/explain.h"
-#include "verify/gradient_addends.h"
+#include "verify/gradient/addend_hypotheses.h"
 #include "verify/pieces.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 namespace echelon {
 namespace {
-
-/// The coefficients of a hypothetical fault, for the piece of `rank`.
-struct Hypothesis {
-  std::function<double(int rank, std::size_t addend)> coefficient;
-  FaultKind kind{};
-  std::string axis;
-  std::string evidence;
-};
 
 struct FittedPiece {
   int rank = 0;
@@ -27,10 +17,10 @@ struct FittedPiece {
 };
 
 /// The hypotheses that fit every wrong piece.
-std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, const std::vector<FittedPiece>& pieces,
-                                     double precision) {
+std::vector<Finding> those_that_hold(const std::vector<AddendHypothesis>& hypotheses,
+                                     const std::vector<FittedPiece>& pieces, double precision) {
   std::vector<Finding> findings;
-  for (const Hypothesis& hypothesis : hypotheses) {
+  for (const AddendHypothesis& hypothesis : hypotheses) {
     bool holds = true, explains = false;
     for (const FittedPiece& piece : pieces) {
       if (all_near(piece.coefficients, 1.0, precision)) continue;
@@ -55,116 +45,6 @@ Values taken(const Values& whole, const std::vector<std::int64_t>& indices) {
   return values;
 }
 
-// Sums over an axis that were computed n times, or divided by n. The two stages of a tied weight and the ranks that
-// share a kv head are part of their axis.
-void add_uniform_hypotheses(const Case& at, std::vector<Hypothesis>& hypotheses) {
-  std::vector<LayoutAxis> axes = axes_of(at.config());
-  const ModelSpec& model = at.config().model;
-  if (model.tie_word_embeddings && at.mesh().degree(Axis::pp) > 2) axes.push_back({"pp", 2});
-  const auto replicas = static_cast<int>(kv_replicas(model, at.mesh().degree(Axis::tp)));
-  if (replicas > 1 && replicas < at.mesh().degree(Axis::tp)) axes.push_back({"tp", replicas});
-  for (const LayoutAxis& axis : axes) {
-    const double n = axis.degree;
-    const bool is_count = axis.name == "microbatches";
-    hypotheses.push_back(
-        {[n](int, std::size_t) { return n; }, is_count ? FaultKind::repeated_microbatches : FaultKind::repeated_sum,
-         axis.name,
-         fmt::format("it is {} times one rank's, the number of ranks of a sum over {}: summed, and summed once more", n,
-                     axis.name)});
-    hypotheses.push_back(
-        {[n](int, std::size_t) { return 1 / n; }, FaultKind::mean_for_sum, axis.name,
-         fmt::format("it is one rank's divided by {}, the number of ranks of a sum over {}: a mean where a sum belongs",
-                     n, axis.name)});
-  }
-}
-
-void add_replica_hypotheses(const Case& at, const GradientAddends& list, std::vector<Hypothesis>& hypotheses) {
-  const BatchLayout layout(at.config());
-  const bool has_replicates = at.mesh().degree(Axis::dp_replicate) > 1,
-             has_shards = at.mesh().degree(Axis::dp_shard) > 1;
-  const auto add_own = [&](std::string axis, const std::function<int(int)>& coordinate_of_replica) {
-    hypotheses.push_back(
-        {[&list, layout, coordinate_of_replica](int rank, std::size_t addend) {
-           return coordinate_of_replica(list.subsets[addend].replica) == coordinate_of_replica(layout.replica_of(rank))
-                      ? 1.0
-                      : 0.0;
-         },
-         FaultKind::missing_sum, axis,
-         fmt::format("each rank has the gradient of its own sequences alone: it was not summed over {}", axis)});
-  };
-  const auto along = [&](Axis axis) {
-    return [layout, axis](int replica) { return layout.coordinate_of(replica, axis); };
-  };
-  if (has_replicates) add_own("dp_replicate", along(Axis::dp_replicate));
-  if (has_shards) add_own("dp_shard", along(Axis::dp_shard));
-  if (has_replicates && has_shards) add_own("dp_replicate+dp_shard", [](int replica) { return replica; });
-  const std::string all = has_replicates && has_shards ? "dp_replicate+dp_shard"
-                          : has_replicates             ? "dp_replicate"
-                                                       : "dp_shard";
-  for (int lost = 0; lost < layout.num_replicas(); ++lost)
-    hypotheses.push_back(
-        {[&list, lost](int, std::size_t addend) { return list.subsets[addend].replica == lost ? 0.0 : 1.0; },
-         FaultKind::missing_sum, all, fmt::format("what data rank {} computed is missing from the sum", lost)});
-}
-
-void add_microbatch_hypotheses(const Case& at, const GradientAddends& list, std::vector<Hypothesis>& hypotheses) {
-  const int M = BatchLayout(at.config()).num_microbatches();
-  for (int m = M - 1; m >= 0; --m)
-    hypotheses.push_back(
-        {[&list, m](int, std::size_t addend) { return list.subsets[addend].microbatch == m ? 1.0 : 0.0; },
-         FaultKind::lost_microbatches, "microbatches",
-         fmt::format("it is the gradient of {} of {} microbatches alone",
-                     m == M - 1 ? "the last" : fmt::format("microbatch {}", m), M)});
-  for (int m = 0; m < M; ++m) {
-    hypotheses.push_back(
-        {[&list, m](int, std::size_t addend) { return list.subsets[addend].microbatch == m ? 0.0 : 1.0; },
-         FaultKind::lost_microbatches, "microbatches", fmt::format("microbatch {} of {} is missing from it", m, M)});
-    hypotheses.push_back(
-        {[&list, m](int, std::size_t addend) { return list.subsets[addend].microbatch == m ? 2.0 : 1.0; },
-         FaultKind::repeated_microbatches, "microbatches", fmt::format("microbatch {} of {} is added twice", m, M)});
-  }
-  hypotheses.push_back(
-      {[&list, M](int, std::size_t addend) { return std::exp2(M - 1 - list.subsets[addend].microbatch); },
-       FaultKind::repeated_microbatches, "microbatches",
-       "it doubles from microbatch to microbatch: what was accumulated is added to itself"});
-}
-
-// Each part of an axis divided by its own number of targets instead of its share of all.
-void add_mean_of_means(const Case& at, const GradientAddends& list, std::vector<Hypothesis>& hypotheses) {
-  const BatchLayout layout(at.config());
-  double total = 0;
-  for (const double count : list.num_targets) total += count;
-  const auto add = [&](const std::string& axis, int degree, const std::function<int(const BatchSubset&)>& group_of) {
-    if (degree < 2) return;
-    std::vector<double> counts(static_cast<std::size_t>(degree));
-    for (std::size_t addend = 0; addend < list.subsets.size(); ++addend)
-      counts[static_cast<std::size_t>(group_of(list.subsets[addend]))] += list.num_targets[addend];
-    hypotheses.push_back({[&list, counts, total, degree, group_of](int, std::size_t addend) {
-                            return total / (degree * counts[static_cast<std::size_t>(group_of(list.subsets[addend]))]);
-                          },
-                          FaultKind::mean_of_means, axis,
-                          fmt::format("each part of {} is divided by its own number of targets and the {} means are "
-                                      "averaged, instead of all by the {:.0f} "
-                                      "targets of the global batch",
-                                      axis, degree, total)});
-  };
-  const int M = layout.num_microbatches(), R = layout.num_replicas(), S = at.mesh().degree(Axis::dp_shard);
-  const auto along = [&](Axis axis) {
-    return [layout, axis](const BatchSubset& subset) { return layout.coordinate_of(subset.replica, axis); };
-  };
-  if (list.has_replicas) {
-    add("dp_replicate", R / S, along(Axis::dp_replicate));
-    add("dp_shard", S, along(Axis::dp_shard));
-    if (S > 1 && R > S) add("dp_replicate+dp_shard", R, [](const BatchSubset& subset) { return subset.replica; });
-  }
-  if (list.has_microbatches) add("microbatches", M, [](const BatchSubset& subset) { return subset.microbatch; });
-  if (list.has_microbatches && list.has_replicas)
-    add(fmt::format("{}microbatches", S < R && S > 1 ? "dp_replicate+dp_shard+"
-                                      : S > 1        ? "dp_shard+"
-                                                     : "dp_replicate+"),
-        M * R, [R](const BatchSubset& subset) { return subset.microbatch * R + subset.replica; });
-}
-
 std::vector<Finding> by_sequences(const Case& at, const Difference& difference, const TensorPieces& pieces) {
   for (const GradientAddends& list : gradient_addends(at, difference.tensor, difference.step)) {
     std::vector<FittedPiece> fitted;
@@ -178,11 +58,9 @@ std::vector<Finding> by_sequences(const Case& at, const Difference& difference, 
       if (fits) fitted.push_back({piece.rank, combination->coefficients});
     }
     if (!fits || fitted.empty()) continue;
-    std::vector<Hypothesis> hypotheses;
+    std::vector<AddendHypothesis> hypotheses;
     add_uniform_hypotheses(at, hypotheses);
-    if (list.has_microbatches) add_microbatch_hypotheses(at, list, hypotheses);
-    if (list.has_replicas) add_replica_hypotheses(at, list, hypotheses);
-    add_mean_of_means(at, list, hypotheses);
+    add_subset_hypotheses(at, list, hypotheses);
     auto findings = those_that_hold(hypotheses, fitted, at.precision);
     if (!findings.empty()) return findings;
   }
@@ -206,22 +84,9 @@ Values at_indices(const RankPiece& local, const std::vector<std::int64_t>& indic
 }
 
 std::vector<Finding> by_ranks(const Case& at, const Difference& difference, const TensorPieces& pieces) {
-  std::vector<Hypothesis> hypotheses;
+  std::vector<AddendHypothesis> hypotheses;
   std::vector<int> rank_of_addend;
-  const MeshShape& mesh = at.mesh();
-  for (const auto& [name, axis] : {std::pair{"tp", Axis::tp},
-                                   {"pp", Axis::pp},
-                                   {"dp_replicate", Axis::dp_replicate},
-                                   {"dp_shard", Axis::dp_shard}}) {
-    if (mesh.degree(axis) == 1) continue;
-    hypotheses.push_back(
-        {[&rank_of_addend, &mesh, axis](int rank, std::size_t addend) {
-           return mesh.coordinate(rank_of_addend[addend], axis) == mesh.coordinate(rank, axis) ? 1.0 : 0.0;
-         },
-         FaultKind::missing_sum, name,
-         fmt::format("each rank has the part that it computed itself: the parts were not summed over {}{}", name,
-                     axis == Axis::pp ? ", where the first and the last stage hold the tied weight" : "")});
-  }
+  add_rank_hypotheses(at, difference.step, rank_of_addend, hypotheses);
   add_uniform_hypotheses(at, hypotheses);
   std::vector<Finding> findings;
   for (const RankPiece& piece : pieces.pieces) {
@@ -261,11 +126,11 @@ std::vector<Finding> by_shift(const Case& at, const Difference& difference, cons
     const std::int64_t found = shift_of(piece, places, expected, tolerance);
     if (found == 0 || (shift != 0 && found != shift)) return {};
     shift = found;
-    coordinates.push_back(at.mesh().coordinate(piece.rank, Axis::dp_shard));
+    coordinates.push_back(at.mesh().place_in(shard_group, piece.rank).index);
   }
   if (shift == 0) return {};
   return {{.kind = FaultKind::wrong_boundary,
-           .axis = at.mesh().degree(Axis::dp_shard) > 1 ? "dp_shard" : "tp",
+           .axis = at.mesh().group_size(shard_group, 0) > 1 ? shard_axes_of(at.mesh()) : "tp",
            .tensor = {},
            .where = {},
            .evidence = fmt::format("shard {} has the gradient that belongs {} elements {}", coordinates.front(),

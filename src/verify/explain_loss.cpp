@@ -1,6 +1,6 @@
 #include "blueprint/batch_layout.h"
 #include "verify/explain.h"
-#include "verify/gradient_addends.h"
+#include "verify/gradient/gradient_addends.h"
 
 #include <fmt/format.h>
 
@@ -39,6 +39,7 @@ class LossExplainer {
       if (list.has_replicas && at_.mesh().degree(axis) > 1)
         try_groups(list, std::string(name_of(axis)),
                    [&](const BatchSubset& subset) { return layout.coordinate_of(subset.replica, axis); });
+    if (list.has_parts) try_groups(list, "cp", [](const BatchSubset& subset) { return subset.part; });
     if (list.has_microbatches)
       try_groups(list, "microbatches", [](const BatchSubset& subset) { return subset.microbatch; });
   }
@@ -54,7 +55,7 @@ class LossExplainer {
     }
     double mean_of_means = 0;
     for (const auto& [group, sum] : sums) {
-      mean_of_means += sum / counts[group] / static_cast<double>(sums.size());
+      if (counts[group] > 0) mean_of_means += sum / counts[group] / static_cast<double>(sums.size());
       if (is_loss(sum / all_targets))
         add(FaultKind::missing_sum, axis, fmt::format("it has the targets of part {} of {} alone", group, axis));
     }

@@ -72,8 +72,11 @@ std::string role_of(std::string tensor) {
   return tensor;
 }
 
-constexpr std::pair<const char*, Axis> axes[] = {
-    {"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}};
+constexpr std::pair<const char*, Axis> axes[] = {{"tp", Axis::tp},
+                                                 {"pp", Axis::pp},
+                                                 {"dp_replicate", Axis::dp_replicate},
+                                                 {"dp_shard", Axis::dp_shard},
+                                                 {"cp", Axis::cp}};
 
 constexpr std::size_t most_roles = 10;  // all their sets are tried
 

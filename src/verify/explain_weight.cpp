@@ -1,4 +1,5 @@
 #include "engine/lr_schedule.h"
+#include "spec/groups.h"
 #include "verify/explain.h"
 #include "verify/pieces.h"
 
@@ -76,22 +77,20 @@ class WeightExplainer {
                     is_stale_ ? "has the values of the step before" : "has other values"));
   }
 
-  /// The owned piece of the shard on the ranks that differ from the piece's in dp_shard alone: the owners of the
-  /// gradient are the shards.
+  /// The owned piece of the shard on the ranks that are in the shard group of the piece's: the owners of the gradient
+  /// are the shards.
   [[nodiscard]] const RankPiece* shard_of(const WrongPlaces& wrong, int shard) const {
-    for (const int rank : at_.mesh().ranks_of({AxisSet{Axis::dp_shard}}, wrong.piece->rank))
+    for (const int rank : at_.mesh().ranks_of(shard_group, wrong.piece->rank))
       for (const RankPiece& piece : owned_.pieces)
-        if (piece.rank == rank && at_.mesh().coordinate(rank, Axis::dp_shard) == shard && !piece.indices.empty())
+        if (piece.rank == rank && at_.mesh().place_in(shard_group, rank).index == shard && !piece.indices.empty())
           return &piece;
     return nullptr;
   }
 
   // Differences that start or end at boundaries of shards are faults of these boundaries.
   void try_shards() {
-    for (int shard = 0;
-         shard < at_.mesh().degree(Axis::dp_shard) && at_.mesh().degree(Axis::dp_shard) > 1 && findings_.empty();
-         ++shard)
-      try_shard(shard);
+    const int num_shards = at_.mesh().group_size(shard_group, 0);
+    for (int shard = 0; shard < num_shards && num_shards > 1 && findings_.empty(); ++shard) try_shard(shard);
   }
 
   void try_shard(int shard) {
@@ -110,15 +109,15 @@ class WeightExplainer {
     const RankPiece& piece = *shard_of(wrong, shard);
     const char* state = is_stale_ ? "have the values of the step before" : "have other values";
     if (owner_is_right) {
-      add(is_stale_ ? FaultKind::stale_weight : FaultKind::missing_gather, "dp_shard",
+      add(is_stale_ ? FaultKind::stale_weight : FaultKind::missing_gather, shard_axes_of(at_.mesh()),
           fmt::format("the elements of shard {} {} on ranks that do not own it: it was not gathered", shard, state));
     } else if (!is_part) {  // the shard has the whole tensor: its boundaries explain nothing
     } else if (at_start && at_end) {
-      add(is_stale_ ? FaultKind::stale_weight : FaultKind::wrong_boundary, "dp_shard",
+      add(is_stale_ ? FaultKind::stale_weight : FaultKind::wrong_boundary, shard_axes_of(at_.mesh()),
           fmt::format("exactly the elements of shard {}, {} to {}, {}", shard, piece.indices.front(),
                       piece.indices.back(), state));
     } else if (at_start || at_end) {
-      add(FaultKind::wrong_boundary, "dp_shard",
+      add(FaultKind::wrong_boundary, shard_axes_of(at_.mesh()),
           fmt::format("shard {} has elements {} to {} of it on rank {}; {} to {}, {} of them {} its boundary, {}",
                       shard, piece.indices.front(), piece.indices.back(), piece.rank, wrong.first(), wrong.last(),
                       wrong.places.size(), at_start ? "from" : "up to", state));
@@ -163,6 +162,7 @@ class WeightExplainer {
   [[nodiscard]] std::string axis_of_ranks() const {
     for (const auto& [name, axis] : {std::pair{"dp_replicate", Axis::dp_replicate},
                                      {"dp_shard", Axis::dp_shard},
+                                     {"cp", Axis::cp},
                                      {"tp", Axis::tp},
                                      {"pp", Axis::pp}}) {
       std::set<int> wrong, right;

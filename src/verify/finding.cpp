@@ -26,6 +26,18 @@ std::string_view name_of(FaultKind kind) {
     case FaultKind::missing_gather: return "missing gather";
     case FaultKind::wrong_sequence: return "wrong sequence";
     case FaultKind::wrong_message: return "wrong message";
+    case FaultKind::missing_block: return "missing block of the ring";
+    case FaultKind::repeated_block: return "repeated block of the ring";
+    case FaultKind::own_block_only: return "gradients of the own block alone";
+    case FaultKind::unmerged_parts: return "parts that were not merged";
+    case FaultKind::stale_block: return "stale block of the ring";
+    case FaultKind::wrong_block: return "wrong block of the ring";
+    case FaultKind::stray_gradient: return "gradients of another rank's block";
+    case FaultKind::wrong_ranges: return "mask of another rank's tokens";
+    case FaultKind::wrong_document: return "wrong boundary of a document";
+    case FaultKind::visible_padding: return "visible padding";
+    case FaultKind::lost_target: return "lost target";
+    case FaultKind::wrong_target: return "wrong target";
   }
   return "?";
 }
@@ -40,10 +52,19 @@ std::vector<LayoutAxis> axes_of(const RunConfig& config) {
   add("dp_replicate", replicate);
   add("dp_shard", shard);
   if (replicate > 1 && shard > 1) add("dp_replicate+dp_shard", replicate * shard);
+  const int cp = mesh.degree(Axis::cp);
+  add("cp", cp);
+  if (cp > 1 && shard > 1) add("dp_shard+cp", shard * cp);
+  if (cp > 1 && replicate > 1) add(shard > 1 ? "dp_replicate+dp_shard+cp" : "dp_replicate+cp", replicate * shard * cp);
   add("tp", mesh.degree(Axis::tp));
   add("pp", mesh.degree(Axis::pp));
   add("microbatches", config.num_microbatches());
   return axes;
+}
+
+std::string shard_axes_of(const MeshShape& mesh) {
+  const bool has_shards = mesh.degree(Axis::dp_shard) > 1, has_parts = mesh.degree(Axis::cp) > 1;
+  return has_shards && has_parts ? "dp_shard+cp" : has_parts ? "cp" : "dp_shard";
 }
 
 bool has_axis(const std::string& axis, const std::string& part) {

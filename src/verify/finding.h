@@ -26,12 +26,25 @@ enum class FaultKind : std::uint8_t {
   missing_gather,         // a rank computes with its own part instead of the gathered tensor
   wrong_sequence,         // tokens have the values of another sequence
   wrong_message,          // a stage uses another microbatch's tensor
+  // of context parallelism
+  missing_block,    // a block of the ring was left out: its keys, or the part of a gradient that it gives
+  repeated_block,   // a block counts twice
+  own_block_only,   // the gradients of keys and values have the part of the rank's own queries alone
+  unmerged_parts,   // results of blocks were averaged or added instead of merged
+  stale_block,      // the keys and values of the hop before
+  wrong_block,      // those of another rank
+  stray_gradient,   // gradients of another rank's block
+  wrong_ranges,     // the keys of a block are masked like those of another
+  wrong_document,   // documents start at other positions
+  visible_padding,  // queries see rows that are no tokens
+  lost_target,      // targets are ignored
+  wrong_target,     // targets are other tokens
 };
 [[nodiscard]] std::string_view name_of(FaultKind kind);  // "missing sum", "mean of means", ...
 
 struct Finding {
   FaultKind kind = FaultKind::unknown;
-  // "tp", "dp_replicate", "dp_shard", "pp", "microbatches", or several joined with +; empty: none explains it.
+  // "tp", "dp_replicate", "dp_shard", "cp", "pp", "microbatches", or several joined with +; empty: none explains it.
   std::string axis;
   std::string tensor;    // the first tensor that differs
   std::string where;     // which part of it, on which ranks, when
@@ -58,8 +71,15 @@ struct LayoutAxis {
   std::string name;
   int degree = 1;
 };
-/// dp_replicate, dp_shard, both together if the layout has both, tp, pp, microbatches.
+/// dp_replicate, dp_shard, both together if the layout has both, cp, dp_shard+cp (over which ZeRO shards), tp, pp,
+/// microbatches.
 [[nodiscard]] std::vector<LayoutAxis> axes_of(const RunConfig& config);
+/// The mesh axes over which parts of the batch are divided, with their names, and the set of those with more than one
+/// rank: "dp_shard+cp".
+inline constexpr std::pair<const char*, Axis> batch_axes[] = {
+    {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}, {"cp", Axis::cp}};
+/// The axes over which ZeRO shards.
+[[nodiscard]] std::string shard_axes_of(const MeshShape& mesh);
 /// True if `axis` is or contains `part`: "dp_replicate+dp_shard" has "dp_shard".
 [[nodiscard]] bool has_axis(const std::string& axis, const std::string& part);
 

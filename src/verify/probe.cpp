@@ -24,11 +24,9 @@ class Probe::ProbeOps final : public Ops {
   Ops& inner_;
 };
 
-Probe::Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
-             const Interpose& inner)
-    : config_(config),
-      layout_(config),
-      step_(step),
+Probe::Probe(const TokenPlaces& places, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner)
+    : places_(places),
+      config_(places.config()),
       listener_(std::move(listener)),
       plain_ops_(ops),
       plain_mesh_(mesh),
@@ -48,9 +46,11 @@ void Probe::attach(RankRun& run) {
 void Probe::begins(const Action& action, ActionPart part) {
   if (action.kind == ActionKind::load_batch && part == ActionPart::perform) ++current_step_;
   action_ = action;
-  is_listening_ = current_step_ == step_ && part == ActionPart::perform && is_compute(action.kind);
+  is_listening_ = current_step_ == places_.step() && part == ActionPart::perform && is_compute(action.kind);
   partial_ = {};
   matmul_.clear();
+  attended_ = nullptr;
+  num_targets_read_ = 0;
   if (inner_ && inner_->observer()) inner_->observer()->begins(action, part);
 }
 
@@ -69,10 +69,9 @@ void Probe::before(const Operation& operation) {
     if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
                   std::is_same_v<A, LayerNormBackwardInputArgs> || std::is_same_v<A, RmsNormBackwardInputArgs>)
       read_norm_gradient(args.w, args.dy);
-    if constexpr (std::is_same_v<A, AttentionArgs>) {
-      read_heads("queries", "q_proj.weight", args.q);
-      read_heads("keys", "k_proj.weight", args.k);
-    }
+    if constexpr (std::is_same_v<A, AttentionArgs>) read_attention(args);
+    if constexpr (std::is_same_v<A, AttentionBackwardArgs>) read_attention_gradient(args);
+    if constexpr (std::is_same_v<A, CrossEntropyArgs>) read_targets(args.targets);
     // A branch is added to the residual: at the end of a block nothing else reads it on this stage.
     if constexpr (std::is_same_v<A, AddArgs>)
       if (!matmul_.empty() && args.a.sizes.num_dims() == 2) read("output of " + matmul_, args.a, 0, true);
@@ -82,6 +81,7 @@ void Probe::before(const Operation& operation) {
 }
 
 void Probe::after(const Operation& operation) {
+  if (is_listening_) note_queries(operation);
   if (!is_listening_ || plain_mesh_.shape().degree(Axis::tp) == 1) return;
   if (const auto* product = operation.get_if<MatmulArgs>()) {
     const Param* weight = product->transpose_a ? nullptr : param_at(product->b);
@@ -94,8 +94,6 @@ void Probe::after(const Operation& operation) {
 void Probe::read_matmul(const MatmulArgs& args) {
   const Param* weight = args.transpose_a ? nullptr : param_at(args.b);
   if (weight == nullptr) return;
-  if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos)
-    attention_ = weight->name.substr(0, at);
   const bool is_forward = args.transpose_b;
   if (is_forward) matmul_ = weight->name;
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
@@ -115,37 +113,37 @@ void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {
 
 void Probe::read_norm_gradient(Tensor weight, Tensor dy) {
   const Param* param = param_at(weight);
-  if (param == nullptr || param->name.find("q_norm") != std::string::npos ||
-      param->name.find("k_norm") != std::string::npos)
-    return;
+  if (param == nullptr) return;
+  if (param->name.ends_with("q_norm.weight") || param->name.ends_with("k_norm.weight"))
+    return read_head_gradient(*param, dy);
   read("gradient of the output of " + param->name, dy, 0, true);
 }
 
-void Probe::read_heads(const char* what, const char* projection, Tensor x) {
-  const Param* weight = param_named(attention_ + projection);
-  if (weight == nullptr) return;
-  read(std::string(what) + " of " + attention_.substr(0, attention_.size() - 1),
-       x.reshaped({x.size(0) * x.size(1), x.size(2) * x.size(3)}), weight->slice.entries(0).first, false);
+void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local) {
+  const int tp = plain_mesh_.shape().degree(Axis::tp);
+  const std::int64_t num_rows = config_.training.micro_batch_size * places_.rows_per_sequence();
+  const bool is_split = is_local && config_.parallelism.sequence_parallel && tp > 1;
+  if (x.size(0) != (is_split ? num_rows / tp : num_rows)) return;  // a chunk of the head's tokens, or single heads
+  emit(tensor,
+       {.first_row = is_split ? plain_mesh_.coordinate(Axis::tp) * x.size(0) : 0,
+        .first_column = first_column,
+        .num_columns = x.size(1),
+        .values = downloaded(plain_ops_, x)},
+       0);
 }
 
-void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local) {
-  const MeshShape& mesh = plain_mesh_.shape();
-  const std::int64_t B = config_.training.micro_batch_size, T = config_.training.seq_len;
-  const bool is_split = is_local && config_.parallelism.sequence_parallel && mesh.degree(Axis::tp) > 1;
-  const std::int64_t num_rows = is_split ? B * T / mesh.degree(Axis::tp) : B * T;
-  if (x.size(0) != num_rows) return;  // a chunk of the head's tokens, or single heads
-  const BatchPlace first = {.replica = layout_.replica_of(plain_mesh_.rank()), .microbatch = action_.microbatch};
-  const std::int64_t first_row = layout_.sequence_at(first) * T;
-  listener_({.name = {action_.kind != ActionKind::forward, tensor},
-             .rank = plain_mesh_.rank(),
-             .stage = action_.stage,
-             .microbatch = action_.microbatch,
-             .first_row = first_row + (is_split ? plain_mesh_.coordinate(Axis::tp) * num_rows : 0),
-             .first_column = first_column,
-             .num_columns = x.size(1),
-             .values = downloaded(plain_ops_, x),
-             .partial = &partial_,
-             .first_row_of_microbatch = first_row});
+void Probe::emit(const std::string& tensor, Read read, int source) {
+  BlockPlace block = places_.place_of(plain_mesh_.rank(), action_.microbatch);
+  block.cp_rank = (block.cp_rank - source + places_.cp()) % places_.cp();
+  const std::vector<std::int64_t> tokens = places_.tokens_of(block);
+  const auto first = tokens.begin() + read.first_row;
+  read.name = {action_.kind != ActionKind::forward, tensor};
+  read.rank = plain_mesh_.rank();
+  read.stage = action_.stage;
+  read.microbatch = action_.microbatch;
+  read.tokens = {first, first + read.num_rows()};
+  read.partial = &partial_;
+  listener_(read);
 }
 
 void Probe::keep_partial(const Param& weight, Tensor c) {

@@ -1,15 +1,16 @@
-// Observes what the layers of a rank read: the inputs of every matmul and norm, queries and keys, and their gradients.
-// A probe wraps the backend and identifies a tensor by the parameter of its operation, so that layers are unaware of
-// it.
+// Observes what the layers of a rank read: the inputs of every matmul and norm, queries, keys and values with the
+// ranges of keys that queries see, targets, and gradients. A probe wraps the backend and identifies a tensor by the
+// parameter of its operation, so that layers are unaware of it.
 //
 // A read records its tokens of the global batch and its columns of the whole tensor, so that layouts can be compared.
 #pragma once
 
-#include "blueprint/batch_layout.h"
 #include "ops/ops.h"
 #include "verify/combination.h"
+#include "verify/context/token_places.h"
 #include "verify/finding.h"
 
+#include <map>
 #include <vector>
 
 namespace echelon {
@@ -29,15 +30,16 @@ struct PartialResult {
 };
 
 struct Read {
-  ReadName name;
+  ReadName name = {};
   int rank = 0;
   int stage = 0, microbatch = 0;
-  std::int64_t first_row = 0;     // token of the global batch
-  std::int64_t first_column = 0;  // of the whole tensor
+  int hop = 0;                 // of a ring: the values are those of the cp rank that is this many places before
+  std::int64_t first_row = 0;  // of this rank's rows of the microbatch
+  std::vector<std::int64_t> tokens = {};  // of each row, in the global batch; no_token: padding
+  std::int64_t first_column = 0;          // of the whole tensor
   std::int64_t num_columns = 0;
-  Values values;                             // [rows, num_columns]
-  const PartialResult* partial = nullptr;    // the last one before this read
-  std::int64_t first_row_of_microbatch = 0;  // of this rank's tokens
+  Values values = {};                      // [rows, num_columns]
+  const PartialResult* partial = nullptr;  // the last one before this read
 
   [[nodiscard]] std::int64_t num_rows() const {
     return num_columns == 0 ? 0 : static_cast<std::int64_t>(values.size()) / num_columns;
@@ -45,12 +47,21 @@ struct Read {
 };
 using ReadListener = std::function<void(const Read& read)>;
 
-/// Calls `listener` for every read in step `step`, on the rank's thread. `inner` (may be empty) is applied between the
-/// probe and the step.
+/// Names of reads that other places look for. `layer` is "model.layers.3.self_attn".
+inline const std::string read_of_targets = "targets";
+[[nodiscard]] std::string read_of_heads(const char* what, const std::string& layer);
+[[nodiscard]] std::string read_of_ranges(const std::string& layer);
+[[nodiscard]] bool is_of_ranges(const ReadName& name);
+/// The layer of such a name, or of that of a parameter of attention; empty: of none.
+[[nodiscard]] std::string attention_layer_of(const std::string& tensor);
+/// ModelSpec::window_of the layer of a tensor; 0 outside of layers.
+[[nodiscard]] std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor);
+
+/// Calls `listener` for every read in the step of `places`, on the rank's thread. `inner` (may be empty) is applied
+/// between the probe and the step.
 class Probe final : public RankInterposer, public StepObserver {
  public:
-  Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
-        const Interpose& inner);
+  Probe(const TokenPlaces& places, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner);
   ~Probe() override;
 
   [[nodiscard]] Ops& ops() override;
@@ -65,18 +76,27 @@ class Probe final : public RankInterposer, public StepObserver {
 
   void before(const Operation& operation);
   void after(const Operation& operation);
+  /// `is_local`: between layers, where sequence parallelism divides the rank's tokens.
   void read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local);
   void read_matmul(const MatmulArgs& args);
   void read_norm(Tensor weight, Tensor x, bool has_residual);
   void read_norm_gradient(Tensor weight, Tensor dy);
-  void read_heads(const char* what, const char* projection, Tensor x);
+  void read_head_gradient(const Param& norm, Tensor dy);
+  void read_attention(const AttentionArgs& args);
+  void read_attention_gradient(const AttentionBackwardArgs& args);
+  void read_heads(const char* what, const char* projection, Tensor x, int hop);
+  void read_ranges(const AttentionMask& mask);
+  void read_targets(Tensor targets);
+  void note_queries(const Operation& operation);
+  void start_attention(Tensor q, bool is_backward);
+  /// Completes the read of rows of the rank `source` places before this one, and hands it to the listener.
+  void emit(const std::string& tensor, Read read, int source);
   void keep_partial(const Param& weight, Tensor c);
   [[nodiscard]] const Param* param_at(const Tensor& x) const;
   [[nodiscard]] const Param* param_named(const std::string& name) const;
 
+  const TokenPlaces& places_;
   const RunConfig& config_;
-  BatchLayout layout_;
-  std::int64_t step_;
   ReadListener listener_;
   Ops& plain_ops_;
   Mesh& plain_mesh_;
@@ -86,8 +106,13 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string matmul_;     // the weight of the last forward matmul of the action
-  std::string attention_;  // the prefix of the last projection of queries, "model.layers.3.self_attn."
+  std::string matmul_;                              // the weight of the last forward matmul of the action
+  std::map<const std::byte*, std::string> layers_;  // "model.layers.3.self_attn", by where its queries are
+  std::string attention_;                           // the layer of the last attention
+  const std::byte* attended_ = nullptr;             // its queries
+  bool is_attention_backward_ = false;
+  int hop_ = 0;                        // of the attention
+  std::int64_t num_targets_read_ = 0;  // in this action
   PartialResult partial_;
 };
 

@@ -5,6 +5,7 @@ namespace echelon {
 RunConfig one_rank(RunConfig config) {
   const TrainingConfig plain;
   config.parallelism = {};
+  config.data.balance_batch = false;
   config.training.micro_batch_size = 1;
   config.training.recompute = plain.recompute;
   config.training.recompute_method = plain.recompute_method;

@@ -125,6 +125,13 @@ DatasetBatches batches_of(const RunConfig& config) {
   return {std::move(dataset), order, std::move(packed)};
 }
 
+/// A difference is explained by what each rank was given, which the order of the sequences decides.
+void keep_order(VerifySetup& setup) {
+  if (!setup.config.data.balance_batch) return;
+  setup.config.data.balance_batch = false;
+  setup.notes.push_back("data.balance_batch: sequences keep their order here");
+}
+
 }  // namespace
 
 DType parse_verified_dtype(std::string_view name) {
@@ -156,6 +163,7 @@ VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& re
   setup.config.optimizer.store_param_remainders = false;
   setup.config = shrunk(setup.config, request, !has_dataset);
   note_shrinking(config.model, setup.config.model, setup.notes);
+  keep_order(setup);
   if (has_dataset) {
     setup.sources.push_back(std::make_unique<DatasetBatches>(batches_of(setup.config)));
     setup.notes.push_back(fmt::format(

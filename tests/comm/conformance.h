@@ -54,7 +54,7 @@ inline constexpr Requirement requirements[] = {
     {"TwoRunsGiveTheSameBits", two_runs_give_the_same_bits},
     {"BytesSentAreTheClosedForms", bytes_sent_are_the_closed_forms},
     {"WrongArgumentsAreRefused", wrong_arguments_are_refused}};
-inline std::string name_of_requirement(const testing::TestParamInfo<Requirement>& requirement) {
+inline std::string name_of_requirement(const ::testing::TestParamInfo<Requirement>& requirement) {
   return requirement.param.name;
 }
 

@@ -16,7 +16,7 @@ using conformance::Buffer;
 using conformance::line;
 using conformance::line_group;
 using conformance::numbers;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 void run(const MeshShape& shape, const std::function<void(Mesh&)>& body) {
   run_thread_ranks(shape, {.timeout_seconds = 60}, [&](Mesh& inner) {

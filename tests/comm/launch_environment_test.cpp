@@ -11,8 +11,8 @@
 namespace echelon {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
 std::optional<LaunchEnvironment> read(const Variables& variables) {

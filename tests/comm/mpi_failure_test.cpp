@@ -12,10 +12,10 @@
 namespace echelon {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Job {
   int status = 0;
@@ -38,7 +38,7 @@ Job run_job(const std::string& mode) {
   return job;
 }
 
-class MpiFailure : public testing::Test {
+class MpiFailure : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
@@ -105,7 +105,7 @@ TEST_F(MpiFailure, ACircleOfWaitsIsTold) {
 }
 
 TEST_F(MpiFailure, DifferentOperationsAreNamed) {
-  const auto expect = [](const char* mode, const testing::Matcher<const std::string&>& sentence) {
+  const auto expect = [](const char* mode, const ::testing::Matcher<const std::string&>& sentence) {
     const Job job = run_job(mode);
     EXPECT_THAT(job.output, sentence) << mode;
     EXPECT_EQ(job.status, 1) << mode;

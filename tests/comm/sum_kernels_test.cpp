@@ -17,7 +17,7 @@ using conformance::Buffer;
 using conformance::numbers;
 using conformance::reduced;
 
-class SumKernels : public testing::TestWithParam<std::int64_t> {
+class SumKernels : public ::testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
     if ((hwy::SupportedTargets() & GetParam()) == 0)
@@ -175,7 +175,7 @@ std::vector<std::int64_t> targets_of_architecture() {
   if (HWY_ARCH_ARM) return {HWY_NEON};
   return {HWY_AVX3_DL, HWY_AVX3, HWY_AVX2, HWY_SCALAR};
 }
-INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels, testing::ValuesIn(targets_of_architecture()),
+INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels, ::testing::ValuesIn(targets_of_architecture()),
                          [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace {
 using conformance::Buffer;
 using conformance::line;
 using conformance::line_group;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Outcome {
   std::string sentence;

@@ -29,7 +29,7 @@ void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<d
 
 constexpr double forever = 120;  // seconds, after which the test has failed
 
-struct Return : testing::Test {
+struct Return : ::testing::Test {
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
   /// Runs ranks of which some never return, in a process of its own; it ends this one if it returns.
@@ -49,7 +49,7 @@ TEST_F(Return, ARankThatSleepsForeverIsNamed) {
                     if (mesh.rank() == 2) sleep(forever);
                     all_reduce(mesh);
                   }),
-              testing::ExitedWithCode(1),
+              ::testing::ExitedWithCode(1),
               "^echelon: rank [013]: group dp_replicate .*waited 0.3 s .comm.timeout_seconds. for all_reduce.*; rank 2 "
               "has not arrived; rank 2 has not returned since, so this process ends\n$");
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(40));
@@ -64,7 +64,7 @@ TEST_F(Return, TheCauseOfTheOthersIsKeptWithItsStatus) {
             if (mesh.rank() >= 3) sleep(forever);
             all_reduce(mesh);
           }),
-      testing::ExitedWithCode(2),
+      ::testing::ExitedWithCode(2),
       "^echelon: rank 0: data.path = x is no file; ranks 3, 4 have not returned since, so this process ends\n$");
 }
 
@@ -75,14 +75,14 @@ TEST_F(Return, RanksThatKeepAllPermitsAreNamed) {
                     if (mesh.rank() == 1) sleep(forever);
                     all_reduce(mesh);
                   }),
-              testing::ExitedWithCode(1), "rank 1 has not returned since, so this process ends\n$");
+              ::testing::ExitedWithCode(1), "rank 1 has not returned since, so this process ends\n$");
 }
 
 // Whoever reads its standard output has stopped: what is left in its buffer cannot be written. ThreadSanitizer tries to
 // all the same, until the alarm.
 TEST_F(Return, AFullStandardOutputKeepsNoProcessAlive) {
   const auto ends_or_is_ended = [](int status) {
-    return testing::ExitedWithCode(1)(status) || testing::KilledBySignal(SIGALRM)(status);
+    return ::testing::ExitedWithCode(1)(status) || ::testing::KilledBySignal(SIGALRM)(status);
   };
   EXPECT_EXIT(
       {

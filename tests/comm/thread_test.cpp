@@ -11,13 +11,13 @@
 namespace echelon {
 namespace {
 
-void run(const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+void run_threads(const MeshShape& shape, const std::function<void(Mesh&)>& body) {
   run_thread_ranks(shape, {.timeout_seconds = 60}, body);
 }
 
-class ThreadTransport : public testing::TestWithParam<conformance::Requirement> {};
-TEST_P(ThreadTransport, Conforms) { GetParam().test(run); }
-INSTANTIATE_TEST_SUITE_P(Comm, ThreadTransport, testing::ValuesIn(conformance::requirements),
+class ThreadTransport : public ::testing::TestWithParam<conformance::Requirement> {};
+TEST_P(ThreadTransport, Conforms) { GetParam().test(run_threads); }
+INSTANTIATE_TEST_SUITE_P(Comm, ThreadTransport, ::testing::ValuesIn(conformance::requirements),
                          conformance::name_of_requirement);
 
 // As on a machine with as many cores as ranks (which then spin before they sleep), and on one with a single core.

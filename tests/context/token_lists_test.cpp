@@ -69,6 +69,21 @@ TEST(TokenLists, ContiguousAndStripedAreWhatTheirNamesSay) {
   EXPECT_THAT(striped.positions(1), ElementsAre(1, 4));
 }
 
+TEST(TokenLists, PairsOfARankNeedNoList) {
+  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+    for (const std::int64_t T : lengths())
+      for (int cp = 1; cp <= std::min<std::int64_t>(T, 9); ++cp) {
+        const TokenSplit split = {.seq_len = T, .cp = cp, .balancer = balancer};
+        const TokenLists lists = lists_of(split, {});
+        std::vector<std::int64_t> counted;
+        for (int rank = 0; rank < cp; ++rank) {
+          counted.push_back(0);
+          for (const std::int32_t query : lists.positions(rank)) counted.back() += query + 1;
+        }
+        EXPECT_EQ(causal_pairs(split), counted) << name_of(balancer) << " T " << T << " cp " << cp;
+      }
+}
+
 // Rows of gathered blocks, read in that order, are the sequence.
 TEST(TokenLists, GatheredRowsAreInOrderByTheirIndex) {
   const TokenLists lists = lists_of({.seq_len = 23, .cp = 4, .multiple = 4}, {});

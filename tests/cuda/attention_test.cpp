@@ -149,7 +149,7 @@ TEST(AttentionInTensorCores, RefusesWhatItIsNotFor) {
 }
 
 /// Of compute capability 8.6, 8.9 and 12.x.
-class WhereABlockMayHave99KiB : public testing::Test {
+class WhereABlockMayHave99KiB : public ::testing::Test {
  protected:
   WhereABlockMayHave99KiB() { emulated::set_shared_bytes(99 * 1024); }
   ~WhereABlockMayHave99KiB() override { emulated::set_shared_bytes(227 * 1024); }
@@ -170,7 +170,7 @@ TEST_F(WhereABlockMayHave99KiB, WiderHeadsHaveTheGeneralKernels) {
   AttentionTensors expected(a), actual(a);
   EXPECT_FALSE(mma_attention(actual.forward(), device.most_shared_bytes(), device.compute().get()));
   CudaOps ops(device, {});
-  EXPECT_THAT(ops.attention_kernels(), testing::HasSubstr("bfloat16 heads up to 128, their gradients up to 128"));
+  EXPECT_THAT(ops.attention_kernels(), ::testing::HasSubstr("bfloat16 heads up to 128, their gradients up to 128"));
   EXPECT_EQ(ops.attention_choices(), "");
   ReferenceOps().attention(expected.forward());
   ops.attention(actual.forward());
@@ -183,7 +183,7 @@ TEST_F(WhereABlockMayHave99KiB, WiderHeadsHaveTheGeneralKernels) {
 TEST(AttentionInTensorCores, SaysWhatItIsFor) {
   Device device(0);
   CudaOps ops(device, {});
-  EXPECT_THAT(ops.attention_kernels(), testing::HasSubstr("bfloat16 heads up to 256, their gradients up to 128"));
+  EXPECT_THAT(ops.attention_kernels(), ::testing::HasSubstr("bfloat16 heads up to 256, their gradients up to 128"));
   const AttentionTensors tensors({1, 20, 20, 1, 1, 64, 1, 0});
   ops.attention(tensors.forward());
   ops.attention_backward(tensors.backward());

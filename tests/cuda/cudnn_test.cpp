@@ -14,9 +14,9 @@
 namespace echelon::cuda {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 struct Case {
   std::int64_t B, Tq, Tk, H, K, C, group = 1, first_head = 0;
@@ -63,7 +63,7 @@ struct Operands {
   }
 };
 
-class Cudnn : public testing::Test {
+class Cudnn : public ::testing::Test {
  protected:
   Cudnn() { emulated::set_cudnn_version(91900); }
   ~Cudnn() override {
@@ -100,7 +100,7 @@ TEST_F(Cudnn, ComputesHeadsThatShareKeysAndSlicesOfHeads) {
   for (const Case& a : {Case{2, 20, 20, 4, 2, 16, 2, 0}, {2, 12, 30, 2, 2, 8, 1, 0}, {2, 20, 20, 2, 1, 16, 2, 0}}) {
     const std::string choices = choices_for(a, any_order);
     EXPECT_THAT(choices, HasSubstr("bfloat16: cuDNN 9.19.0"));
-    EXPECT_THAT(choices, testing::Not(HasSubstr("our")));
+    EXPECT_THAT(choices, ::testing::Not(HasSubstr("our")));
   }
   // Query heads 2 and 3 of four, in pairs: they read the second kv head.
   CudaOps ops(device_, any_order);
@@ -150,7 +150,7 @@ TEST_F(CudnnInLittleMemory, ComputesDeterministicGradientsInScratchFrom925On) {
   const std::string choices = choices_for(large, {});
   EXPECT_THAT(choices, HasSubstr("gradients of 2 x 100 queries and 100 keys, 2 heads of 2 and 2 kv heads in bfloat16: "
                                  "cuDNN 9.25.0"));
-  EXPECT_THAT(choices, testing::Not(HasSubstr("at once")));
+  EXPECT_THAT(choices, ::testing::Not(HasSubstr("at once")));
 }
 
 TEST_F(Cudnn, IsQuotedWhereItRefuses) {

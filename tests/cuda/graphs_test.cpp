@@ -141,6 +141,12 @@ TEST(Graphs, AreRefusedForPipelines) {
   EXPECT_THAT(outcome_of_steps(config, 2), HasSubstr("training.cuda_graphs = true is not supported with pipelines"));
 }
 
+TEST(Graphs, AreRefusedForRings) {
+  RunConfig config = graphs_config({.layers = 1, .cp = 2});
+  config.training.cuda_graphs = true;
+  EXPECT_THAT(outcome_of_steps(config, 2), HasSubstr("training.cuda_graphs = true is not supported with rings"));
+}
+
 /// Waits for the device where a step never does.
 class ImpatientOps final : public Ops {
  public:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t total = 96;
 
-class CudaJoinedOperations : public testing::Test {
+class CudaJoinedOperations : public ::testing::Test {
  protected:
   Tensor moved(Numbers numbers) {
     const Tensor host = numbers.tensor();

@@ -37,7 +37,7 @@ class CountedOps final : public Ops {
   cuda::GpuKernelCount count_;
 };
 
-class MovedBytes : public testing::Test {
+class MovedBytes : public ::testing::Test {
  protected:
   Tensor tensor(DType dtype, const Sizes& sizes) {
     Numbers numbers = Numbers::random(dtype, sizes, static_cast<unsigned>(memory_.size()) + 1);

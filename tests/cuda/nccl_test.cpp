@@ -17,9 +17,9 @@ namespace echelon {
 namespace {
 
 using conformance::Buffer;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // Each receives before it sends, whatever the others do first.
 TEST(Nccl, NeighboursOfAPipelineMayStartInAnyOrder) {

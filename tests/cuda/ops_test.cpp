@@ -40,8 +40,8 @@ OpsVariant variant(DType dtype) {
   return {.dtype = dtype, .make = [] { return std::make_unique<CudaUnderTest>(); }};
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsConformance,
-                         testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16),
-                                         variant(DType::float16)),
+                         ::testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16),
+                                           variant(DType::float16)),
                          name_of_variant);
 
 }  // namespace

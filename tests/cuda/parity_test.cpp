@@ -22,7 +22,7 @@ RunConfig small_config(const Layout& layout) {
   RunConfig config = config_of(layout);
   config.training.steps = 2;
   config.lr_scheduler.warmup_steps = 1;
-  config.training.seq_len = 8;
+  config.training.seq_len = layout.seq_len > 0 ? layout.seq_len : 8;
   config.training.micro_batch_size = 1;
   config.training.global_batch_size = layout.microbatches * layout.replicate * layout.shard;
   return config;
@@ -57,25 +57,62 @@ using enum PipelineSchedule;
 const Layout everything = {
     .shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 2, .layers = 2};
 
-const Layout shared[] = {{.layers = 1},
-                         {.replicate = 2, .family = Family::gpt2, .layers = 1},
-                         {.shard = 2, .layers = 1},
-                         {.shard = 2, .zero = 2, .layers = 1},
-                         {.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 2},
-                         {.replicate = 2, .shard = 2, .zero = 3, .reshard = ReshardAfterForward::step, .layers = 1},
-                         {.tp = 2, .family = Family::gpt2, .layers = 1},
-                         {.tp = 4, .sequence_parallel = true, .layers = 1},
-                         {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
-                         {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
-                         {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
-                         {.tp = 2, .layers = 1, .documents = true},
-                         everything};
-const Layout own[] = {
-    {.shard = 2, .zero = 3, .layers = 2}, {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4}, everything};
+const Layout shared[] = {
+    {.layers = 1},
+    {.replicate = 2, .family = Family::gpt2, .layers = 1},
+    {.shard = 2, .layers = 1},
+    {.shard = 2, .zero = 2, .layers = 1},
+    {.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 2},
+    {.replicate = 2, .shard = 2, .zero = 3, .reshard = ReshardAfterForward::step, .layers = 1},
+    {.tp = 2, .family = Family::gpt2, .layers = 1},
+    {.tp = 4, .sequence_parallel = true, .layers = 1},
+    {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
+    {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
+    {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+    {.tp = 2, .layers = 1, .documents = true},
+    {.tp = 2, .layers = 1, .documents = true, .positions = true},
+    {.family = Family::gpt2, .layers = 1, .documents = true, .positions = true},
+    {.microbatches = 1, .layers = 1, .documents = true, .cp = 2, .seq_len = 7},
+    {.layers = 1, .documents = true, .cp = 2, .balancer = LoadBalancer::packed, .seq_len = 13, .positions = true},
+    {.layers = 1,
+     .documents = true,
+     .cp = 4,
+     .balancer = LoadBalancer::per_document,
+     .seq_len = 13,
+     .method = ContextMethod::ulysses_ring,
+     .ulysses = 2,
+     .positions = true},
+    everything};
+const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2},
+                      {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+                      {.microbatches = 1, .layers = 1, .cp = 3, .balancer = LoadBalancer::striped, .seq_len = 7},
+                      {.layers = 1,
+                       .documents = true,
+                       .cp = 2,
+                       .balancer = LoadBalancer::packed,
+                       .seq_len = 13,
+                       .method = ContextMethod::all_gather},
+                      {.layers = 1, .documents = true, .cp = 2, .seq_len = 13, .method = ContextMethod::ulysses},
+                      everything};
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 INSTANTIATE_TEST_SUITE_P(Gpus, SharedByAllRanks, ::testing::ValuesIn(shared), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpus, OneForEachRank, ::testing::ValuesIn(own), test_name);
+
+// Rings with every other axis: slow, and what each adds is tested on processors.
+class Rings : public OnGpus {};
+TEST_P(Rings, EqualOneProcessor) {
+  const char* const sweep = std::getenv("ECHELON_SWEEP");
+  if (sweep == nullptr || std::string_view(sweep) != "long") GTEST_SKIP() << "ECHELON_SWEEP=long runs it";
+  emulated::set_num_devices(config_of(GetParam()).mesh_shape().num_ranks());
+  expect_equals_one_processor(GetParam());
+}
+const Layout rings[] = {
+    {.microbatches = 1, .family = Family::gpt2, .layers = 1, .documents = true, .cp = 4},
+    {.shard = 2, .microbatches = 1, .zero = 3, .layers = 1, .cp = 2},
+    {.tp = 2, .sequence_parallel = true, .microbatches = 1, .family = Family::qwen3, .layers = 1, .cp = 2},
+    {.pp = 2, .schedule = zb_h1, .microbatches = 2, .layers = 2, .cp = 2, .balancer = LoadBalancer::none}};
+INSTANTIATE_TEST_SUITE_P(Gpus, Rings, ::testing::ValuesIn(rings), test_name);
 
 // A pipeline's rank starts to receive the gradient before it computes what is sent for it, with kernels that are loaded
 // then.

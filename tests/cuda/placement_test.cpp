@@ -15,7 +15,7 @@
 namespace echelon::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<int> choices(const std::vector<RankSite>& sites) {
   std::vector<int> gpus;

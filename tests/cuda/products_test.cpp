@@ -14,7 +14,7 @@
 namespace echelon {
 namespace {
 
-class CudaProducts : public testing::Test {
+class CudaProducts : public ::testing::Test {
  protected:
   CudaProducts() { emulated::products() = {}; }
   ~CudaProducts() override { emulated::products() = {}; }

@@ -9,8 +9,8 @@ namespace echelon {
 namespace {
 
 using conformance::Buffer;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(SharedGpu, ARankThatThrowsReleasesAllThatWait) {
   for (int round = 0; round < 5; ++round)

@@ -19,10 +19,10 @@ void conform(const conformance::Requirement& requirement, RunGpuRanks& run) {
   });
 }
 
-class GpuTransport : public testing::TestWithParam<conformance::Requirement> {};
+class GpuTransport : public ::testing::TestWithParam<conformance::Requirement> {};
 TEST_P(GpuTransport, OfASharedGpuConforms) { conform(GetParam(), run_on_one_gpu); }
 TEST_P(GpuTransport, OfNcclConforms) { conform(GetParam(), run_on_own_gpus); }
-INSTANTIATE_TEST_SUITE_P(Comm, GpuTransport, testing::ValuesIn(conformance::requirements),
+INSTANTIATE_TEST_SUITE_P(Comm, GpuTransport, ::testing::ValuesIn(conformance::requirements),
                          conformance::name_of_requirement);
 
 }  // namespace

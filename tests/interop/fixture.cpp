@@ -83,6 +83,14 @@ void FixtureText::read_document_starts(std::int64_t sequence, std::int64_t lengt
   }
 }
 
+void PackedText::read(std::int64_t sequence, std::int64_t length, std::int32_t* tokens, std::int32_t* targets) const {
+  FixtureText::read(sequence, length, tokens, targets);
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(length));
+  read_document_starts(sequence, length, starts.data());
+  for (std::int64_t i = 0; i < length; ++i)
+    if (i + 1 == length || starts[static_cast<std::size_t>(i) + 1] == i + 1) targets[i] = ignored_target;
+}
+
 std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors) {
   std::map<std::string, std::vector<double>> tensors;
   std::ifstream file(safetensors, std::ios::binary);
@@ -111,15 +119,15 @@ RunConfig Fixture::config(DType dtype) const {
   return config;
 }
 
-void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome) {
+void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
+         const FixtureText& text) {
   const Blueprint blueprint(config);
   const ModelReader reader(fixture.folder);
-  const FixtureText text;
   run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({});
     RankRun rank(blueprint, mesh, *ops);
     rank.model().load(reader, *ops);
-    if (mesh.shape().num_ranks() == 1) outcome.logits = logits_of(rank, mesh, *ops);
+    if (mesh.shape().num_ranks() == 1 && !config.data.reset_position_ids) outcome.logits = logits_of(rank, mesh, *ops);
     rank.step().observe_gradients(
         [&](RankModel& model, double factor) { outcome.gradients.add_gradients(model, *ops, factor); });
     for (std::size_t step = 1; step <= learning_rates.size(); ++step) {

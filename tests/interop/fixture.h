@@ -20,6 +20,12 @@ class FixtureText : public BatchSource {
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 };
 
+/// The same as packed documents, whose last tokens have no target.
+class PackedText final : public FixtureText {
+ public:
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+};
+
 struct Fixture {
   explicit Fixture(const std::string& name);
 
@@ -41,7 +47,8 @@ struct Outcome {
 
 /// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per
 /// step.
-void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome);
+void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
+         const FixtureText& text = {});
 
 /// Loads the folder into the config's layout and writes it again.
 void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesystem::path& folder);

@@ -32,6 +32,7 @@ SIZES = dict(
 )
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=128)
 T = 16
+PACKED = ("gpt2", "llama")  # learned and rotary positions
 CONFIGS = {
     "gpt2": lambda: transformers.GPT2Config(
         vocab_size=41, n_embd=16, n_inner=24, n_layer=2, n_head=4, n_positions=24, bos_token_id=None, eos_token_id=None
@@ -90,9 +91,25 @@ def make(name, seed, folder):
     _, losses_of_documents, norms_of_documents = train(config, in_float64, with_documents=True)
     expected |= {"documents.loss": losses_of_documents, "documents.grad_norm": norms_of_documents}
     save_file({key: tensor.contiguous() for key, tensor in expected.items()}, folder / "expected.safetensors")
+    if name in PACKED:
+        make_packed(config, in_float64, folder / "packed.safetensors")
     # Training must learn, and clipping must be at work in some steps.
     require(losses[-1] < losses[0] and norms.max() > TRAINING["max_norm"], f"{name}: losses {losses.tolist()}, gradient norms {norms.tolist()}")
     print(f"{name}: loss {value.item():.6f}; trained from {losses[0].item():.6f} to {losses[-1].item():.6f}; norms {norms.min():.3f} to {norms.max():.3f}")
+
+
+def make_packed(config, weights, path):
+    """Loss and gradients of sequences 0 and 1 as packed documents, whose positions start anew and whose last tokens have no target."""
+    tokens, targets = batch(first_sequence=0, num_sequences=2, vocab_size=config["vocab_size"])
+    documents = documents_of(first_sequence=0, num_sequences=2)
+    starts = (documents[:, :, None] == documents[:, None, :]).int().argmax(-1)
+    ends = documents != torch.cat((documents[:, 1:], documents[:, -1:] + 1), dim=1)
+    targets = targets.masked_fill(ends, oracle.IGNORED)
+    positions = torch.arange(T) - starts
+    value, _, gradients = run(config, weights, tokens, targets, documents, positions)
+    across, _, _ = run(config, weights, tokens, targets, None, positions)  # where rotary positions that start anew matter
+    expected = {"loss": value.reshape(1), "loss_across": across.reshape(1)} | {"grad." + key: gradient.contiguous() for key, gradient in gradients.items()}
+    save_file(expected, path)
 
 
 def random_model(config, seed):
@@ -131,10 +148,10 @@ def documents_of(first_sequence, num_sequences):
     return ((torch.arange(T) + 3 * n) % 7 == 5).cumsum(1)
 
 
-def run(config, weights, tokens, targets):
+def run(config, weights, tokens, targets, documents=None, positions=None):
     """Loss, logits and the gradient of every weight."""
     leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
-    all_logits = oracle.logits(config, leaves, tokens)
+    all_logits = oracle.logits(config, leaves, tokens, documents, positions)
     value = oracle.loss(all_logits, targets)
     gradients = torch.autograd.grad(value, list(leaves.values()))
     return value.detach(), all_logits.detach(), dict(zip(leaves, gradients))
@@ -205,7 +222,10 @@ def compare_folders(made, committed):
     require((committed / "config.json").exists(), f"{committed.name} is not committed; run make_fixtures.py without --check")
     configs = [json.loads((folder / "config.json").read_text()) for folder in (made, committed)]
     require(configs[0] == configs[1], f"{made.name}/config.json is {configs[0]}, committed is {configs[1]}")
-    for file, tolerance in (("model.safetensors", 0.0), ("expected.safetensors", 1e-12)):
+    files = [("model.safetensors", 0.0), ("expected.safetensors", 1e-12)]
+    if (committed / "packed.safetensors").exists():
+        files.append(("packed.safetensors", 1e-12))
+    for file, tolerance in files:
         ours, theirs = load_file(made / file), load_file(committed / file)
         require(set(ours) == set(theirs), f"{made.name}/{file} has {sorted(ours)}, committed is {sorted(theirs)}")
         floor = rms([tensor for key, tensor in theirs.items() if key.startswith("grad.")] or theirs.values())

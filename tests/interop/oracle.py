@@ -15,10 +15,11 @@ import torch.nn.functional as F
 IGNORED = -100
 
 
-def logits(config, weights, tokens, documents=None):
-    """[B, T, V] for tokens [B, T]. With documents [B, T], the number of each token's document, a token attends to its own one alone."""
+def logits(config, weights, tokens, documents=None, positions=None):
+    """[B, T, V] for tokens [B, T]. With documents [B, T], the number of each token's document, a token attends to its own one alone. positions [B, T]: 0, 1, ... if left out."""
     model = gpt2 if config["model_type"] == "gpt2" else llama
-    return model(config, weights, tokens, hidden_keys(tokens, documents))
+    positions = torch.arange(tokens.shape[1]).expand(tokens.shape) if positions is None else positions
+    return model(config, weights, tokens, hidden_keys(tokens, documents), positions)
 
 
 def loss(logits, targets):
@@ -26,7 +27,7 @@ def loss(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED, reduction="sum") / (targets != IGNORED).sum()
 
 
-def gpt2(config, weights, tokens, hidden):
+def gpt2(config, weights, tokens, hidden, positions):
     w, H, eps = weights, config["n_head"], config["layer_norm_epsilon"]
 
     def norm(x, name):
@@ -35,7 +36,7 @@ def gpt2(config, weights, tokens, hidden):
     def conv1d(x, name):  # a linear layer whose weight is [in, out]
         return x @ w[name + ".weight"] + w[name + ".bias"]
 
-    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
+    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][positions]
     for i in range(config["n_layer"]):
         layer = f"transformer.h.{i}."
         q, k, v = (heads(y, H) for y in conv1d(norm(x, layer + "ln_1"), layer + "attn.c_attn").chunk(3, dim=-1))
@@ -52,7 +53,7 @@ def window_of(config, layer):
     return config["sliding_window"] if has_window else None
 
 
-def llama(config, weights, tokens, hidden):
+def llama(config, weights, tokens, hidden, positions):
     w, H, K, eps = weights, config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
 
     def norm(x, name):
@@ -70,7 +71,7 @@ def llama(config, weights, tokens, hidden):
         v = heads(linear(h, layer + "self_attn.v_proj"), K)
         if layer + "self_attn.q_norm.weight" in w:
             q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
-        angles = rope_angles(config, q)
+        angles = rope_angles(config, q, positions)
         k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
         x = x + linear(attention(rotate(q, angles), k, v, hidden | beyond_window(tokens, window_of(config, i))), layer + "self_attn.o_proj")
         h = norm(x, layer + "post_attention_layernorm")
@@ -103,9 +104,9 @@ def attention(q, k, v, hidden):
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
-def rope_angles(config, q):
-    """[T, C / 2]: position times frequency (Su et al. 2021, arXiv:2104.09864), with Llama 3.1's scaling where config.json asks for it."""
-    T, C = q.shape[-2:]
+def rope_angles(config, q, positions):
+    """[B, 1, T, C / 2]: position times frequency (Su et al. 2021, arXiv:2104.09864), with Llama 3.1's scaling where config.json asks for it."""
+    C = q.shape[-1]
     rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})}
     frequency = rope["rope_theta"] ** (-torch.arange(0, C, 2, dtype=q.dtype) / C)
     if rope.get("rope_type") == "llama3":
@@ -114,7 +115,7 @@ def rope_angles(config, q):
         waves_in_context = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
         kept = ((waves_in_context - low) / (high - low)).clamp(0, 1)
         frequency = frequency * (kept + (1 - kept) / rope["factor"])
-    return torch.arange(T, dtype=q.dtype)[:, None] * frequency
+    return positions[:, None, :, None].to(q.dtype) * frequency
 
 
 def rotate(x, angles):

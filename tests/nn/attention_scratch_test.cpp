@@ -28,12 +28,12 @@ class ScribblingOps final : public ReferenceOps {
   std::int64_t& scratch_bytes_;
 };
 
-struct Outcome {
+struct ScratchRun {
   std::vector<std::vector<double>> numbers;
   std::int64_t scratch_bytes = 0, workspace_bytes = 0;
 };
 
-Outcome run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
+ScratchRun run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
   LayerOptions options = one_rank(model);
   options.device.gives_attention_scratch = gives_scratch;
   Stage stage(options, {.num_layers = 1});
@@ -41,7 +41,7 @@ Outcome run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
   stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
   LonelyMesh mesh;
   TraceMesh trace_mesh(MeshShape(), 0);
-  Outcome run;
+  ScratchRun run;
   Bench bench(passes_of(stage), options, mesh, trace_mesh, std::make_unique<ScribblingOps>(run.scratch_bytes));
   EXPECT_EQ(bench.run(kind), bench.measured(kind)) << "a run takes what its trace says";
   run.workspace_bytes = bench.measured(kind).workspace;
@@ -57,7 +57,7 @@ TEST(AttentionScratch, IsGivenWhereItIsWantedAndIsNobodyElses) {
                          of_a_plan = 1 << 20;
   for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
     for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
-      const Outcome without = run(model, kind, false), with = run(model, kind, true);
+      const ScratchRun without = run(model, kind, false), with = run(model, kind, true);
       EXPECT_EQ(without.scratch_bytes, 0);
       EXPECT_EQ(with.scratch_bytes, of_queries + of_a_plan + (model.num_key_value_heads == 4 ? 0 : of_keys));
       EXPECT_GT(with.workspace_bytes, with.scratch_bytes);

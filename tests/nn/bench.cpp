@@ -59,15 +59,12 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
   const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};
   const Tensor x = {nullptr, options.dtype, {options.num_local_tokens(), options.model.hidden_size}};
   const Tensor loss_sum = {nullptr, DType::float64, {1}};
-  const Tensor key_begin = {nullptr, DType::int32, {std::ssize(options.windows) * options.num_tokens()}};
   Context context = {ops,
                      mesh,
                      workspace,
-                     {.tokens = tokens,
-                      .targets = tokens,
-                      .key_begin = options.windows.empty() ? Tensor() : key_begin,
-                      .loss_sum = loss_sum,
-                      .needs_gradient = kind.has_value()}};
+                     {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .needs_gradient = kind.has_value()}};
+  if (!options.windows.empty())
+    context.microbatch.key_begin = {nullptr, DType::int32, {std::ssize(options.windows) * options.num_tokens()}};
   passes.forward(context, x, x, stash);
   if (kind) backward(passes, *kind, context, x, x, stash, {});
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";

@@ -13,7 +13,6 @@
 namespace echelon::test {
 namespace {
 
-constexpr StageLayers whole_model = {.first_layer = 0, .num_layers = 2, .has_embedding = true, .has_head = true};
 constexpr std::int64_t B = 2, T = 7;
 
 // A whole model with memory, and caches for it.

@@ -14,17 +14,17 @@ namespace echelon::test {
 namespace {
 
 // dx and the gradients of all parameters.
-using Outcome = std::vector<std::vector<double>>;
+using Gradients = std::vector<std::vector<double>>;
 
-Outcome outcome_of(Bench& bench, BackwardKind kind) {
+Gradients gradients_of(Bench& bench, BackwardKind kind) {
   EXPECT_EQ(bench.run(kind), bench.measured(kind)) << "a run takes what its trace says";
-  Outcome outcome = {numbers_of(bench.dx())};
+  Gradients outcome = {numbers_of(bench.dx())};
   for (const Param* param : bench.params()) outcome.push_back(numbers_of(param->grad));
   return outcome;
 }
 
 // NaN (nobody wrote: the first layer has no dx) equals NaN alone.
-double largest_difference(const Outcome& a, const Outcome& b) {
+double largest_difference(const Gradients& a, const Gradients& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     for (std::size_t j = 0; j < a[i].size(); ++j) {
@@ -42,7 +42,7 @@ void expect_right_gradients(Layer& layer, const LayerOptions& options) {
   std::string worst;
   EXPECT_LT(finite_difference_error(bench, worst), 2e-9) << worst;
 
-  const Outcome fused = outcome_of(bench, BackwardKind::fused), split = outcome_of(bench, BackwardKind::split);
+  const Gradients fused = gradients_of(bench, BackwardKind::fused), split = gradients_of(bench, BackwardKind::split);
   EXPECT_LT(largest_difference(fused, split), 1e-13);
 }
 

@@ -2,6 +2,7 @@
 #include "nn/head_split.h"
 
 #include "base/error.h"
+#include "nn/context_parallel/head_exchange.h"
 #include "nn/models.h"
 #include "spec/groups.h"
 
@@ -70,6 +71,48 @@ TEST(HeadSplit, RanksOfOneKvHeadAreOneGroup) {
     EXPECT_EQ(head_split(model, 6, rank).first_kv_head, rank / group.block);
     EXPECT_EQ(head_split(model, 6, rank).kv_replica, rank % group.block);
   }
+}
+
+// With tensor parallelism, and with kv heads on several of its ranks.
+TEST(HeadSplit, ExchangedHeadsReadTheirKvHeads) {
+  for (const auto& [num_heads, num_kv_heads] : {std::pair{16, 16}, {16, 4}, {16, 2}, {16, 1}, {24, 8}})
+    for (const int tp : {1, 2, 4})
+      for (const int u : {1, 2, 4, 8}) {
+        const ModelSpec model = with_heads(num_heads, num_kv_heads);
+        const std::int64_t group = num_heads / num_kv_heads;
+        for (int rank = 0; rank < tp; ++rank) {
+          const HeadSplit split = head_split(model, tp, rank);
+          const std::int64_t K = split.num_kv_heads;
+          if (split.num_heads % u != 0 || (u % K != 0 && K % u != 0)) continue;
+          for (int place = 0; place < u; ++place) {
+            const HeadSplit part = exchanged_heads(split, u, place);
+            EXPECT_EQ(part.num_heads, split.num_heads / u);
+            const std::int64_t first = split.first_head + place * part.num_heads,
+                               first_kv = split.first_kv_head + place * K / u;
+            for (std::int64_t h = 0; h < part.num_heads; ++h)
+              EXPECT_EQ(first_kv + (h + part.head_in_group) / group, (first + h) / group);
+          }
+        }
+      }
+}
+
+TEST(HeadSplit, RefusesRanksThatCannotExchangeHeads) {
+  const auto sentence_of = [](const ModelSpec& model, int tp, int u, int divides) -> std::string {
+    try {
+      validate_head_exchange(model, tp, {.key = "u", .num_ranks = u, .divides = divides});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const ModelSpec model = with_heads(12, 4);
+  for (const int u : {1, 2, 4, 12}) EXPECT_EQ(sentence_of(model, 1, u, 0), "");
+  EXPECT_THAT(sentence_of(model, 1, 3, 0),
+              testing::AllOf(testing::StartsWith("u = 3 ranks"), testing::HasSubstr("(use 2)")));
+  EXPECT_THAT(sentence_of(model, 1, 6, 12), testing::HasSubstr("(use 4)"));
+  EXPECT_THAT(sentence_of(model, 1, 64, 0), testing::HasSubstr("(use 12)"));
+  EXPECT_EQ(sentence_of(model, 4, 3, 0), "");  // of one kv head each
+  EXPECT_THAT(sentence_of(model, 3, 2, 0), testing::HasSubstr("(use 1)")) << "6, 3 and 3 query heads, 2, 1 and 1 kv heads";
 }
 
 TEST(HeadSplit, RefusesWhatLeavesARankWithoutHeads) {

@@ -1,7 +1,9 @@
 // Small models with sizes that differ from each other, so that a mixed-up dim shows.
 #pragma once
 
+#include "comm/mesh.h"
 #include "nn/context.h"
+#include "nn/decoder/stage.h"
 
 namespace echelon::test {
 
@@ -45,6 +47,12 @@ inline ModelSpec small_gpt2() {
   model.tie_word_embeddings = true;
   return model;
 }
+
+/// All layers of these models: the embedding, both blocks and the head.
+inline constexpr StageLayers whole_model = {.first_layer = 0, .num_layers = 2, .has_embedding = true, .has_head = true};
+
+/// Only tensor-parallel ranks.
+inline MeshShape tp_shape(int tp) { return MeshShape({{Axis::tp, tp}}); }
 
 /// One rank, float64.
 inline LayerOptions one_rank(const ModelSpec& model, std::int64_t num_sequences = 2, std::int64_t seq_len = 5) {

@@ -48,8 +48,6 @@ Bits bits_of(const Bench& bench) {
   return bits;
 }
 
-MeshShape tp_shape(int tp) { return MeshShape({{Axis::tp, tp}}); }
-
 LayerOptions options_of(const Case& of, int tp_rank) {
   LayerOptions options = one_rank(of.model, 2, 6);
   options.dtype = of.dtype;

@@ -13,8 +13,6 @@
 namespace echelon::test {
 namespace {
 
-constexpr StageLayers whole_model = {.first_layer = 0, .num_layers = 2, .has_embedding = true, .has_head = true};
-
 std::vector<Param*> all_params(Stage& stage) { return passes_of(stage).params; }
 
 TEST(Stage, OwnsTheParametersThatTheModelCounts) {

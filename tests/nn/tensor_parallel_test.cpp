@@ -23,13 +23,11 @@ struct Layout {
 };
 
 // What a stage computes, put together from all ranks: whole tensors by name.
-struct Outcome {
+struct WholeTensors {
   double loss_sum = 0;
   std::map<std::string, std::vector<double>> tensors;            // gradients of parameters, "y", "dx"
   std::map<std::string, std::vector<int>> copies, first_copies;  // ranks that hold an element
 };
-
-MeshShape tp_shape(int tp) { return MeshShape({{Axis::tp, tp}}); }
 
 // Where element i of this rank's slice is in the whole tensor; -1: in the padding.
 std::int64_t place_in_whole(const Param& param, std::int64_t i) {
@@ -43,7 +41,7 @@ std::int64_t place_in_whole(const Param& param, std::int64_t i) {
 }
 
 // Sums what the parameter says is to be summed; the rest must agree. Counts the first copies of every element.
-void add_gradient(Outcome& outcome, const Param& param) {
+void add_gradient(WholeTensors& outcome, const Param& param) {
   std::vector<double>& whole = outcome.tensors[param.name];
   std::vector<int>& copies = outcome.copies[param.name];
   std::vector<int>& first_copies = outcome.first_copies[param.name];
@@ -76,8 +74,8 @@ void put_tokens(std::vector<double>& whole, const LayerOptions& options, const T
       whole.begin() + (options.sequence_parallel ? options.tp_rank : 0) * static_cast<std::ptrdiff_t>(part.size()));
 }
 
-Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layout& layout) {
-  Outcome outcome;
+WholeTensors run_stage(const ModelSpec& model, const StageLayers& layers, const Layout& layout) {
+  WholeTensors outcome;
   std::mutex mutex;
   const MeshShape shape = tp_shape(layout.tp);
   run_thread_ranks(shape, {}, [&](Mesh& mesh) {
@@ -103,7 +101,7 @@ Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layou
   return outcome;
 }
 
-void expect_same(const Outcome& outcome, const Outcome& expected, const std::string& what) {
+void expect_same(const WholeTensors& outcome, const WholeTensors& expected, const std::string& what) {
   for (const auto& [name, counts] : outcome.first_copies)
     EXPECT_THAT(counts, testing::Each(1)) << what << ": each element of " << name << " counts once";
   EXPECT_NEAR(outcome.loss_sum, expected.loss_sum, 1e-12 * (1.0 + std::abs(expected.loss_sum))) << what;
@@ -120,12 +118,11 @@ void expect_same(const Outcome& outcome, const Outcome& expected, const std::str
   }
 }
 
-constexpr StageLayers whole_model = {.first_layer = 0, .num_layers = 2, .has_embedding = true, .has_head = true};
 constexpr StageLayers middle = {.first_layer = 2, .num_layers = 2};
 
 void expect_layouts_agree(const ModelSpec& model, const std::vector<int>& degrees) {
   for (const StageLayers& layers : {whole_model, middle}) {
-    const Outcome expected = run_stage(model, layers, {});
+    const WholeTensors expected = run_stage(model, layers, {});
     for (const int tp : degrees) {
       for (const bool sequence_parallel : {false, true}) {
         for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split}) {

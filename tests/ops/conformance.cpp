@@ -325,6 +325,34 @@ TEST_P(OpsConformance, Rope) {
     }
 }
 
+TEST_P(OpsConformance, RopeOfGivenPositions) {
+  for (const std::int64_t C : {2, 6, 64})
+    for (const std::int64_t T : {0, 1, 50}) {
+      std::vector<std::int32_t> positions(static_cast<std::size_t>(2 * T));
+      for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i * i * 7919 % 30);
+      Numbers frequencies(DType::float64, {C / 2});
+      for (std::int64_t i = 0; i < C / 2; ++i)
+        frequencies.tensor().as<double>()[i] = std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(C));
+      const Tensors tensors = {random({2, T, 6, C}, 1), random({2, T, 6, C}, 2), random({2, T, 3, C}, 3),
+                               Numbers::tokens(positions), frequencies};
+      for (const bool inverse : {false, true})
+        compare("rope of given positions", tensors, [&](Ops& ops, Tensors& t) {
+          const auto turn = [&](std::size_t x, std::size_t y) {
+            ops.rope({.x = t[x],
+                      .y = t[y],
+                      .cos = {},
+                      .sin = {},
+                      .inverse = inverse,
+                      .positions = t[3],
+                      .frequencies = t[4]});
+          };
+          turn(0, 1);
+          turn(0, 0);
+          turn(2, 2);
+        });
+    }
+}
+
 struct AttentionCase {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
 };
@@ -511,6 +539,32 @@ TEST_P(OpsConformance, MergedAttention) {
               [](Ops& ops, Tensors& t) {
                 ops.merge_attention({.out = t[0], .lse = t[1], .part = t[2], .part_lse = t[3]});
               });
+    }
+}
+
+// N tokens of P parts with W values, of which `copies` receivers get each; back, what they give is added.
+TEST_P(OpsConformance, HeadsThatAreExchanged) {
+  struct Case {
+    std::int64_t N, P, W, copies;
+  };
+  for (const auto& [N, P, W, copies] :
+       {Case{5, 2, 8, 1}, {7, 3, 5, 2}, {300, 4, 64, 1}, {130, 2, 100, 4}, {0, 2, 4, 2}}) {
+    const std::string sizes = fmt::format(" [{}, {}, {}] x {}", N, P, W, copies);
+    const std::int64_t of_each = copies;
+    compare("split_heads" + sizes, {random({N, P, W}, 1), random({P * copies, N, W}, 2)},
+            [=](Ops& ops, Tensors& t) { ops.split_heads({.x = t[0], .y = t[1], .copies = of_each}); });
+    compare("join_heads" + sizes, {random({P * copies, N, W}, 1), random({N, P, W}, 2)},
+            [=](Ops& ops, Tensors& t) { ops.join_heads({.x = t[0], .y = t[1], .copies = of_each}); });
+  }
+}
+
+TEST_P(OpsConformance, GatheredRows) {
+  for (const std::int64_t N : {0, 1, 7, 700})
+    for (const std::int64_t W : {1, 8, 33}) {
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(N));
+      for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i % 5 == 4 ? -1 : static_cast<std::int32_t>(i * 17 % 11);
+      compare(fmt::format("gather_rows [{}, {}]", N, W), {random({11, W}, 1), Numbers::tokens(rows), random({N, W}, 2)},
+              [](Ops& ops, Tensors& t) { ops.gather_rows({.x = t[0], .index = t[1], .y = t[2]}); });
     }
 }
 

@@ -32,11 +32,11 @@ struct OpsVariant {
   std::function<std::unique_ptr<OpsUnderTest>()> make;  // null where this machine lacks it: the test is skipped
   double slack = 1;                                     // factor on what rounding allows
 };
-[[nodiscard]] inline std::string name_of_variant(const testing::TestParamInfo<OpsVariant>& info) {
+[[nodiscard]] inline std::string name_of_variant(const ::testing::TestParamInfo<OpsVariant>& info) {
   return std::string(name_of(info.param.dtype));
 }
 
-class OpsConformance : public testing::TestWithParam<OpsVariant> {
+class OpsConformance : public ::testing::TestWithParam<OpsVariant> {
  protected:
   const DType dtype = GetParam().dtype;
   const DType sums = accumulate_dtype(dtype);

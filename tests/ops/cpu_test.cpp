@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Amx, OpsConformance, testing::Values(variant(ProductKer
 INSTANTIATE_TEST_SUITE_P(Avx2, OpsConformance, variants(HWY_AVX2), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Scalar, OpsConformance, variants(HWY_EMU128), name_of_variant);
 
-struct AttentionCase {
+struct LargeAttention {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
 };
 
@@ -132,7 +132,7 @@ Tensors differentiated_attention(Ops& ops, const AttentionArgs& forward, const N
 
 TEST_P(CpuThreads, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
   for (const auto& a :
-       {AttentionCase{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
+       {LargeAttention{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
     const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C};
     const Numbers q = random(queries, 1), k = random(keys, 2), v = random(keys, 3), dout = random(queries, 4);
     std::vector<Tensors> results;
@@ -197,6 +197,28 @@ TEST(CpuOps, CountsProductsAsTheTraceDoes) {
   std::map<std::array<std::int64_t, 3>, std::int64_t> traced;
   for (const OpRecord& record : trace.records()) ++traced[{record.m, record.n, record.k}];
   EXPECT_EQ(cpu.matmul_counts(), traced);
+}
+
+// The pair (1, 0) becomes cosine and sine. Angles up to 2^31, where a product that is rounded would lose all digits.
+TEST(CpuOps, AnglesOfGivenPositionsAreExact) {
+  constexpr std::int64_t C = 34;
+  std::vector<std::int32_t> positions = {0, 1, 2, 3, 1000, 131071, (1 << 24) - 1, 1 << 24, 2147483647};
+  for (int i = 0; i < 500; ++i) positions.push_back(static_cast<std::int32_t>(i * 4294967LL % 2147483647));
+  const auto T = static_cast<std::int64_t>(positions.size());
+  Numbers x(DType::float64, {1, T, 1, C}), frequencies(DType::float64, {C / 2});
+  for (std::int64_t i = 0; i < C / 2; ++i) frequencies.set(i, std::pow(10000.0, -static_cast<double>(i) / (C / 2)));
+  for (std::int64_t t = 0; t < T; ++t)
+    for (std::int64_t i = 0; i < C / 2; ++i) x.set(t * C + i, 1);
+  CpuOps ops({});
+  ops.rope({.x = x, .y = x, .cos = {}, .sin = {}, .positions = Numbers::tokens(positions), .frequencies = frequencies});
+  double worst = 0;
+  for (std::int64_t t = 0; t < T; ++t)
+    for (std::int64_t i = 0; i < C / 2; ++i) {
+      const long double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies.get(i);
+      worst = std::max(worst, static_cast<double>(std::abs(std::cos(angle) - x.get(t * C + i))));
+      worst = std::max(worst, static_cast<double>(std::abs(std::sin(angle) - x.get(t * C + C / 2 + i))));
+    }
+  EXPECT_LE(worst, 0x1p-52);
 }
 
 TEST(CpuOps, MisfitsAreFailures) {

@@ -28,15 +28,15 @@ struct Case {
   bool transpose_a, transpose_b, accumulates;
 };
 
-struct Operands {
+struct Matrices {
   Numbers a, b;
 
-  Operands(const Case& c, DType dtype)
+  Matrices(const Case& c, DType dtype)
       : a(Numbers::random(dtype, c.transpose_a ? Sizes{c.k, c.m} : Sizes{c.m, c.k}, 1)),
         b(Numbers::random(dtype, c.transpose_b ? Sizes{c.n, c.k} : Sizes{c.k, c.n}, 2)) {}
 };
 
-GemmProduct product_of(const Case& c, const Operands& x, const Numbers& into) {
+GemmProduct product_of(const Case& c, const Matrices& x, const Numbers& into) {
   return {.a = {x.a.tensor().data, c.transpose_a ? c.m : c.k, c.transpose_a},
           .b = {x.b.tensor().data, c.transpose_b ? c.k : c.n, c.transpose_b},
           .c = into.tensor().data,
@@ -49,7 +49,7 @@ GemmProduct product_of(const Case& c, const Operands& x, const Numbers& into) {
 }
 
 /// |error| <= k eps sum |a b| in float32, and half a unit of what c is stored in (Higham 2002, section 3.5).
-void expect_product(const Case& c, const Operands& x, const Numbers& before, const Numbers& after,
+void expect_product(const Case& c, const Matrices& x, const Numbers& before, const Numbers& after,
                     const std::string& what) {
   const double rounding = after.tensor().dtype == DType::bfloat16  ? 1.0 / 256
                           : after.tensor().dtype == DType::float16 ? 1.0 / 2048
@@ -85,7 +85,7 @@ TEST(Gemm, EveryKindIsAsGoodAsItsSums) {
       for (int bits = 0; bits < 8; ++bits)
         for (const DType into : {DType::float32, kernels->dtype == DType::float16 ? DType::float16 : DType::bfloat16}) {
           const Case c{m, n, k, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
-          const Operands x(c, kernels->dtype);
+          const Matrices x(c, kernels->dtype);
           const Numbers before = Numbers::random(into, {m, n}, 3);
           Numbers after = before;
           multiply(*kernels, product_of(c, x, after), 1);
@@ -98,7 +98,7 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnTheRowsAndColumnsBeside) {
   for (const auto& [name, kernels] : kinds())
     for (int bits = 0; bits < 4; ++bits) {
       const Case c{211, 1303, 500, (bits & 1) != 0, (bits & 2) != 0, false};
-      const Operands x(c, kernels->dtype);
+      const Matrices x(c, kernels->dtype);
       const Numbers whole(DType::float32, {c.m, c.n});
       multiply(*kernels, product_of(c, x, whole), 1);
       for (const int num_threads : {2, 3, 7}) {
@@ -122,7 +122,7 @@ TEST(Gemm, BitsOfSumsDependNotOnTheColumnsBeside) {
   for (const auto& [name, kernels] : kinds())
     for (const bool transpose_b : {false, true}) {
       const Case c{70, 130, 1100, false, transpose_b, true};
-      const Operands x(c, kernels->dtype);
+      const Matrices x(c, kernels->dtype);
       const Numbers before = Numbers::random(DType::float32, {c.m, c.n}, 3);
       const Numbers whole = before;
       multiply(*kernels, product_of(c, x, whole), 1);
@@ -147,7 +147,7 @@ TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
     for (const DType into : {DType::float32, DType::bfloat16})
       for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{400, 1400, 1700}, {131, 700, 6301}}) {
         const Case c{m, n, k, false, true, true};
-        const Operands x(c, kernels->dtype);
+        const Matrices x(c, kernels->dtype);
         const Numbers before = Numbers::random(into, {m, n}, 3);
         const Numbers whole = before;
         multiply(*kernels, product_of(c, x, whole), 1);

@@ -23,10 +23,10 @@ RunConfig float8_config(const Layout& layout) {
   return config;
 }
 
-const Layout layouts[] = {{.shard = 2, .pp = 2, .microbatches = 3, .zero = 3},
-                          {.tp = 2},
-                          {.tp = 4, .sequence_parallel = true, .family = Family::gpt2, .tied = true},
-                          {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3}};
+const Layout float8_layouts[] = {{.shard = 2, .pp = 2, .microbatches = 3, .zero = 3},
+                                 {.tp = 2},
+                                 {.tp = 4, .sequence_parallel = true, .family = Family::gpt2, .tied = true},
+                                 {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3}};
 
 /// One rank with the same microbatches: a scale is that of a microbatch's tokens.
 RunConfig alone(const RunConfig& config) {
@@ -42,7 +42,7 @@ double largest_distance(const std::vector<double>& a, const std::vector<double>&
 }
 
 TEST(Float8, LayoutsEqualOneRank) {
-  for (const Layout& layout : layouts) {
+  for (const Layout& layout : float8_layouts) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = float8_config(layout);
     config.training.steps = 3;

@@ -50,7 +50,12 @@ std::string name_of(const Layout& layout) {
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
   if (layout.documents) name << "_documents";
+  if (layout.positions) name << "_positions";
+  if (layout.balance) name << "_balanced";
   if (layout.cp > 1) name << "_cp" << layout.cp << "_" << echelon::name_of(layout.balancer);
+  if (layout.method != ContextMethod::ring) name << "_" << echelon::name_of(layout.method);
+  if (layout.ulysses > 0) name << layout.ulysses;
+  if (!layout.recompute.empty()) name << "_recompute" << echelon::names_of(layout.recompute).size();
   if (layout.window > 0) name << "_window" << layout.window;
   if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
@@ -64,6 +69,8 @@ RunConfig config_of(const Layout& layout) {
   RunConfig config;
   config.model = tiny_model(layout);
   config.data.reset_attention_mask = layout.documents;
+  config.data.reset_position_ids = layout.positions;
+  config.data.balance_batch = layout.balance;
   config.training.steps = 10;
   config.training.seq_len = layout.seq_len > 0 ? layout.seq_len : layout.sequence_parallel ? 4 * layout.tp : 12;
   config.training.micro_batch_size = 2;
@@ -82,6 +89,9 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.context_parallel_degree = layout.cp;
   config.parallelism.context_parallel_load_balancer = layout.balancer;
+  config.parallelism.context_parallel_method = layout.method;
+  config.parallelism.context_parallel_ulysses_degree = layout.ulysses;
+  config.training.recompute = layout.recompute;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
   config.parallelism.virtual_stages = layout.virtual_stages;
@@ -345,6 +355,231 @@ std::vector<Layout> context_rows() {
   };
 }
 
+std::vector<Layout> context_method_rows() {
+  const auto none = LoadBalancer::none, striped = LoadBalancer::striped;
+  const auto gather = ContextMethod::all_gather, ulysses = ContextMethod::ulysses, mixed = ContextMethod::ulysses_ring;
+  std::vector<Layout> layouts = {
+      // 8 query heads; 2 kv heads, which 4 and 8 ranks share, or 8
+      {.microbatches = 2, .cp = 2, .method = ulysses},
+      {.microbatches = 1, .family = Family::qwen3, .tied = true, .cp = 4, .balancer = none, .method = ulysses},
+      {.microbatches = 2, .family = Family::gpt2, .cp = 8, .balancer = striped, .method = ulysses},
+      {.microbatches = 2, .documents = true, .cp = 8, .seq_len = 19, .method = ulysses},
+      {.tp = 2, .microbatches = 2, .cp = 4, .seq_len = 13, .method = ulysses},
+      {.tp = 4, .sequence_parallel = true, .microbatches = 2, .cp = 2, .seq_len = 13, .method = ulysses},
+      {.pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .layers = 5,
+       .documents = true,
+       .cp = 2,
+       .seq_len = 13,
+       .method = ulysses,
+       .recompute = attention_internals},
+      {.shard = 2, .microbatches = 2, .zero = 3, .cp = 2, .method = ulysses, .recompute = whole_block},
+      {.microbatches = 2, .cp = 3, .seq_len = 13, .method = gather},
+      {.microbatches = 2, .family = Family::gpt2, .documents = true, .cp = 5, .seq_len = 17, .method = gather},
+      {.tp = 4, .microbatches = 1, .cp = 2, .balancer = striped, .seq_len = 13, .method = gather},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::qwen3,
+       .cp = 2,
+       .balancer = none,
+       .seq_len = 13,
+       .method = gather},
+      {.pp = 2,
+       .schedule = PipelineSchedule::zb_h1,
+       .microbatches = 4,
+       .documents = true,
+       .cp = 2,
+       .method = gather,
+       .recompute = attention_internals},
+      {.shard = 2, .microbatches = 2, .tied = true, .zero = 2, .cp = 2, .method = gather, .recompute = whole_block},
+      {.microbatches = 2, .cp = 4, .method = mixed, .ulysses = 2},
+      {.microbatches = 2,
+       .family = Family::gpt2,
+       .cp = 6,
+       .balancer = striped,
+       .seq_len = 13,
+       .method = mixed,
+       .ulysses = 2},
+      {.microbatches = 2, .documents = true, .cp = 8, .seq_len = 19, .method = mixed, .ulysses = 4},
+      {.microbatches = 2, .cp = 2, .method = mixed, .ulysses = 2},
+      {.microbatches = 2, .cp = 3, .method = mixed, .ulysses = 1},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::qwen2,
+       .documents = true,
+       .cp = 4,
+       .balancer = none,
+       .seq_len = 19,
+       .method = mixed,
+       .ulysses = 2},
+      {.pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .layers = 5,
+       .cp = 4,
+       .seq_len = 13,
+       .method = mixed,
+       .ulysses = 2,
+       .recompute = attention_internals},
+      {.shard = 2, .microbatches = 2, .zero = 3, .cp = 4, .method = mixed, .ulysses = 2},
+  };
+  // every axis at once, and another order of ranks
+  for (const ContextMethod method : {gather, ulysses, mixed}) {
+    Layout all = {.replicate = 2,
+                  .tp = 2,
+                  .pp = 2,
+                  .sequence_parallel = true,
+                  .microbatches = 2,
+                  .family = Family::qwen2,
+                  .tied = true,
+                  .zero = 3,
+                  .documents = true,
+                  .cp = method == mixed ? 4 : 2,
+                  .seq_len = 19,
+                  .method = method,
+                  .ulysses = method == mixed ? 2 : 0};
+    if (method == mixed) all.replicate = 1;
+    layouts.push_back(all);
+    layouts.push_back({.shard = 2,
+                       .tp = 2,
+                       .microbatches = 2,
+                       .zero = 2,
+                       .order = "cp-tp-dp_shard",
+                       .cp = method == mixed ? 4 : 2,
+                       .method = method,
+                       .ulysses = method == mixed ? 2 : 0});
+  }
+  return layouts;
+}
+
+std::vector<Layout> document_rows() {
+  const auto per_document = LoadBalancer::per_document, packed = LoadBalancer::packed;
+  const auto gather = ContextMethod::all_gather, ulysses = ContextMethod::ulysses, mixed = ContextMethod::ulysses_ring;
+  return {
+      // positions that restart: rotary and learned ones, with whole sequences, with and without their masks
+      {.replicate = 2, .microbatches = 2, .documents = true, .positions = true},
+      {.tp = 2, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true, .positions = true},
+      {.tp = 2, .pp = 2, .microbatches = 2, .family = Family::qwen3, .documents = true, .positions = true},
+      {.microbatches = 2, .documents = true, .cp = 3, .seq_len = 17, .positions = true},
+      {.microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 2,
+       .balancer = LoadBalancer::striped,
+       .seq_len = 13,
+       .positions = true},
+      // lists that each sequence has for itself
+      {.microbatches = 2, .documents = true, .cp = 2, .balancer = per_document, .seq_len = 17},
+      {.microbatches = 2, .documents = true, .cp = 4, .balancer = packed, .seq_len = 31, .positions = true},
+      {.microbatches = 2, .family = Family::gpt2, .documents = true, .cp = 3, .balancer = packed, .seq_len = 23},
+      {.microbatches = 2,
+       .family = Family::qwen2,
+       .documents = true,
+       .cp = 5,
+       .balancer = per_document,
+       .seq_len = 7,
+       .positions = true},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::gpt2,
+       .tied = true,
+       .documents = true,
+       .cp = 3,
+       .balancer = per_document,
+       .seq_len = 19,
+       .positions = true},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .zero = 2,
+       .layers = 5,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 13,
+       .positions = true},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::qwen3,
+       .tied = true,
+       .zero = 3,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 21,
+       .positions = true,
+       .balance = true},
+      // methods that exchange heads or gather keys
+      {.microbatches = 2, .documents = true, .cp = 3, .balancer = packed, .seq_len = 23, .method = gather},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 2,
+       .balancer = per_document,
+       .seq_len = 17,
+       .method = gather,
+       .positions = true},
+      {.microbatches = 2, .documents = true, .cp = 4, .balancer = packed, .seq_len = 13, .method = ulysses},
+      {.tp = 2,
+       .microbatches = 2,
+       .family = Family::qwen3,
+       .documents = true,
+       .cp = 4,
+       .balancer = per_document,
+       .seq_len = 19,
+       .method = ulysses,
+       .recompute = attention_internals,
+       .positions = true},
+      {.microbatches = 2,
+       .family = Family::gpt2,
+       .documents = true,
+       .cp = 4,
+       .balancer = per_document,
+       .seq_len = 21,
+       .method = mixed,
+       .ulysses = 2},
+      {.shard = 2,
+       .pp = 2,
+       .microbatches = 4,
+       .zero = 3,
+       .documents = true,
+       .cp = 4,
+       .balancer = packed,
+       .seq_len = 27,
+       .method = mixed,
+       .ulysses = 2,
+       .positions = true,
+       .balance = true},
+      // sequences in another order
+      {.replicate = 2, .microbatches = 3, .documents = true, .balance = true},
+      {.shard = 3, .pp = 2, .microbatches = 3, .zero = 2, .documents = true, .positions = true, .balance = true},
+      // of eight processes
+      {.shard = 2,
+       .pp = 2,
+       .microbatches = 2,
+       .tied = true,
+       .zero = 3,
+       .documents = true,
+       .cp = 2,
+       .balancer = packed,
+       .seq_len = 29,
+       .positions = true,
+       .balance = true},
+  };
+}
+
 std::vector<Layout> window_rows() {
   const auto none = LoadBalancer::none, striped = LoadBalancer::striped;
   return {
@@ -374,6 +609,38 @@ std::vector<Layout> window_rows() {
        .cp = 2,
        .window = 6,
        .seq_len = 19},
+      // with the other methods, and with lists that follow documents
+      {.microbatches = 2,
+       .family = Family::qwen2,
+       .cp = 4,
+       .window = 5,
+       .seq_len = 17,
+       .method = ContextMethod::ulysses},
+      {.microbatches = 2,
+       .family = Family::mistral,
+       .cp = 3,
+       .window = 4,
+       .seq_len = 23,
+       .method = ContextMethod::all_gather},
+      {.tp = 2,
+       .microbatches = 2,
+       .family = Family::mistral,
+       .documents = true,
+       .cp = 4,
+       .balancer = none,
+       .window = 4,
+       .seq_len = 19,
+       .method = ContextMethod::ulysses_ring,
+       .ulysses = 2},
+      {.microbatches = 2,
+       .family = Family::qwen3,
+       .documents = true,
+       .cp = 3,
+       .balancer = LoadBalancer::packed,
+       .window = 3,
+       .seq_len = 23,
+       .positions = true,
+       .balance = true},
   };
 }
 

@@ -27,6 +27,10 @@ struct Layout {
   LoadBalancer balancer = LoadBalancer::headtail;
   int window = 0;   // of the layers after the first one
   int seq_len = 0;  // 0: 12, or what sequence parallelism divides
+  ContextMethod method = ContextMethod::ring;
+  int ulysses = 0;  // ranks that exchange heads in ulysses_ring
+  BlockOperations recompute = {};
+  bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -46,6 +50,11 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Context parallelism: every balancer, with documents and every other axis, and lengths that do not divide.
 [[nodiscard]] std::vector<Layout> context_rows();
+/// The same for the methods that exchange heads or gather keys.
+[[nodiscard]] std::vector<Layout> context_method_rows();
+
+/// Positions that restart, token lists that documents decide, and balanced batches.
+[[nodiscard]] std::vector<Layout> document_rows();
 
 /// Sliding windows, in some layers or all, with documents, context parallelism and the other axes.
 [[nodiscard]] std::vector<Layout> window_rows();

@@ -68,7 +68,7 @@ class RecordingRank final : public RankInterposer {
   Mesh& mesh_;
 };
 
-RunConfig config_of(DType dtype, std::int64_t window) {
+RunConfig long_config(DType dtype, std::int64_t window) {
   RunConfig config;
   config.model = family_defaults(Family::mistral);
   config.model.hidden_size = config.model.head_dim = 8;
@@ -185,11 +185,13 @@ double error_of_run(const RunConfig& config, std::int64_t num_steps) {
 // Claim (reference): Ring attention of 65,536 tokens is a direct sum in float64.
 // Bound: 1e-5 of the largest value in float32, 1e-2 in bfloat16.
 // Tests: LongContext
-TEST(LongContext, EqualsADirectSum) { EXPECT_LE(error_of_run(config_of(DType::float32, 0), is_long() ? 1 : 0), 1e-5); }
+TEST(LongContext, EqualsADirectSum) {
+  EXPECT_LE(error_of_run(long_config(DType::float32, 0), is_long() ? 1 : 0), 1e-5);
+}
 
 TEST(LongContext, WithAWindowEqualsADirectSum) {
-  EXPECT_LE(error_of_run(config_of(DType::float32, 1500), 1), 1e-5);
-  EXPECT_LE(error_of_run(config_of(DType::bfloat16, 1500), 1), 1e-2);
+  EXPECT_LE(error_of_run(long_config(DType::float32, 1500), 1), 1e-5);
+  EXPECT_LE(error_of_run(long_config(DType::bfloat16, 1500), 1), 1e-2);
 }
 
 }  // namespace

@@ -18,10 +18,11 @@ namespace {
 const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
-  const std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads,
-      model.num_hidden_layers, model.tie_word_embeddings, config.training.seq_len, config.training.global_batch_size,
-      name_of(config.training.dtype), config.training.steps, config.data.reset_attention_mask, model.sliding_window);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads,
+                  model.num_hidden_layers, model.tie_word_embeddings, config.training.seq_len,
+                  config.training.global_batch_size, name_of(config.training.dtype), config.training.steps,
+                  config.data.reset_attention_mask, config.data.reset_position_ids, model.sliding_window);
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
@@ -87,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Context, Parity, ::testing::ValuesIn(context_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(Documents, Parity, ::testing::ValuesIn(document_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(ContextMethods, Parity, ::testing::ValuesIn(context_method_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Windows, Parity, ::testing::ValuesIn(window_rows()), test_name);
 
 // Claim (schedules): Every schedule, with one to four ranks and with data, tensor and sequence
@@ -166,6 +169,16 @@ TEST_P(Delayed, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Grid, Delayed, ::testing::ValuesIn(grid()), test_name);
 INSTANTIATE_TEST_SUITE_P(Rows, Delayed, ::testing::ValuesIn(rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Context, Delayed, ::testing::ValuesIn(context_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(Documents, Delayed, ::testing::ValuesIn(document_rows()), test_name);
+/// Every second row: delays take time.
+std::vector<Layout> delayed_method_rows() {
+  std::vector<Layout> chosen;
+  int index = 0;
+  for (const Layout& layout : context_method_rows())
+    if (index++ % 2 == 0) chosen.push_back(layout);
+  return chosen;
+}
+INSTANTIATE_TEST_SUITE_P(ContextMethods, Delayed, ::testing::ValuesIn(delayed_method_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Windows, Delayed, ::testing::ValuesIn(window_rows()), test_name);
 
 class Float32 : public ::testing::TestWithParam<Layout> {};

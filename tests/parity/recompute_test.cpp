@@ -22,7 +22,7 @@ const std::vector<Kind> kinds = {
 
 /// Accumulation, pipelines with uneven stages, backward in halves, several stages a rank, sequence parallelism and
 /// sharded optimizers; every family.
-const std::vector<Layout> layouts = {
+const std::vector<Layout> recompute_layouts = {
     {.microbatches = 3, .layers = 2},
     {.microbatches = 2, .family = Family::gpt2, .tied = true, .layers = 2},
     {.tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen3},
@@ -82,14 +82,14 @@ TEST_P(Recomputed, GivesTheSameBits) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::tuple<Layout, DType>>& info) {
+std::string name_of_recompute(const ::testing::TestParamInfo<std::tuple<Layout, DType>>& info) {
   return name_of(std::get<0>(info.param)) + "_" + std::string(name_of(std::get<1>(info.param)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Recomputed,
-                         ::testing::Combine(::testing::ValuesIn(layouts),
+                         ::testing::Combine(::testing::ValuesIn(recompute_layouts),
                                             ::testing::Values(DType::float64, DType::float32, DType::bfloat16)),
-                         test_name);
+                         name_of_recompute);
 
 }  // namespace
 }  // namespace echelon::testing

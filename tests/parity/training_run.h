@@ -21,11 +21,16 @@ enum class Targets : std::uint8_t {
   of_one_sequence,  // of each global batch: most ranks have none
 };
 
-/// Tokens, targets and documents by a formula.
+/// Tokens, targets and documents by a formula: some sequences are one document, in some each token is one. With
+/// data.packing = best_fit the last tokens of most sequences are padding.
 class FormulaBatches : public BatchSource {
  public:
   FormulaBatches(const RunConfig& config, Targets targets)
-      : vocab_size_(config.model.vocab_size), batch_size_(config.training.global_batch_size), targets_(targets) {}
+      : vocab_size_(config.model.vocab_size),
+        batch_size_(config.training.global_batch_size),
+        is_packed_(config.data.packing == Packing::best_fit),
+        masks_ends_(config.data.eod_mask_loss),
+        targets_(targets) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
     const auto token = [&](std::int64_t i) {
       return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + (sequence * i) % 5) % vocab_size_);
@@ -39,13 +44,23 @@ class FormulaBatches : public BatchSource {
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
     std::int32_t start = 0;
     for (std::int64_t i = 0; i < seq_len; ++i) {
-      if ((sequence * 2 + i) % 5 == 4) start = static_cast<std::int32_t>(i);
+      if (starts_at(sequence, i, seq_len)) start = static_cast<std::int32_t>(i);
       starts[i] = start;
     }
   }
 
  private:
+  [[nodiscard]] bool starts_at(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    if (i == first_of_padding(sequence, seq_len)) return true;
+    if (sequence % 7 == 3) return i == 0;
+    return sequence % 7 == 5 || (sequence * 2 + i) % 5 == 4;
+  }
+  [[nodiscard]] std::int64_t first_of_padding(std::int64_t sequence, std::int64_t seq_len) const {
+    return is_packed_ ? seq_len - sequence % 4 : seq_len;
+  }
   [[nodiscard]] bool counts(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    if (i + 1 >= first_of_padding(sequence, seq_len) && is_packed_) return false;
+    if (masks_ends_ && starts_at(sequence, i + 1, seq_len)) return false;
     switch (targets_) {
       case Targets::all: return true;
       case Targets::unequal: return i >= sequence * 3 % seq_len && sequence % 5 != 3;
@@ -55,6 +70,7 @@ class FormulaBatches : public BatchSource {
   }
 
   std::int64_t vocab_size_, batch_size_;
+  bool is_packed_, masks_ends_;
   Targets targets_;
 };
 

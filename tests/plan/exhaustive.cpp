@@ -9,8 +9,8 @@
 namespace echelon {
 namespace {
 
-using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
-Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
+using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp}; }
 
 }  // namespace
 

@@ -89,6 +89,45 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+// With every degree of context parallelism, and with a fixed one where replicas alone would be left.
+TEST(Plan, OfLongSequencesIsThatOfTimingEveryLayout) {
+  for (const char* objective : {"time", "memory"}) {
+    PlanQuestion asked = question("llama-1m", "v100", 4, 2, 32768);
+    asked.objective = objective;
+    asked.settings = {"--model.max_position_embeddings=32768", "--training.micro_batch_size=1",
+                      "--training.recompute_method=uniform", "--parallelism.pipeline_parallel_schedule=1F1B"};
+    for (const bool is_fixed : {false, true}) {
+      if (is_fixed) asked.settings.emplace_back("--parallelism.context_parallel_degree=4");
+      const PlanRequest request = read_plan_request(asked);
+      const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+      EXPECT_EQ(found.num_configurations, all.num_configurations);
+      ASSERT_EQ(found.plans.size(), all.plans.size());
+      EXPECT_GT(all.plans.size(), is_fixed ? 0 : 4);
+      for (std::size_t i = 0; i < all.plans.size(); ++i) {
+        EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+        EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+      }
+    }
+  }
+}
+
+// One sequence, more devices than heads: without context parallelism most of them would be stages of a pipeline.
+TEST(Plan, SaysWhatContextParallelismIsWorth) {
+  PlanQuestion asked = question("llama-1m", "h100", 16, 1, 32768);
+  asked.settings = {"--model.max_position_embeddings=32768"};
+  const PlanRequest request = read_plan_request(asked);
+  const PlanResult result = find_plans(request);
+  EXPECT_GT(result.plans.front().choice.shape.cp, 1);
+  ASSERT_TRUE(result.without_context);
+  EXPECT_EQ(result.without_context->choice.shape.cp, 1);
+  PlanRequest without = request;
+  fix_choice("--parallelism.context_parallel_degree=1", without);
+  EXPECT_EQ(result.without_context->outcome.step_seconds, find_plans(without).plans.front().outcome.step_seconds);
+  EXPECT_THAT(to_text(result, request),
+              HasSubstr(fmt::format("{:.2f} times as long", result.without_context->outcome.step_seconds /
+                                                                result.plans.front().outcome.step_seconds)));
+}
+
 TEST(Plan, DependsOnWorkAndMoreRowsKeepTheFirst) {
   for (PlanRequest request : small_requests()) {
     SCOPED_TRACE(fmt::format("{} of {}", request.num_devices, request.machine.name));

@@ -12,8 +12,8 @@
 namespace echelon {
 namespace {
 
-int num_of(const AxisDegrees& degrees, bool has_tied_weight = false) {
-  return num_communicators(MeshShape(degrees), has_tied_weight);
+int num_of(const AxisDegrees& degrees, const PartialGroups& parts = {}) {
+  return num_communicators(MeshShape(degrees), parts);
 }
 
 // Counted on paper: groups of the same ranks share a communicator.
@@ -22,10 +22,16 @@ TEST(Communicators, AreThoseOfDifferentRanks) {
   EXPECT_EQ(num_of({{Axis::dp_shard, 8}}), 1);                           // step, data and shards are all ranks
   EXPECT_EQ(num_of({{Axis::dp_shard, 8}, {Axis::dp_replicate, 2}}), 3);  // all, shards, replicas
   EXPECT_EQ(num_of({{Axis::tp, 8}}), 1);
-  EXPECT_EQ(num_of({{Axis::tp, 8}, {Axis::dp_shard, 4}}), 3);  // all, tp, data
-  EXPECT_EQ(num_of({{Axis::pp, 2}}, true), 3);                 // all, there and back
-  EXPECT_EQ(num_of({{Axis::pp, 4}}), 5);                       // all, two neighbours there and back
-  EXPECT_EQ(num_of({{Axis::pp, 4}}, true), 6);                 // and the ends
+  EXPECT_EQ(num_of({{Axis::tp, 8}, {Axis::dp_shard, 4}}), 3);        // all, tp, data
+  EXPECT_EQ(num_of({{Axis::pp, 2}}, {.has_tied_weight = true}), 3);  // all, there and back
+  EXPECT_EQ(num_of({{Axis::pp, 4}}), 5);                             // all, two neighbours there and back
+  EXPECT_EQ(num_of({{Axis::pp, 4}}, {.has_tied_weight = true}), 6);  // and the ends
+  EXPECT_EQ(num_of({{Axis::tp, 8}}, {.kv_replicas = 2}), 2);
+  EXPECT_EQ(num_of({{Axis::tp, 8}}, {.kv_replicas = 8}), 1);
+  EXPECT_EQ(num_of({{Axis::cp, 8}}, {.head_ranks = 8}), 1);
+  EXPECT_EQ(num_of({{Axis::cp, 8}}), 5);  // all, two neighbours of the ring there and back
+  EXPECT_EQ(num_of({{Axis::cp, 8}}, {.head_ranks = 4}),
+            5);  // all, heads, the ring across them, its pair there and back
 }
 
 TEST(ArenaLimit, IsWhatIsLeft) {

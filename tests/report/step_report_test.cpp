@@ -54,6 +54,16 @@ TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
 }
 
+TEST(StepLine, SaysHowUnevenThePairsAre) {
+  StepReport report = example();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("cp_imbalance").is_null());
+  EXPECT_THAT(step_line(report), testing::Not(HasSubstr("imbalance")));
+  report.cp_imbalance = 1.0625;
+  report.data_imbalance = 1.5;
+  EXPECT_THAT(step_line(report), HasSubstr("  cp_imbalance: 1.062  data_imbalance: 1.500"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(report)).at("data_imbalance").get<double>(), 1.5);
+}
+
 TEST(StepLine, SurvivesWhatIsNotFinite) {
   StepReport report = example();
   report.loss = std::nan("");

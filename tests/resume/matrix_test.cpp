@@ -2,6 +2,7 @@
 #include "resume/small_run.h"
 
 #include "cli/program.h"
+#include "data/indexed_dataset.h"
 #include "spec/config/config_reader.h"
 #include "tree/tree.h"
 
@@ -74,6 +75,31 @@ const std::vector<NamedLayout>& layouts() {
   return all;
 }
 
+/// On documents that are packed, whose token lists, positions and balanced batches are part of what is resumed.
+const std::vector<NamedLayout>& layouts_of_documents() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"packed-4",
+       [](ParallelConfig& p) {
+         p.context_parallel_degree = 4;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
+       }},
+      {"zero2-packed-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
+         p.context_parallel_method = ContextMethod::all_gather;
+       }},
+      {"pp-per-document-2x3",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.context_parallel_degree = 3;
+         p.context_parallel_load_balancer = LoadBalancer::per_document;
+       }},
+  };
+  return all;
+}
+
 class ResumeMatrix : public SmallRun {
  protected:
   static constexpr std::int64_t saved_step = 3;
@@ -81,6 +107,12 @@ class ResumeMatrix : public SmallRun {
   RunConfig config_of(const NamedLayout& layout, const std::string& folder) const {
     RunConfig config = this->config(folder);
     layout.set(config.parallelism);
+    if (has_documents_) {
+      config.data.path = (scratch_ / "documents").string();
+      config.data.packing = Packing::best_fit;
+      config.data.reset_attention_mask = config.data.reset_position_ids = config.data.eod_mask_loss = true;
+      config.data.balance_batch = config.data_parallel_degree() > 1;
+    }
     if (layout.place == Place::emulated_gpu) config.training.device = DeviceChoice::cuda;
     return config;
   }
@@ -121,6 +153,17 @@ class ResumeMatrix : public SmallRun {
     EXPECT_EQ(state, read_state(checkpoint(to.name, config.training.steps)));
   }
 
+  void use_documents() {
+    has_documents_ = true;
+    IndexedDatasetWriter writer((scratch_ / "documents").string(), TokenType::u16);
+    for (std::int32_t document = 0; document < 200; ++document) {
+      std::vector<std::int32_t> tokens;
+      for (std::int32_t i = 0; i <= document * document % 13; ++i) tokens.push_back((i * i + document) % 125);
+      writer.add_document(tokens);
+    }
+    writer.publish();
+  }
+
   bool is_here(const NamedLayout& layout) const {
     return layout.place != Place::processes || std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures");
   }
@@ -133,6 +176,7 @@ class ResumeMatrix : public SmallRun {
 
  private:
   std::map<std::string, Steps> uninterrupted_;
+  bool has_documents_ = false;
 };
 
 // Each layout resumes itself, bit for bit, and one other layout, in an order that the seed decides.
@@ -149,6 +193,15 @@ TEST_F(ResumeMatrix, EachLayoutResumesItselfAndAnother) {
     const NamedLayout &from = layouts()[order[i]], &to = layouts()[order[(i + 1) % order.size()]];
     if (is_here(from)) expect_resumes(from, from);
     if (is_here(from) && is_here(to)) expect_resumes(from, to);
+  }
+}
+
+TEST_F(ResumeMatrix, LayoutsOfDocumentsResumeThemselvesAndTheNext) {
+  use_documents();
+  const std::vector<NamedLayout>& all = layouts_of_documents();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    expect_resumes(all[i], all[i]);
+    expect_resumes(all[i], all[(i + 1) % all.size()]);
   }
 }
 

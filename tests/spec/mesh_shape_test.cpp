@@ -141,7 +141,7 @@ TEST(MeshShape, NamesOfGroups) {
   EXPECT_EQ(name_of(Group{.axes = {Axis::tp}, .part = Group::Part::strided, .block = 2}), "tp%2");
   EXPECT_EQ(name_of(Group{.axes = world_axes}), "world");
   EXPECT_EQ(name_of(Group{.axes = step_axes}), "world");
-  EXPECT_EQ(name_of(Group{.axes = data_axes}), "dp_replicate+dp_shard");
+  EXPECT_EQ(name_of(Group{.axes = data_axes}), "dp_replicate+dp_shard+cp");
 }
 
 TEST(MeshShape, RefusesImpossibleDegrees) {

@@ -210,6 +210,53 @@ const Contradiction layout_faults[] = {
     {"parallelism.context_parallel_load_balancer = 'none' does not apply to whole sequences: context_parallel_degree = "
      "1 (use headtail)",
      [](RunConfig& c) { c.parallelism.context_parallel_load_balancer = LoadBalancer::none; }},
+    {"parallelism.context_parallel_load_balancer = 'packed' distributes documents, but data.reset_attention_mask = "
+     "false (use data.reset_attention_mask = true)",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 2;
+       c.parallelism.context_parallel_load_balancer = LoadBalancer::packed;
+     }},
+    {"data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false (use "
+     "data.reset_attention_mask = true)",
+     [](RunConfig& c) { c.data.balance_batch = true; }},
+    {"parallelism.context_parallel_method = 'ulysses' does not apply to whole sequences: context_parallel_degree = 1 "
+     "(use ring)",
+     [](RunConfig& c) { c.parallelism.context_parallel_method = ContextMethod::ulysses; }},
+    {"parallelism.context_parallel_ulysses_degree = 2 does not apply to context_parallel_method = 'ring' (use 0)",
+     [](RunConfig& c) { c.parallelism.context_parallel_ulysses_degree = 2; }},
+    {"parallelism.hierarchical_context_parallel_sizes = [2, 2] does not apply to context_parallel_method = "
+     "'all_gather' (use [])",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 4;
+       c.parallelism.context_parallel_method = ContextMethod::all_gather;
+       c.parallelism.hierarchical_context_parallel_sizes = {2, 2};
+     }},
+    {"parallelism.context_parallel_ulysses_degree = 0 does not say how many ranks exchange heads in "
+     "context_parallel_method = 'ulysses_ring' (use 3)",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 9;
+       c.parallelism.context_parallel_method = ContextMethod::ulysses_ring;
+     }},
+    {"parallelism.context_parallel_ulysses_degree = 5 does not divide context_parallel_degree = 12 (use 4)",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 12;
+       c.parallelism.context_parallel_method = ContextMethod::ulysses_ring;
+       c.parallelism.context_parallel_ulysses_degree = 5;
+     }},
+    {"parallelism.hierarchical_context_parallel_sizes = [2, 3] are not two degrees that multiply to "
+     "context_parallel_degree = 4 (use [2, 2])",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 4;
+       c.parallelism.context_parallel_method = ContextMethod::ulysses_ring;
+       c.parallelism.hierarchical_context_parallel_sizes = {2, 3};
+     }},
+    {"parallelism.context_parallel_ulysses_degree = 4 contradicts hierarchical_context_parallel_sizes = [2, 2] (use 2)",
+     [](RunConfig& c) {
+       c.parallelism.context_parallel_degree = 4;
+       c.parallelism.context_parallel_method = ContextMethod::ulysses_ring;
+       c.parallelism.context_parallel_ulysses_degree = 4;
+       c.parallelism.hierarchical_context_parallel_sizes = {2, 2};
+     }},
     {"parallelism.expert_parallel_degree = 2 is not supported yet",
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu (use auto)",

@@ -495,6 +495,9 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   of_one_document.data.reset_attention_mask = true;
   EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"),
                                               HasSubstr("1000 tokens are one document (use false)")));
+  of_one_document.data.reset_attention_mask = false;
+  of_one_document.data.reset_position_ids = true;
+  EXPECT_THAT(refusal(of_one_document), HasSubstr("data.reset_position_ids = true, but"));
 
   std::filesystem::create_directories(step_folder(checkpoints(), 2));
   put(step_folder(checkpoints(), 2) / "notes.txt", "not to be deleted");

@@ -18,6 +18,8 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   std::vector<Layout> layouts = grid();
   for (const Layout& row : rows()) layouts.push_back(row);
   for (const Layout& row : context_rows()) layouts.push_back(row);
+  for (const Layout& row : document_rows()) layouts.push_back(row);
+  for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
     if (i % 2 == 1) config.training.dtype = DType::bfloat16;  // with master weights
@@ -38,6 +40,8 @@ TEST(LayoutTypes, ScratchOfTheDeviceIsOfNoLayout) {
 TEST(LayoutTypes, WhatIsFormedAgainFits) {
   std::vector<Layout> layouts = rows();
   for (const Layout& row : context_rows()) layouts.push_back(row);
+  for (const Layout& row : document_rows()) layouts.push_back(row);
+  for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (const Layout& layout : layouts)
     for (const BlockOperations& recompute : recomputations) {
       RunConfig config = config_of(layout);

@@ -287,6 +287,57 @@ TEST_F(LayoutTypeRules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
               HasSubstr("sharded(1) over tp"));
 }
 
+// Four ranks exchange the tokens of two kv heads: two of them get each, and compute addends of its gradient.
+class ExchangeRules : public LayoutTypeRules {
+ protected:
+  Tensor typed(const Tensor& x, AxisLayout layout) {
+    LayoutType type;
+    type[TypeAxis::cp_heads] = layout;
+    types_.write(x, {.type = type});
+    return x;
+  }
+  std::string type_of(const Tensor& x) {
+    std::optional<TypedPiece> differing;
+    const auto piece = types_.find(x, differing);
+    return !piece ? "unknown" : differing ? "mixed" : describe(piece->type[TypeAxis::cp_heads], x);
+  }
+
+  MeshShape ranks_{{{Axis::cp, 4}}};
+  RankAxes of_exchange_{ranks_, 1, 1, 4};
+  TypedOps exchange_{types_, of_exchange_};
+  TypedMesh comms_{ranks_, types_, of_exchange_, LayoutType()};
+};
+
+TEST_F(ExchangeRules, TokensBecomeHeadsAndReturn) {
+  const Tensor x = typed(tensor({5, 2, 8}), rows), sent = tensor({4, 5, 8}), received = tensor({4, 5, 8});
+  exchange_.split_heads({.x = x, .y = sent, .copies = 2});
+  EXPECT_EQ(type_of(sent), "sharded(0) on 2 ranks each");
+  comms_.comm(cp_group).all_to_all(received, sent).wait();
+  EXPECT_EQ(type_of(received), "sharded(2) on 2 ranks each");
+  const Tensor by_heads = tensor({18, 8}), index = typed(tensor({18}, DType::int32), whole);
+  exchange_.gather_rows({.x = received.reshaped({20, 8}), .index = index, .y = by_heads});
+  EXPECT_EQ(type_of(by_heads), "sharded(1) on 2 ranks each");
+
+  AxisLayout addends = as_addends(sharded_along(by_heads, 1));
+  addends.copies = 2;
+  typed(sent, addends);
+  comms_.comm(cp_group).all_to_all(received, sent).wait();
+  EXPECT_EQ(type_of(received), "addends of parts, sharded(0) on 2 ranks each");
+  const Tensor dx = tensor({5, 2, 8});
+  exchange_.join_heads({.x = received, .y = dx, .copies = 2});
+  EXPECT_EQ(type_of(dx), "sharded(0)");
+  EXPECT_THAT(fault([&] {
+                exchange_.join_heads({.x = received, .y = tensor({5, 4, 8}), .copies = 1});
+              }),
+              HasSubstr("but 1 of 2 ranks are added"));
+  EXPECT_THAT(fault([&] { comms_.comm(cp_group).all_to_all(received, typed(sent, whole)).wait(); }),
+              HasSubstr("replicated over cp, but rows of heads are exchanged"));
+  EXPECT_THAT(fault([&] {
+                exchange_.gather_rows({.x = dx.reshaped({5, 16}), .index = index.rows(0, 5), .y = tensor({5, 16})});
+              }),
+              HasSubstr("do not belong together"));
+}
+
 TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {
   const Tensor tokens = tensor({6}, whole, DType::int32), w = tensor({8, 4}, rows), y = tensor({6, 4});
   ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});
@@ -378,6 +429,21 @@ TEST(RankAxes, SharedKvHeadsCutTheTensorAxisInTwo) {
   EXPECT_EQ(axes.names(axes.of(kv_replica_group(4))), "tp/4");
   EXPECT_THROW((void)axes.of(kv_replica_group(2)), Failure);
   EXPECT_EQ(representative_ranks(shape, 4), (std::vector<int>{0, 1, 4, 8}));
+}
+
+TEST(RankAxes, HeadsThatAreExchangedCutTheContextAxisInTwo) {
+  const MeshShape shape({{Axis::dp_shard, 2}, {Axis::cp, 8}});
+  const RankAxes axes(shape, 8 + 6, 1, 4);
+  EXPECT_EQ(axes.names(axes.all()), "dp_shard+cp+cp/4");
+  EXPECT_EQ(axes.degree(TypeAxis::cp), 2);
+  EXPECT_EQ(axes.index(TypeAxis::cp), 1);
+  EXPECT_EQ(axes.index(TypeAxis::cp_heads), 2);
+  EXPECT_EQ(axes.names(axes.of(shard_group)), "dp_shard+cp+cp/4");
+  EXPECT_EQ(axes.names(axes.of(cp_heads_group(4))), "cp/4");
+  EXPECT_EQ(axes.names(axes.of(cp_ring_group(4))), "cp");
+  EXPECT_THROW((void)axes.of(cp_heads_group(2)), Failure);
+  EXPECT_EQ(representative_ranks(shape, 1, 4), (std::vector<int>{0, 1, 4, 8}));
+  EXPECT_EQ(RankAxes(MeshShape({{Axis::cp, 4}}), 1, 1, 4).names({TypeAxis::cp_heads}), "cp");
 }
 
 // A rehearsal's memory has addresses and nothing behind them.

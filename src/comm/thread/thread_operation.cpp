@@ -111,7 +111,9 @@ void ThreadOperation::leave() {
 
 void ThreadOperation::sleep(std::uint32_t seen, Deadline deadline) {
   if (mesh_.world().permits().sleep(mesh_.rank(), exchange_.sleepers(), exchange_.word(), seen, deadline)) return;
-  const std::string late = rendezvous_.describe_timeout(party_, exchange_, mesh_.world().timeout_seconds());
+  std::string late = rendezvous_.describe_timeout(party_, exchange_, mesh_.world().timeout_seconds());
+  if (const std::string place = mesh_.place_in_model(); !place.empty())
+    late += fmt::format("; rank {} is in {}", mesh_.rank(), place);
   mesh_.world().abort_after_timeout(late);
   mesh_.wait_until_unused();
   throw Failure(late);

@@ -33,6 +33,14 @@ class TimedMesh final : public Mesh {
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return inner_.sent_bytes(); }
   void abort(const std::string& reason) override { inner_.abort(reason); }
+  void enter_layer(std::string_view layer) override {
+    Mesh::enter_layer(layer);
+    inner_.enter_layer(layer);
+  }
+  void enter_hop(int hop) override {
+    Mesh::enter_hop(hop);
+    inner_.enter_hop(hop);
+  }
 
  private:
   class TimedComm;

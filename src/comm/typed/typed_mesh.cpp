@@ -83,11 +83,30 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] Pending broadcast(Tensor x, int) override {
     begin(CommKind::broadcast, x).fail("no typing rule exists for broadcast");
   }
-  [[nodiscard]] Pending all_to_all(Tensor, Tensor sent) override {
-    begin(CommKind::all_to_all, sent).fail("no typing rule exists for all_to_all");
+  /// Tensors are [parts, rows, columns].
+  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
+    check_all_to_all(*this, received, sent);
+    Inference call = begin(CommKind::all_to_all, sent);
+    const Operand parts = call.read("what is sent", sent);
+    LayoutType type = parts.piece.type;
+    for (const TypeAxis axis : axes_) type[axis] = exchanged(call, parts, axis);
+    call.write(received, type);
+    return {};
   }
 
  private:
+  /// Blocks of each rank's rows become a rank's blocks of all rows, or the other way round.
+  [[nodiscard]] AxisLayout exchanged(const Inference& call, const Operand& parts, TypeAxis axis) const {
+    AxisLayout layout = parts[axis];
+    const std::int64_t width = parts.tensor.size(-1);
+    const bool is_sharded =
+        layout.placement == TensorPlacement::sharded || layout.placement == TensorPlacement::addends_of_parts;
+    if (!is_sharded || (layout.block != outermost && layout.block != width))
+      call.fail(fmt::format("{}, but rows of heads are exchanged over '{}'", call.words(parts, axis), over()));
+    layout.block = layout.block == outermost ? width : outermost;
+    return layout;
+  }
+
   /// Transfers among these ranks are symmetrical: what a rank receives from k places before it, that rank sent by the
   /// same call with which this one sends k places on.
   static inline const std::vector<TypeAxis> ring_axes = {TypeAxis::cp};
@@ -144,6 +163,7 @@ class TypedMesh::TypedComm final : public Comm {
     switch (x[axis].placement) {
       case TensorPlacement::partial:
       case TensorPlacement::own: return;
+      case TensorPlacement::addends_of_parts:
       case TensorPlacement::replicated:
       case TensorPlacement::zero:
         call.fail(fmt::format("{} already, so the sum over '{}' would count it {} times", call.words(x, axis), over(),

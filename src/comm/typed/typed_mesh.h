@@ -3,6 +3,7 @@
 //
 //     all_reduce        sum: partial -> replicated       max: maxima of parts -> replicated
 //     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated
+//     all_to_all        sharded(0) <-> sharded along the columns of its parts
 //     send, receive     what crosses from stage to stage has one type, known beforehand
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace echelon::cuda {
 namespace {
 
-ncclDataType_t type_of(DType dtype) {
+ncclDataType_t nccl_type_of(DType dtype) {
   switch (dtype) {
     case DType::float32: return ncclFloat32;
     case DType::float64: return ncclFloat64;
@@ -85,17 +85,17 @@ Pending NcclComm::all_reduce(Tensor x, ReduceOp op) {
   return start(
       mesh_.link(group_), {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
       [=](ncclComm_t comm, cudaStream_t stream) {
-        return nccl().all_reduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream);
+        return nccl().all_reduce(x.data, x.data, count_of(x), nccl_type_of(x.dtype), operation_of(op), comm, stream);
       });
 }
 
 Pending NcclComm::all_gather(Tensor full, Tensor shard) {
   check_all_gather(*this, full, shard);
-  return start(mesh_.link(group_),
-               {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
-               [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().all_gather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream);
-               });
+  return start(
+      mesh_.link(group_), {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
+      [=](ncclComm_t comm, cudaStream_t stream) {
+        return nccl().all_gather(shard.data, full.data, count_of(shard), nccl_type_of(full.dtype), comm, stream);
+      });
 }
 
 Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
@@ -103,7 +103,7 @@ Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
   return start(mesh_.link(group_),
                {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
                [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().reduce_scatter(full.data, shard.data, count_of(shard), type_of(full.dtype),
+                 return nccl().reduce_scatter(full.data, shard.data, count_of(shard), nccl_type_of(full.dtype),
                                               operation_of(op), comm, stream);
                });
 }
@@ -113,7 +113,7 @@ Pending NcclComm::broadcast(Tensor x, int root) {
   return start(mesh_.link(group_),
                {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
                [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().broadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream);
+                 return nccl().broadcast(x.data, x.data, count_of(x), nccl_type_of(x.dtype), root, comm, stream);
                });
 }
 
@@ -142,7 +142,7 @@ Pending NcclComm::send(Tensor x, int peer) {
   return start(mesh_.transfer_link(group_, rank_, peer),
                {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
                [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().send(x.data, count_of(x), type_of(x.dtype), 1, comm, stream);
+                 return nccl().send(x.data, count_of(x), nccl_type_of(x.dtype), 1, comm, stream);
                });
 }
 
@@ -151,7 +151,7 @@ Pending NcclComm::receive(Tensor x, int peer) {
   return start(mesh_.transfer_link(group_, peer, rank_),
                {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
                [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().receive(x.data, count_of(x), type_of(x.dtype), 0, comm, stream);
+                 return nccl().receive(x.data, count_of(x), nccl_type_of(x.dtype), 0, comm, stream);
                });
 }
 

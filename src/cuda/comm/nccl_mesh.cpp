@@ -65,7 +65,8 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (members_of(group).ranks.size() < 2) continue;
     (void)link(group);
-    if (group == Group{AxisSet{Axis::pp}}) connect_neighbours(group);
+    const bool has_transfers = group == Group{AxisSet{Axis::pp}} || group == Group{AxisSet{Axis::cp}};
+    if (has_transfers) connect_neighbours(group);
   }
   constexpr int num_own_streams = 2;  // of the device
   require_queues(num_own_streams + static_cast<int>(links_.size() + transfer_links_.size()));

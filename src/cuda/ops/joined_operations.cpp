@@ -12,10 +12,6 @@ bool follows(const Tensor& next, const Tensor& x) {
 
 void extend(Tensor& x, const Tensor& next) { x = {x.data, x.dtype, {x.num_elements() + next.num_elements()}}; }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + b.num_bytes() && b.data < a.data + a.num_bytes();
-}
-
 bool extends_segment(FillArgs& held, const FillArgs& args) {
   if (!follows(args.out, held.out)) return false;
   extend(held.out, args.out);
@@ -46,8 +42,11 @@ bool are_of_one_kind(const RopeArgs& a, const RopeArgs& b) {
   const auto shape = [](const RopeArgs& args) {
     return std::array{args.x.size(0), args.x.size(1), args.x.size(3), args.first_position};
   };
-  return a.x.dtype == b.x.dtype && shape(a) == shape(b) && a.cos.data == b.cos.data && a.sin.data == b.sin.data &&
-         a.inverse == b.inverse && !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
+  const auto angles = [](const RopeArgs& args) {
+    return std::array{args.cos.data, args.sin.data, args.positions.data, args.frequencies.data};
+  };
+  return a.x.dtype == b.x.dtype && shape(a) == shape(b) && angles(a) == angles(b) && a.inverse == b.inverse &&
+         !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
 }
 bool are_of_one_kind(const SumOfSquaresArgs& a, const SumOfSquaresArgs& b) {
   return a.x.dtype == b.x.dtype && a.sum.data == b.sum.data;

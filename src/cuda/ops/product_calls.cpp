@@ -10,10 +10,6 @@ namespace {
 bool is_same(const Tensor& a, const Tensor& b) { return a.data == b.data && a.dtype == b.dtype && a.sizes == b.sizes; }
 bool is_like(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.sizes == b.sizes; }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + b.num_bytes() && b.data < a.data + a.num_bytes();
-}
-
 /// Whether one may be computed before, after or during the other.
 bool are_independent(const MatmulArgs& x, const MatmulArgs& y) {
   const auto writes_into = [](const MatmulArgs& from, const MatmulArgs& to) {

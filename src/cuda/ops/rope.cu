@@ -1,6 +1,6 @@
 // Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before
 // either is stored, so y may be x. One launch for q and k. Bound by memory: a thread turns the same columns of several
-// heads, for which it reads its angles once.
+// heads, for which it reads or computes its angles once.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -24,11 +24,34 @@ using AllHeads = Segments<Heads<T>, most_segments<RopeArgs>>;
 
 template <class T>
 struct Rotation {
-  const Wide<T>*cos, *sin;  // from the first position on
+  const Wide<T>*cos, *sin;        // from the first position on; null:
+  const std::int32_t* positions;  // of the tokens,
+  const double* frequencies;      // times which they give the angles
   Wide<T> sign;
   std::int64_t num_tokens, seq_len;
   int half;  // C / 2
 };
+
+template <class A, int width>
+struct Turn {
+  Pack<A, width> cos, sin;
+};
+
+template <int width, class T>
+__device__ Turn<Wide<T>, width> turn_of(const Rotation<T>& by, std::int64_t token, int column) {
+  if (by.positions == nullptr) {
+    const std::int64_t angles = token % by.seq_len * by.half + column;
+    return {load_pack<width>(by.cos + angles), load_pack<width>(by.sin + angles)};
+  }
+  Turn<Wide<T>, width> turn;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const double angle = static_cast<double>(by.positions[token]) * by.frequencies[column + i];
+    turn.cos.at[i] = static_cast<Wide<T>>(cos(angle));
+    turn.sin.at[i] = static_cast<Wide<T>>(sin(angle));
+  }
+  return turn;
+}
 
 /// A thread takes `width` pairs of the heads h, h + S, h + 2 S, ... of a token.
 template <class T, int width>
@@ -48,8 +71,7 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
       left[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half);
       right[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half + by.half);
     }
-  const std::int64_t angles = token % by.seq_len * by.half + column;
-  const Pack<A, width> cos = load_pack<width>(by.cos + angles), sin = load_pack<width>(by.sin + angles);
+  const Turn<A, width> turn = turn_of<width>(by, token, column);
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k) {
     const int head = first_head + k * of.S;
@@ -58,8 +80,8 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
     Pack<A, width> y1, y2;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      y1.at[i] = x1.at[i] * cos.at[i] - x2.at[i] * (by.sign * sin.at[i]);
-      y2.at[i] = x2.at[i] * cos.at[i] + x1.at[i] * (by.sign * sin.at[i]);
+      y1.at[i] = x1.at[i] * turn.cos.at[i] - x2.at[i] * (by.sign * turn.sin.at[i]);
+      y2.at[i] = x2.at[i] * turn.cos.at[i] + x1.at[i] * (by.sign * turn.sin.at[i]);
     }
     store_pack(of.y + start + std::int64_t{head} * 2 * by.half, narrow<T>(y1));
     store_pack(of.y + start + std::int64_t{head} * 2 * by.half + by.half, narrow<T>(y2));
@@ -77,6 +99,8 @@ void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
     using A = Wide<on_device<T>>;
     const Rotation<on_device<T>> rotation = {.cos = numbers<A>(first.cos) + first.first_position * half,
                                              .sin = numbers<A>(first.sin) + first.first_position * half,
+                                             .positions = numbers<std::int32_t>(first.positions),
+                                             .frequencies = numbers<double>(first.frequencies),
                                              .sign = first.inverse ? A{-1} : A{1},
                                              .num_tokens = num_tokens,
                                              .seq_len = first.x.size(1),

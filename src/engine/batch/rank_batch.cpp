@@ -1,6 +1,8 @@
 #include "engine/batch/rank_batch.h"
 
+#include "blueprint/balanced_batch.h"
 #include "context/key_ranges.h"
+#include "context/key_traffic.h"
 #include "tensor/tokens.h"
 
 #include <algorithm>
@@ -8,7 +10,22 @@
 namespace echelon {
 
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
-    : config_(&config), model_(&model), sequences_of_first_(BatchLayout(config).sequences_of(rank, 0)) {}
+    : config_(&config),
+      model_(&model),
+      layout_(config),
+      rank_(rank),
+      whole_{0, static_cast<std::int32_t>(config.training.seq_len)} {
+  const RankTokens* of_rank = model.options.tokens.get();
+  if (of_rank == nullptr || reads_documents(of_rank->split.balancer)) return;
+  auto lists = std::make_shared<Lists>();
+  lists->assign(*of_rank, whole_);
+  lists_of_all_ = std::move(lists);
+}
+
+void RankBatch::Lists::assign(const RankTokens& of_rank, const DocumentOffsets& documents) {
+  of_ranks.assign(of_rank.split, documents);
+  blocks.assign(of_rank.split, of_ranks, of_rank.exchange, of_rank.rank);
+}
 
 void RankBatch::make_room() {
   const auto resize = [&](std::vector<std::int32_t>& values, BufferRole role) {
@@ -18,96 +35,171 @@ void RankBatch::make_room() {
   resize(targets_, BufferRole::targets);
   resize(key_begin_, BufferRole::key_begin);
   resize(key_end_, BufferRole::key_end);
+  resize(rows_by_position_, BufferRole::rows_by_position);
+  resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
+  const auto T = static_cast<std::size_t>(config_->training.seq_len);
+  for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
+  pairs_of_sequence_.clear();
+  pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
+  const RankTokens* of_rank = model_->options.tokens.get();
+  pairs_of_cp_ranks_.assign(of_rank ? static_cast<std::size_t>(of_rank->cp / of_rank->exchange.head_ranks) : 0, 0);
 }
 
 void RankBatch::read(const BatchSource& source, std::int64_t first_sequence) {
-  const bool is_whole = model_->options.tokens == nullptr;
   make_room();
   source_ = &source;
   first_sequence_ = first_sequence;
   try {
-    for (std::size_t row = 0; row < sequences_of_first_.size(); ++row)
-      is_whole ? read_whole(first_sequence + sequences_of_first_[row], row)
-               : read_part(first_sequence + sequences_of_first_[row], row);
+    arrange();
+    for (std::size_t row = 0; row < sequences_.size(); ++row) {
+      find_documents_of(sequences_[row]);
+      model_->options.tokens ? read_part(sequences_[row], row) : read_whole(sequences_[row], row);
+    }
   } catch (...) {
     release();
     throw;
   }
 }
 
+void RankBatch::arrange() {
+  sequences_ = layout_.sequences_of(rank_, 0);
+  if (config_->data.balance_batch) {
+    for (std::int64_t sequence = 0; sequence < config_->training.global_batch_size; ++sequence) {
+      find_documents_of(first_sequence_ + sequence);
+      pairs_of_sequence_.push_back(num_pairs(visibility(window_of_all(*config_))));
+    }
+    const std::vector<std::int64_t> order = balanced_order(layout_, pairs_of_sequence_);
+    for (std::size_t place = 0; place < order.size(); ++place)
+      pairs_of_replicas_[static_cast<std::size_t>(layout_.place_of(static_cast<std::int64_t>(place)).replica)] +=
+          pairs_of_sequence_[static_cast<std::size_t>(order[place])];
+    for (std::int64_t& sequence : sequences_) sequence = order[static_cast<std::size_t>(sequence)];
+  }
+  for (std::int64_t& sequence : sequences_) sequence += first_sequence_;
+}
+
+void RankBatch::find_documents_of(std::int64_t sequence) {
+  if (!config_->data.reset_attention_mask && !config_->data.reset_position_ids) return;
+  source_->read_document_starts(sequence, config_->training.seq_len, starts_.data());
+  find_documents(starts_, documents_);
+}
+
+Visibility RankBatch::visibility(std::int64_t window) const {
+  return {.documents = model_->options.masks_documents ? documents_ : whole_, .window = window};
+}
+
 void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const std::int64_t T = config_->training.seq_len;
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
-  if (!key_begin_.empty()) write_begins(sequence, row);
+  if (!key_begin_.empty()) write_begins(row);
+  for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
+    positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
 }
 
 // [microbatches, windows, B, T].
-void RankBatch::write_begins(std::int64_t sequence, std::size_t row) {
+void RankBatch::write_begins(std::size_t row) {
   const std::vector<std::int64_t>& windows = model_->options.windows;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
              T = static_cast<std::size_t>(config_->training.seq_len);
-  starts_.assign(T, 0);
-  if (model_->options.masks_documents)
-    source_->read_document_starts(sequence, config_->training.seq_len, starts_.data());
   for (std::size_t w = 0; w < windows.size(); ++w) {
     std::int32_t* begins = key_begin_.data() + ((row / B * windows.size() + w) * B + row % B) * T;
     const auto window = static_cast<std::int32_t>(windows[w]);
-    for (std::size_t i = 0; i < T; ++i)
-      begins[i] = window == 0 ? starts_[i] : std::max(starts_[i], static_cast<std::int32_t>(i) - window + 1);
+    for (std::size_t i = 0; i < T; ++i) {
+      const std::int32_t start = model_->options.masks_documents ? starts_[i] : 0;
+      begins[i] = window == 0 ? start : std::max(start, static_cast<std::int32_t>(i) - window + 1);
+    }
   }
 }
 
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
-  const std::int64_t T = config_->training.seq_len;
   const RankTokens& of_rank = *model_->options.tokens;
-  all_tokens_.resize(static_cast<std::size_t>(T));
-  all_targets_.resize(static_cast<std::size_t>(T));
-  source_->read(sequence, T, all_tokens_.data(), all_targets_.data());
-  documents_ = {0, static_cast<std::int32_t>(T)};
-  if (model_->options.masks_documents) {
-    starts_.resize(static_cast<std::size_t>(T));
-    source_->read_document_starts(sequence, T, starts_.data());
-    find_documents(starts_, documents_);
-  }
+  source_->read(sequence, config_->training.seq_len, all_tokens_.data(), all_targets_.data());
+  if (!lists_of_all_) lists_.assign(of_rank, documents_);
+  const Lists& lists = lists_of_all_ ? *lists_of_all_ : lists_;
 
-  const auto num_rows = static_cast<std::size_t>(of_rank.lists.rows());
-  const std::span<const std::int32_t> positions = of_rank.lists.positions(of_rank.rank);
+  const auto num_rows = static_cast<std::size_t>(of_rank.rows);
+  const std::span<const std::int32_t> positions = lists.of_ranks.positions(of_rank.rank);
   for (std::size_t i = 0; i < num_rows; ++i) {
     const bool is_padding = i >= positions.size();
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
     tokens_[row * num_rows + i] = is_padding ? 0 : all_tokens_[position];
     targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
-    if (!positions_.empty()) positions_[row * num_rows + i] = static_cast<std::int32_t>(position);
   }
-  write_ranges(row);
+  if (!positions_.empty()) write_positions(positions, row);
+  write_ranges(lists.blocks, row);
+  write_order(lists.blocks, row);
+  add_pairs(lists.of_ranks);
 }
 
-// key_begin [microbatches, windows, cp, B, T], key_end [microbatches, cp, B, T]: a window moves no end.
-void RankBatch::write_ranges(std::size_t row) {
-  const RankTokens& of_rank = *model_->options.tokens;
+// Ranks that exchange heads have the same queries.
+void RankBatch::add_pairs(const TokenLists& lists) {
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(lists.cp()));
+  count_pairs(lists, visibility(model_->options.tokens->split.window), pairs);
+  const std::size_t head_ranks = pairs.size() / pairs_of_cp_ranks_.size();
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) pairs_of_cp_ranks_[rank / head_ranks] += pairs[rank];
+}
+
+// In the sequence, or in their documents.
+void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_t row) {
+  const auto num_rows = positions_.size() / sequences_.size();
+  write_document_positions(tokens, config_->data.reset_position_ids ? documents_ : whole_,
+                           std::span(positions_).subspan(row * num_rows, num_rows));
+}
+
+// key_begin [microbatches, windows, blocks, B, queries], key_end without windows: a window moves no end.
+void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
+  if (key_begin_.empty()) return;
   const std::vector<std::int64_t>& windows = model_->options.windows;
-  const auto B = static_cast<std::size_t>(model_->options.num_sequences), cp = static_cast<std::size_t>(of_rank.cp),
-             num_rows = static_cast<std::size_t>(of_rank.lists.rows()), microbatch = row / B;
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
+             num_rows = static_cast<std::size_t>(blocks.num_query_rows()), microbatch = row / B;
+  ends_.resize(num_rows);
   for (std::size_t w = 0; w < windows.size(); ++w)
-    for (std::size_t source = 0; source < cp; ++source) {
-      const auto rows_from = [&](std::vector<std::int32_t>& all, std::size_t block) {
-        return std::span(all).subspan(((block + source) * B + row % B) * num_rows, num_rows);
+    for (std::size_t block = 0; block < num_blocks; ++block) {
+      const auto rows_from = [&](std::vector<std::int32_t>& all, std::size_t first_block) {
+        return std::span(all).subspan(((first_block + block) * B + row % B) * num_rows, num_rows);
       };
-      write_key_ranges(
-          {of_rank.lists.positions(of_rank.rank), of_rank.lists.positions(static_cast<int>(source))},
-          {documents_, windows[w]},
-          {rows_from(key_begin_, (microbatch * windows.size() + w) * cp), rows_from(key_end_, microbatch * cp)});
+      write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(windows[w]),
+                       {rows_from(key_begin_, (microbatch * windows.size() + w) * num_blocks),
+                        key_end_.empty() ? std::span(ends_) : rows_from(key_end_, microbatch * num_blocks)});
     }
 }
 
+// [microbatches, B, rows] and [microbatches, ranks, B, T].
+void RankBatch::write_order(const KeyBlocks& blocks, std::size_t row) {
+  const auto num_sequences = static_cast<std::size_t>(model_->options.num_sequences), b = row % num_sequences;
+  const auto B = static_cast<std::int32_t>(num_sequences), T = static_cast<std::int32_t>(model_->options.seq_len);
+  const auto num_rows = static_cast<std::size_t>(blocks.num_gathered_rows());
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const std::int32_t of_ranks = blocks.by_position()[i];
+    rows_by_position_[row * num_rows + i] =
+        of_ranks < 0 ? -1 : (of_ranks / T * B + static_cast<std::int32_t>(b)) * T + of_ranks % T;
+  }
+  const std::span<const std::int32_t> by_rank = blocks.by_rank();
+  for (std::size_t i = 0; i < by_rank.size(); ++i) {
+    const std::size_t rank = i / static_cast<std::size_t>(T), of_rank_row = i % static_cast<std::size_t>(T);
+    const std::size_t at = row / num_sequences * num_sequences * by_rank.size() +
+                           (rank * num_sequences + b) * static_cast<std::size_t>(T) + of_rank_row;
+    rows_by_rank_[at] = by_rank[i] < 0 ? -1 : static_cast<std::int32_t>(b * num_rows) + by_rank[i];
+  }
+}
+
 HostBatch RankBatch::values() const {
-  return {tokens_.data(), targets_.data(), key_begin_.data(), key_end_.data(), positions_.data()};
+  return {tokens_.data(),           targets_.data(),      key_begin_.data(), key_end_.data(),
+          rows_by_position_.data(), rows_by_rank_.data(), positions_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {
   return std::ssize(targets_) - std::count(targets_.begin(), targets_.end(), ignored_target);
+}
+
+PairShares RankBatch::pair_shares() const {
+  PairShares shares;
+  if (pairs_of_cp_ranks_.size() > 1 && model_->options.masks_documents)
+    shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
+  if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
+  return shares;
 }
 
 }  // namespace echelon

@@ -6,9 +6,18 @@
 #include "data/batch_source.h"
 #include "executor/action_executor.h"
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 namespace echelon {
+
+/// How unevenly pairs (query, key) are distributed: the largest share over the mean. None where it is not known, or
+/// always the same.
+struct PairShares {
+  std::optional<double> of_cp_ranks;  // of this rank's cp group
+  std::optional<double> of_replicas;
+};
 
 class RankBatch {
  public:
@@ -25,24 +34,45 @@ class RankBatch {
 
   [[nodiscard]] HostBatch values() const;
   [[nodiscard]] std::int64_t num_targets() const;  // those that are not ignored
+  [[nodiscard]] PairShares pair_shares() const;
 
  private:
-  /// Sequence `row` of a microbatch, whole on this rank or its part of it.
+  /// The sequences of this rank, in the order in which it stores them.
+  void arrange();
+  /// Those of a sequence, or one where documents have no effect.
+  void find_documents_of(std::int64_t sequence);
+  [[nodiscard]] Visibility visibility(std::int64_t window) const;
+
+  /// Sequence `row` of this rank, whole or its part of it.
   void read_whole(std::int64_t sequence, std::size_t row);
   void read_part(std::int64_t sequence, std::size_t row);
-  void write_begins(std::int64_t sequence, std::size_t row);
-  void write_ranges(std::size_t row);
+  void write_positions(std::span<const std::int32_t> tokens, std::size_t row);
+  void write_begins(std::size_t row);
+  void write_ranges(const KeyBlocks& blocks, std::size_t row);
+  void write_order(const KeyBlocks& blocks, std::size_t row);
+  void add_pairs(const TokenLists& lists);
 
   void make_room();
 
   const RunConfig* config_;
   const ModelPart* model_;
-  std::vector<std::int64_t> sequences_of_first_;  // of the batch that starts with sequence 0
+  BatchLayout layout_;
+  int rank_;
   const BatchSource* source_ = nullptr;
   std::int64_t first_sequence_ = 0;
-  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, positions_;
+  std::vector<std::int64_t> sequences_;
+  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_;
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
-  DocumentOffsets documents_;
+  std::vector<std::int32_t> ends_;                               // of its ranges, where they are not read
+  DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
+  struct Lists {
+    TokenLists of_ranks;
+    KeyBlocks blocks;
+    void assign(const RankTokens& of_rank, const DocumentOffsets& documents);
+  };
+  Lists lists_;                                // of that sequence, where they depend on documents
+  std::shared_ptr<const Lists> lists_of_all_;  // where they do not; shared with copies
+  std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 
 }  // namespace echelon

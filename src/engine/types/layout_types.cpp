@@ -20,10 +20,12 @@ int kv_replicas_of(const Blueprint& blueprint) {
   return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp));
 }
 
+int head_ranks_of(const Blueprint& blueprint) { return key_exchange(blueprint.config().parallelism).head_ranks; }
+
 }  // namespace
 
 void check_layout_types(const Blueprint& blueprint) {
-  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint)))
+  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint), head_ranks_of(blueprint)))
     check_layout_types(blueprint, rank);
 }
 
@@ -41,7 +43,7 @@ RunConfig for_rehearsal(RunConfig config) {
 }
 
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
-  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint));
+  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint));
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);

@@ -8,22 +8,35 @@
 namespace echelon {
 namespace {
 
-constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard, TypeAxis::cp};
-constexpr std::array shard_axes = {TypeAxis::dp_shard, TypeAxis::cp};
+constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::cp_heads};
+constexpr std::array shard_axes = {TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::cp_heads};
 constexpr std::array tensor_axes = {TypeAxis::tp, TypeAxis::kv_replica};
 
 void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
   for (const TypeAxis axis : axes) type[axis] = layout;
 }
 
-/// Ranges of keys, int32 [microbatches, windows, cp, B, T]: for each cp rank those of its keys.
+/// Ranges of keys, int32 [microbatches, windows, blocks, B, queries]: for each block of keys those in it. Ranks that
+/// exchange heads have the same queries.
 void name_ranges(const Tensor& ranges, const LayerOptions& options, LayoutType type, TypedMemory& memory) {
   const RankTokens* tokens = options.tokens.get();
-  const std::int64_t of_block = options.num_tokens(), num_blocks = tokens == nullptr ? 1 : tokens->cp;
+  const std::int64_t of_block = tokens == nullptr ? options.num_tokens()
+                                                  : options.num_sequences * tokens->blocks.num_query_rows(),
+                     num_blocks = tokens == nullptr ? 1 : tokens->blocks.num_blocks();
+  type[TypeAxis::cp_heads] = replicated_layout;
   for (std::int64_t first = 0, block = 0; first < ranges.num_elements(); first += of_block, ++block) {
     if (tokens != nullptr) type[TypeAxis::cp].distance = tokens->distance_of(static_cast<int>(block % num_blocks));
     memory.name(ranges.rows(first, of_block), {.name = "the ranges of keys", .type = type, .is_of_host = true});
   }
+}
+
+/// The order of gathered rows: that of a group of ranks, or of all.
+void name_orders(const LayerOptions& options, const std::array<Tensor, 2>& orders, LayoutType type,
+                 TypedMemory& memory) {
+  if (options.tokens->blocks.num_blocks() == 1) type[TypeAxis::cp] = replicated_layout;
+  type[TypeAxis::cp_heads] = replicated_layout;
+  for (const Tensor& order : orders)
+    memory.name(order, {.name = "the order of rows", .type = type, .is_of_host = true});
 }
 
 }  // namespace
@@ -51,6 +64,9 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   memory.name(of_batch(BufferRole::targets), {.name = "the targets", .type = batch, .is_of_host = true});
   for (const BufferRole role : {BufferRole::key_begin, BufferRole::key_end})
     if (part.batch_size(role) > 0) name_ranges(of_batch(role), part.options, batch, memory);
+  if (part.batch_size(BufferRole::rows_by_rank) > 0)
+    name_orders(part.options, {of_batch(BufferRole::rows_by_position), of_batch(BufferRole::rows_by_rank)}, batch,
+                memory);
   if (part.batch_size(BufferRole::positions) > 0)
     memory.name(of_batch(BufferRole::positions), {.name = "the positions", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);

@@ -6,6 +6,7 @@
 namespace echelon {
 Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
     : options_(options),
+      name_(name),
       split_(head_split(options.model, options.tp, options.tp_rank)),
       rope_(rope),
       projections_(qkv_projections(options, name, split_)),
@@ -24,7 +25,10 @@ std::vector<Param*> Attention::params() {
 }
 
 void Attention::compute(const ComputePass& pass, Tensor x) const {
-  core_->compute(pass, heads_BTHC(compute_qkv(pass, x)));
+  const Qkv qkv = heads_BTHC(compute_qkv(pass, x));
+  pass.context.mesh.enter_layer(name_);
+  core_->compute(pass, qkv);
+  pass.context.mesh.leave_layer();
 }
 
 void Attention::project(Context& context, Tensor y, const Stash& stash) const {
@@ -49,7 +53,7 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
   if (!pass.runs(drops_qk)) return qkv;
   for (const std::size_t i : {0, 1}) {
     if (!norms_.empty()) norms_[i].normalise(pass.context, per_head(qkv[i]), pass.stash);
-    rotate(pass.context.ops, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
+    rotate(pass.context, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
   }
   return qkv;
 }
@@ -99,8 +103,10 @@ Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dq
   const Stack::Scope scope(context.workspace);
   const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
   output_.backward_input(context, dy_full, of_out.dout);
+  context.mesh.enter_layer(name_);
   core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
-  for (const std::size_t i : {0, 1}) rotate(context.ops, by_heads[i], true, 0);
+  context.mesh.leave_layer();
+  for (const std::size_t i : {0, 1}) rotate(context, by_heads[i], true, 0);
   return dnormed;
 }
 
@@ -135,14 +141,16 @@ Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
   return across;
 }
 
-void Attention::rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
+void Attention::rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
   if (options_.model.position != PositionKind::rope) return;
-  ops.rope({.x = x_BTHC,
-            .y = x_BTHC,
-            .cos = rope_.cos,
-            .sin = rope_.sin,
-            .inverse = inverse,
-            .first_position = first_position});
+  context.ops.rope({.x = x_BTHC,
+                    .y = x_BTHC,
+                    .cos = rope_.cos,
+                    .sin = rope_.sin,
+                    .inverse = inverse,
+                    .first_position = first_position,
+                    .positions = options_.has_positions ? context.microbatch.positions : Tensor(),
+                    .frequencies = rope_.frequencies});
 }
 
 }  // namespace echelon

@@ -64,9 +64,10 @@ class Attention : public Branch {
   /// Of new queries in `decode`, from `first_query` on, counted from the first key: int32 [1, num_queries], the first
   /// key that each sees. Does not exist where that is key 0 for all.
   [[nodiscard]] Tensor upload_begins(Context& context, std::int64_t first_query, std::int64_t num_queries) const;
-  void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
+  void rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 
   LayerOptions options_;
+  std::string name_;
   HeadSplit split_;
   const RopeTables& rope_;
   ColumnParallel projections_;  // q, k, v

@@ -7,15 +7,9 @@
 #pragma once
 
 #include "nn/compute_pass.h"
-#include "nn/head_split.h"
-
-#include <array>
-#include <memory>
+#include "nn/key_attention.h"
 
 namespace echelon {
-
-/// q, k and v, or their gradients.
-using Qkv = std::array<Tensor, 3>;
 
 class AttentionCore {
  public:
@@ -32,50 +26,16 @@ class AttentionCore {
     Tensor dout, delta;
   };
   [[nodiscard]] virtual OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const = 0;
-  struct OutAndLse {
-    Tensor out, lse;
-  };
   /// dqkv, of the sizes of qkv, from dout.
   virtual void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                         const Stash& stash) const = 0;
 
   /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v, which see the keys from `begin` on,
   /// if it exists. lse [B, H, n] is scratch.
-  virtual void decode(Ops& ops, const Qkv& qkv, Tensor begin, const OutAndLse& results) const = 0;
+  virtual void decode(Ops& ops, const Qkv& qkv, Tensor begin, const Attended& results) const = 0;
 };
 
-/// A core that saves out and lse, the log-sum-exps, of attention to all keys.
-class SavedAttention : public AttentionCore {
- public:
-  SavedAttention(const LayerOptions& options, const HeadSplit& split);
-
-  void compute(const ComputePass& pass, const Qkv& qkv) const final;
-  [[nodiscard]] Tensor out(const Stash& stash) const final { return stash.saved(this, saved_out); }
-  [[nodiscard]] OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const final;
-
- protected:
-  /// out [B, T, H, C], lse [B, H, T].
-  virtual void attend_to_all(Context& context, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
-  /// The ranges of keys of this block's window, [cp, B, T] of [windows, cp, B, T]; does not exist if there are none.
-  [[nodiscard]] Tensor begins_of_window(const Microbatch& microbatch) const;
-  /// Of some keys.
-  [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, Tensor out, Tensor lse, const AttentionMask& mask) const;
-  /// Of some keys, from what was saved.
-  [[nodiscard]] AttentionBackwardArgs backward_args(const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
-                                                    const Stash& stash) const;
-
- private:
-  enum Saved : int { saved_out, saved_lse };  // in the stash
-
-  std::int64_t group_;  // query heads per kv head
-  std::int64_t first_head_;
-  double scale_;
-  bool is_dropped_;
-  std::int64_t num_windows_;
-  std::optional<std::size_t> window_;  // which of them
-};
-
-/// Of a rank that has all tokens of its heads, or its part of them (options.tokens): ring_attention.h.
+/// Of a rank that has all tokens of its heads, or its part of them (options.tokens).
 [[nodiscard]] std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split);
 
 }  // namespace echelon

@@ -9,14 +9,15 @@
 //                 part, and after hop cp - 1 they are at home, where the part of the block's own queries is added.
 //
 // A rank sends, with b bytes of its keys and values: forward (cp - 1) b; backward (cp - 1) b again and as many values
-// in accumulate_dtype. Two blocks are in memory at a time.
+// in accumulate_dtype. Two blocks are in memory at a time. Where neighbours exchange heads (ulysses_ring), a block is
+// that of a group of them.
 #pragma once
 
-#include "nn/decoder/attention_core.h"
+#include "nn/key_attention.h"
 
 namespace echelon {
 
-/// options.tokens says which tokens this rank has. The microbatch has the ranges of keys of every block.
-[[nodiscard]] std::unique_ptr<AttentionCore> make_ring_attention(const LayerOptions& options, const HeadSplit& split);
+/// options.tokens says which tokens the queries and blocks are. The microbatch has the ranges of keys of every block.
+[[nodiscard]] std::unique_ptr<KeyAttention> make_ring_attention(const LayerOptions& options, const HeadSplit& split);
 
 }  // namespace echelon

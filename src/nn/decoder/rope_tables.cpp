@@ -50,6 +50,8 @@ std::vector<double> rope_frequencies(const ModelSpec& model) {
 void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables,
                         std::span<const std::int32_t> positions) {
   const std::vector<double> frequencies = rope_frequencies(model);
+  if (tables.frequencies.exists()) ops.upload(tables.frequencies, frequencies.data());
+  if (!tables.cos.exists()) return;
   if (!ops.computes_values())
     for (const Tensor& table : {tables.cos, tables.sin}) ops.upload(table, nullptr);
   else if (tables.cos.dtype == DType::float64)

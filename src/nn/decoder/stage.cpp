@@ -33,7 +33,9 @@ void for_units_in_reverse(int unit, int num_units, Visit visit) {
 Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
     : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()), tied_weight_(tied_weight) {
   const DType table_dtype = accumulate_dtype(options.dtype);
-  *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()}, .sin = {nullptr, table_dtype, rope_table_sizes()}};
+  *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()},
+            .sin = {nullptr, table_dtype, rope_table_sizes()},
+            .frequencies = {nullptr, DType::float64, rope_frequency_sizes()}};
   if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head) && tied_weight_ == nullptr) {
     own_tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
     tied_weight_ = own_tied_weight_.get();
@@ -67,16 +69,27 @@ Head& Stage::head() {
 }
 
 Sizes Stage::rope_table_sizes() const {
-  if (options_.model.position != PositionKind::rope) return {};
+  if (options_.model.position != PositionKind::rope || options_.has_positions) return {};
   return {options_.seq_len, options_.model.head_dim / 2};
 }
 
+Sizes Stage::rope_frequency_sizes() const {
+  if (options_.model.position != PositionKind::rope || !options_.has_positions) return {};
+  return {options_.model.head_dim / 2};
+}
+
 void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
-  if (options_.model.position != PositionKind::rope) return;
+  if (rope_table_sizes().num_dims() == 0) return;
   *rope_ = {.cos = cos, .sin = sin};
   const RankTokens* tokens = options_.tokens.get();
   upload_rope_tables(ops, options_.model, *rope_,
-                     tokens == nullptr ? std::span<const std::int32_t>() : tokens->lists.positions(tokens->rank));
+                     tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank));
+}
+
+void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {
+  if (rope_frequency_sizes().num_dims() == 0) return;
+  *rope_ = {.cos = {}, .sin = {}, .frequencies = frequencies};
+  upload_rope_tables(ops, options_.model, *rope_);
 }
 
 void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {

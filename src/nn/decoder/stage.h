@@ -32,9 +32,13 @@ class Stage {
   [[nodiscard]] Param* tied_weight() const { return tied_weight_; }  // its own or borrowed one, if any
   [[nodiscard]] Head& head();                                        // of a stage with has_head
 
-  /// Two tables [seq_len, head_dim / 2] in accumulate_dtype; empty sizes if the model has no RoPE.
+  /// Two tables [seq_len, head_dim / 2] in accumulate_dtype; empty sizes if the model has no RoPE, or if positions come
+  /// with each microbatch.
   [[nodiscard]] Sizes rope_table_sizes() const;
   void bind_rope_tables(Ops& ops, Tensor cos, Tensor sin);
+  /// Then frequencies float64 [head_dim / 2]; else empty sizes.
+  [[nodiscard]] Sizes rope_frequency_sizes() const;
+  void bind_rope_frequencies(Ops& ops, Tensor frequencies);
 
   /// One unit, or all of them in order (whole_stage, -1). x is the stage's input (empty on the first), y its output
   /// (empty on the last); between units the stash saves them. So unit-wise calls, from the first unit to the last, give

@@ -70,6 +70,9 @@ HWY_INLINE void store(D d, V v, T* p) {
   using A = hn::TFromD<D>;
   if constexpr (std::is_same_v<T, A>) {
     hn::StoreU(v, d, p);
+  } else if constexpr (std::is_same_v<T, float>) {  // of float64
+    const hn::Rebind<float, D> d32;
+    hn::StoreU(hn::DemoteTo(d32, v), d32, p);
   } else if constexpr (std::is_same_v<T, bfloat16> && std::is_same_v<A, float>) {  // to nearest even; a NaN stays one
     const hn::Rebind<std::uint16_t, D> d16;
     const hn::Rebind<std::uint32_t, D> d32;

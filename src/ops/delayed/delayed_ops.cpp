@@ -10,12 +10,6 @@
 namespace echelon {
 namespace {
 
-bool overlap(const Tensor& x, const Tensor& y) {
-  const std::less<> before;
-  return x.num_bytes() > 0 && y.num_bytes() > 0 && before(x.data, y.data + y.num_bytes()) &&
-         before(y.data, x.data + x.num_bytes());
-}
-
 // All bits set is a NaN in every float format, and -1 in int32.
 void poison(const Tensor& x) {
   if (x.num_bytes() > 0) std::memset(x.data, 0xff, static_cast<std::size_t>(x.num_bytes()));

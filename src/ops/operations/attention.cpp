@@ -52,16 +52,21 @@ SampleSizes usual_lengths() {
 
 /// Attention mixes positions and keeps sequences and heads apart, so a rank needs all positions of some heads of some
 /// sequences. Where it has only some of a kv head's query heads (k, v replicated, q sharded along its heads), its dk
-/// and dv are addends. Along cp it has its own queries, and the keys of one rank of the ring.
+/// and dv are addends. Along cp it has its own queries, and the keys of one rank of the ring or, gathered, of all.
 struct AttentionTypes {
   LayoutType out, lse, dkv;  // of one call
   LayoutType whole_lse;      // of attention to all keys; `out` of it has q's
 };
 
-/// Keys of the rank `distance` before, and what attention to them gives.
-void set_ring_types(const Inference& call, const Operand& q, const Operand& k, AttentionTypes& types) {
+/// Keys of the rank `distance` before or of all ranks, and what attention to them gives.
+void set_context_types(const Inference& call, const Operand& q, const Operand& k, AttentionTypes& types) {
   constexpr TypeAxis axis = TypeAxis::cp;
   call.require_complete(q, axis);
+  if (k[axis] == replicated_layout && q.is_sharded_along(axis, 0)) {
+    types.out[axis] = types.lse[axis] = types.whole_lse[axis] = q[axis];
+    types.dkv[axis] = partial_layout;
+    return;
+  }
   if (!q.is_sharded_along(axis, 0) || !k.is_sharded_along(axis, 0)) call.fail_together(q, k, axis);
   const int distance = k[axis].distance;
   const AxisLayout of_queries = {TensorPlacement::attended, outermost, 0, distance, 1};
@@ -77,17 +82,18 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   for (const TypeAxis axis : call.axes()) {
     if (k[axis] != v[axis]) call.fail_together(k, v, axis);
     if (axis == TypeAxis::cp) {
-      set_ring_types(call, q, k, types);
+      set_context_types(call, q, k, types);
       continue;
     }
     for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
     const bool heads_are_cut = q.is_sharded_along(axis, dim_of_heads),
                shares_kv = heads_are_cut && k[axis] == replicated_layout;
     const bool kv_heads_are_cut = heads_are_cut && k.is_sharded_along(axis, dim_of_heads);
+    if (q[axis].copies > 1) call.fail(fmt::format("{}, and is attended with", call.words(q, axis)));
     if (!shares_kv && !kv_heads_are_cut && q[axis] != k[axis]) call.fail_together(q, k, axis);
     types.out[axis] = q[axis];
     types.lse[axis] = types.whole_lse[axis] = heads_are_cut ? sharded_along(lse, 1) : q[axis];
-    types.dkv[axis] = shares_kv ? partial_layout : k[axis];
+    types.dkv[axis] = shares_kv ? partial_layout : k[axis].copies > 1 ? as_addends(k[axis]) : k[axis];
   }
   return types;
 }
@@ -98,7 +104,8 @@ void require_ranges_of(const Inference& call, const Operand& q, const Operand& k
     const Operand range = call.read("the range of keys", bound);
     for (const TypeAxis axis : call.axes()) {
       if (axis == TypeAxis::cp) {
-        if (range[axis] != k[axis]) call.fail_together(range, k, axis);
+        const Operand& of = k[axis] == replicated_layout ? q : k;
+        if (range[axis] != of[axis]) call.fail_together(range, of, axis);
         continue;
       }
       const bool both_are_cut =

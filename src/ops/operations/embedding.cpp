@@ -45,8 +45,8 @@ void require_first_token(const Inference& call, const Operand& x, std::int64_t f
       else
         require_same_rows(call, given, x, axis);
   }
-  for (const TypeAxis axis : {TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica})
-    if ((axis != TypeAxis::cp || !positions.exists()) && x.is_sharded_along(axis, dim_of_rows))
+  for (const TypeAxis axis : {TypeAxis::cp, TypeAxis::cp_heads, TypeAxis::tp, TypeAxis::kv_replica})
+    if ((!is_of_context(axis) || !positions.exists()) && x.is_sharded_along(axis, dim_of_rows))
       index = index * call.ranks().degree(axis) + call.ranks().index(axis);
   const std::int64_t first = index * x.tensor.size(dim_of_rows);
   if (first_token != first)

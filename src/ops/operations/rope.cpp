@@ -8,6 +8,36 @@
 #include <algorithm>
 
 namespace echelon {
+namespace {
+
+void check_positions(const ArgumentChecker& must, const RopeArgs& args) {
+  must.dtype("positions", args.positions, DType::int32);
+  must.count("positions", args.positions, args.x.size(0) * args.x.size(1));
+  must.dtype("frequencies", args.frequencies, DType::float64);
+  must.count("frequencies", args.frequencies, args.x.size(3) / 2);
+  must.that(args.first_position == 0 && !args.cos.exists() && !args.sin.exists(), "positions", args.positions,
+            "come without tables");
+}
+
+/// The positions are those of x's own rows.
+void require_positions_of(const Inference& call, const RopeArgs& args, const Operand& x) {
+  const Operand positions = call.read("positions", args.positions),
+                frequencies = call.read("frequencies", args.frequencies);
+  for (const TypeAxis axis : call.axes()) {
+    call.require_whole(frequencies, axis);
+    if (axis == TypeAxis::tp || axis == TypeAxis::kv_replica)
+      call.require_whole(positions, axis);
+    else
+      require_same_rows(call, positions, x, axis);
+  }
+}
+
+void require_tables(const Inference& call, const RopeArgs& args) {
+  for (const Operand& table : {call.read("cos", args.cos), call.read("sin", args.sin)})
+    for (const TypeAxis axis : call.axes()) call.require_whole(table, axis);
+}
+
+}  // namespace
 
 void check(const RopeArgs& args) {
   const ArgumentChecker must("rope");
@@ -15,6 +45,7 @@ void check(const RopeArgs& args) {
   must.computes("x", args.x);
   must.like("y", args.y, args.x);
   must.that(args.x.size(3) % 2 == 0, "x", args.x, "have an even head width");
+  if (!args.has_tables()) return check_positions(must, args);
   must.dims("cos", args.cos, 2);
   must.dtype("cos", args.cos, accumulate_dtype(args.x.dtype));
   must.like("sin", args.sin, args.cos);
@@ -22,18 +53,21 @@ void check(const RopeArgs& args) {
   must.that(args.first_position >= 0 && args.first_position + args.x.size(1) <= args.cos.size(0), "cos", args.cos,
             "have a row for every position");
 }
-// Two multiplications and one addition per element; the rows of the tables that belong to the positions.
+// Two multiplications and one addition per element, without those of angles; the rows of the tables that belong to the
+// positions.
 OpCost cost(const RopeArgs& args) {
-  const std::int64_t tables = 2 * args.x.size(1) * args.cos.size(1) * size_of(args.cos.dtype);
-  return cost_by_rows(args.x, 3, bytes_of(args.x, args.y) + tables);
+  const std::int64_t of_angles = args.has_tables() ? args.x.size(1) * args.x.size(3) * size_of(args.cos.dtype)
+                                                   : bytes_of(args.positions, args.frequencies);
+  return cost_by_rows(args.x, 3, bytes_of(args.x, args.y) + of_angles);
 }
-Operands operands_of(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
+Operands operands_of(const RopeArgs& args) {
+  return {args.x.dtype, existing({args.x, args.cos, args.sin, args.positions, args.frequencies}), {args.y}};
+}
 void infer(Inference& call, const RopeArgs& args) {
-  const Operand x = call.read("x", args.x), cos = call.read("cos", args.cos), sin = call.read("sin", args.sin);
-  for (const TypeAxis axis : call.axes()) {
-    for (const Operand& table : {cos, sin}) call.require_whole(table, axis);
+  const Operand x = call.read("x", args.x);
+  for (const TypeAxis axis : call.axes())
     if (x[axis] != partial_layout) require_whole_rows_of_heads(call, x, axis);
-  }
+  args.has_tables() ? require_tables(call, args) : require_positions_of(call, args, x);
   call.write(args.y, x.piece.type);
 }
 void sample(SampleOperands& s, RopeArgs& args) {

@@ -14,18 +14,27 @@
 namespace echelon {
 namespace {
 
+/// The cosine and sine of pair i of a row [b, t].
+template <class A>
+std::pair<A, A> turn_of(const RopeArgs& args, std::int64_t row, std::int64_t i) {
+  if (args.has_tables()) {
+    const std::int64_t at = (args.first_position + row % args.x.size(1)) * args.cos.size(1) + i;
+    return {args.cos.as<A>()[at], args.sin.as<A>()[at]};
+  }
+  const double angle = static_cast<double>(args.positions.as<std::int32_t>()[row]) * args.frequencies.as<double>()[i];
+  return {static_cast<A>(std::cos(angle)), static_cast<A>(std::sin(angle))};
+}
+
 // Rotates the pair (x1, x2) by the angle of its position: (x1 cos - x2 sin, x1 sin + x2 cos).
 template <class T, class A = Accumulate<T>>
 void rotate(const RopeArgs& args) {
-  const std::int64_t B = args.x.size(0), seq_len = args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2;
-  for (std::int64_t row = 0; row < B * seq_len * H; ++row) {
-    const std::int64_t position = args.first_position + row / H % seq_len;
+  const std::int64_t N = args.x.size(0) * args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2;
+  for (std::int64_t row = 0; row < N * H; ++row) {
     const T* x = args.x.as<T>() + row * C;
     T* y = args.y.as<T>() + row * C;
     for (std::int64_t i = 0; i < half; ++i) {
-      const A cos = args.cos.as<A>()[position * half + i];
-      const A sin = args.inverse ? -args.sin.as<A>()[position * half + i] : args.sin.as<A>()[position * half + i];
-      const A x1 = to<A>(x[i]), x2 = to<A>(x[i + half]);
+      const auto [cos, sine] = turn_of<A>(args, row / H, i);
+      const A sin = args.inverse ? -sine : sine, x1 = to<A>(x[i]), x2 = to<A>(x[i + half]);
       y[i] = to<T>(x1 * cos - x2 * sin);
       y[i + half] = to<T>(x1 * sin + x2 * cos);
     }

@@ -29,14 +29,14 @@ const LayerCosts& PlanBounds::layers(const PlanShape& shape, const PlanRecompute
                                      TensorPlacement placement) {
   return placement == any_placement
              ? costs_.layers(shape, recompute.operations)
-             : costs_.layers(shape, recompute.operations, costs_.orders().mesh_of(shape.tp, placement));
+             : costs_.layers(shape, recompute.operations, costs_.orders().mesh_of(shape, placement));
 }
 
 /// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait
 /// lend their cores, so only the sum bounds them.
 double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) const {
   if (!request_->machine.host) return 0;
-  return rounding * static_cast<double>(shape.tp * shape.dp) * core_seconds /
+  return rounding * static_cast<double>(shape.tp * num_gradient_ranks(shape)) * core_seconds /
          static_cast<double>(request_->machine.host->num_cores);
 }
 

@@ -27,8 +27,9 @@ const PlanStages& PlanBytes::stages(const PlanComputation& computation) {
 
 std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& stages, int rank) {
   const UnitStates& state = costs_->traces(choice.shape, choice.data);
-  const std::int64_t tokens = choice.shape.micro_batch_size * request_->base.training.seq_len;
-  std::int64_t bytes = state.constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
+  const std::vector<std::int64_t>& batch = costs_->layers(choice.shape, {}).batch_elements;
+  std::int64_t bytes = state.constant_bytes;
+  for (const std::int64_t size : batch) bytes += choice.shape.num_microbatches * size * size_of(DType::int32);
   bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block().persistent_bytes;
   const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
   if (is_first) bytes += state.embedding().persistent_bytes;
@@ -102,7 +103,7 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
 // from ZeRO-2 on the block's gradients and those of the previous one, which are being reduced.
 std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& passing) {
   const PlanData& data = choice.data;
-  if (data.shard == 1 || data.zero_level < 2) return passing.any;
+  if (num_shards(choice.shape, data) == 1 || data.zero_level < 2) return passing.any;
   const UnitStates& traces = costs_->traces(choice.shape, data);
   const std::int64_t gathered = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch
                                     ? 2 * traces.block().whole_param_bytes
@@ -119,7 +120,8 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
 // Where parameters stay gathered, all blocks of a stage with microbatches in flight are; gradients as above.
 std::int64_t PlanBytes::gathered(const PlanChoice& choice, const Passing& passing) {
   const PlanData& data = choice.data;
-  if (data.shard == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::microbatch) return 0;
+  if (num_shards(choice.shape, data) == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::microbatch)
+    return 0;
   const UnitStates& traces = costs_->traces(choice.shape, data);
   std::int64_t most = 0;
   for (const auto& [num_blocks, bytes, computes_weights] : passing.open)

@@ -11,7 +11,9 @@ constexpr auto of_forward = static_cast<std::size_t>(PassKind::forward),
                of_backward = static_cast<std::size_t>(PassKind::backward),
                of_weights = static_cast<std::size_t>(PassKind::backward_weight);
 
-bool is_sharded(const PlanData& data, std::int64_t level) { return data.shard > 1 && data.zero_level >= level; }
+bool is_sharded(const PlanChoice& choice, std::int64_t level) {
+  return num_shards(choice.shape, choice.data) > 1 && choice.data.zero_level >= level;
+}
 
 double reduced(const UnitSeconds& unit) { return unit.reduce + unit.reduce_parts; }
 
@@ -32,7 +34,7 @@ double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double
 // after the first gradient. Under ZeRO-1 and 2 parameters are gathered after it.
 double lane_seconds(const PlanCosts& costs, const PassEnds& ends) {
   const PlanData& data = costs.choice.data;
-  if (!is_sharded(data, 2)) return 0;
+  if (!is_sharded(costs.choice, 2)) return 0;
   const UnitSeconds& block = costs.state.block;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   std::vector<double> gathers(costs.stages.blocks_of_rank.size(), 0);
@@ -60,7 +62,7 @@ double longest_pass(const UnitCost& unit, BackwardKinds kinds) {
 
 /// Once a step a stage's gradients are reduced after its last pass, those of a rank one after the other.
 double reductions_after_passes(const PlanCosts& costs, const PassEnds& ends) {
-  if (is_sharded(costs.choice.data, 2) || ends.gradients.empty()) return 0;
+  if (is_sharded(costs.choice, 2) || ends.gradients.empty()) return 0;
   std::vector<std::size_t> stages(ends.gradients.size());
   std::iota(stages.begin(), stages.end(), std::size_t{0});
   std::sort(stages.begin(), stages.end(),
@@ -81,8 +83,8 @@ double reductions_end(const PlanCosts& costs, const PassEnds& ends) {
   const PlanStages& all = costs.stages;
   const StateCosts& state = costs.state;
   const double reduce = reduced(state.block);
-  const PlanData& data = costs.choice.data;
-  const double waits = (is_sharded(data, 3) ? state.block.gather : 0) + (is_sharded(data, 2) ? reduce : 0);
+  const double waits =
+      (is_sharded(costs.choice, 3) ? state.block.gather : 0) + (is_sharded(costs.choice, 2) ? reduce : 0);
   const double embedding_pass = longest_pass(costs.layers.embedding(), all.backward_kinds);
   double unit_pass = waits;
   costs.layers.for_blocks(
@@ -116,7 +118,7 @@ double reductions_end(const PlanCosts& costs, const PassEnds& ends) {
 /// Every rank updates its units and under ZeRO-1 and 2 gathers each, one after the other on lanes of their own.
 double update_seconds(const PlanCosts& costs) {
   const StateCosts& state = costs.state;
-  const bool gathers = costs.choice.data.shard > 1 && costs.choice.data.zero_level < 3;
+  const bool gathers = is_sharded(costs.choice, 1) && costs.choice.data.zero_level < 3;
   const bool is_tied = state.traces->tied_weight() != nullptr;
   double longest = 0;
   for (std::size_t rank = 0; rank < costs.stages.blocks_of_rank.size(); ++rank) {
@@ -147,7 +149,7 @@ double update_seconds(const PlanCosts& costs) {
 std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
-  if (!is_sharded(data, 3) || data.reshard == ReshardAfterForward::step) return waits;
+  if (!is_sharded(costs.choice, 3) || data.reshard == ReshardAfterForward::step) return waits;
   const double gather = costs.state.block.gather, reduce = costs.state.block.reduce,
                m = static_cast<double>(costs.choice.shape.num_microbatches);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i)
@@ -168,8 +170,8 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
 PassLane lane_of(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   PassLane lane;
-  if (is_sharded(data, 2)) lane.reduce = costs.state.block.reduce;
-  if (is_sharded(data, 3)) lane.gather = costs.state.block.gather;
+  if (is_sharded(costs.choice, 2)) lane.reduce = costs.state.block.reduce;
+  if (is_sharded(costs.choice, 3)) lane.gather = costs.state.block.gather;
   lane.gathers_each_pass = data.reshard == ReshardAfterForward::microbatch;
   return lane;
 }
@@ -177,7 +179,7 @@ PassLane lane_of(const PlanCosts& costs) {
 // Under ZeRO-3 no rank computes a block before the first rank has gathered the embedding and its first block, one after
 // the other.
 double first_gathers(const PlanCosts& costs) {
-  if (!is_sharded(costs.choice.data, 3)) return 0;
+  if (!is_sharded(costs.choice, 3)) return 0;
   const double embedding = costs.state.embedding.gather + costs.state.tied_weight.gather;
   if (costs.stages.stages.front().num_blocks == 0) return embedding;
   return std::max(embedding, embedding + costs.state.block.gather - costs.layers.embedding().seconds[of_forward]);
@@ -192,7 +194,7 @@ double single_rank_end(const PlanCosts& costs) {
   const auto& [choice, stages, layers, state, passes] = costs;
   const PlanData& data = choice.data;
   const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
-  const bool gathers = is_sharded(data, 3) && data.reshard != ReshardAfterForward::step;
+  const bool gathers = is_sharded(costs.choice, 3) && data.reshard != ReshardAfterForward::step;
   if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
   const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
   const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;
@@ -244,9 +246,10 @@ double state_core_seconds(const PlanCosts& costs) {
   const UnitStates& state = *costs.state.traces;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   const double update = core_seconds_of(state.block(), ActionKind::update);
-  const double gather = data.shard > 1 ? core_seconds_of(state.block(), ActionKind::gather_parameters) : 0;
-  const double reduce = costs.choice.shape.dp > 1 ? core_seconds_of(state.block(), ActionKind::reduce_gradients) : 0;
-  const double reductions = is_sharded(data, 2) ? m : 1;
+  const double gather = is_sharded(costs.choice, 1) ? core_seconds_of(state.block(), ActionKind::gather_parameters) : 0;
+  const double reduce =
+      num_gradient_ranks(costs.choice.shape) > 1 ? core_seconds_of(state.block(), ActionKind::reduce_gradients) : 0;
+  const double reductions = is_sharded(costs.choice, 2) ? m : 1;
   double sum =
       core_seconds_of(state.embedding(), ActionKind::update) + core_seconds_of(state.head(), ActionKind::update);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {

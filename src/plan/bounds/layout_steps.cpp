@@ -2,6 +2,7 @@
 
 #include "blueprint/blueprint.h"
 #include "predict/machine/least_communication.h"
+#include "predict/step/context_rank.h"
 #include "spec/config/pipeline.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ class LayoutFold {
         program_(program),
         devices_(config.mesh_shape(), machine),
         timer_(machine, devices_.mesh().num_ranks()),
+        context_ranks_(config),
         // A group's nodes may be connected to one switch or to several.
         ranks_differ_(machine.network.nodes_per_leaf > 0) {
     without_units_.options = layer_options(config, 0);
@@ -94,7 +96,7 @@ class LayoutFold {
   void start(int rank) {
     Coordinates coordinates{};
     coordinates[static_cast<std::size_t>(Axis::pp)] = rank;
-    mesh_rank_ = devices_.mesh().rank_of(coordinates);
+    mesh_rank_ = context_ranks_.busiest_like(devices_.mesh().rank_of(coordinates), devices_.mesh());
     without_units_.pipeline_rank = pipeline_rank_ = rank;
     once_.clear();
     if (!ranks_differ_ && rank > 0) return;
@@ -195,9 +197,9 @@ class LayoutFold {
   }
 
   [[nodiscard]] std::int64_t persistent_bytes(int rank) const {
-    std::int64_t bytes =
-        states_.constant_bytes + 2 * aligned(config_.num_microbatches() * config_.training.seq_len *
-                                             config_.training.micro_batch_size * size_of(DType::int32));
+    std::int64_t bytes = states_.constant_bytes;
+    for (const std::int64_t size : layers_.batch_elements)
+      bytes += aligned(config_.num_microbatches() * size * size_of(DType::int32));
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       if (!is_of(i, rank)) continue;
       for (const Run& run : stages_[i].runs) bytes += run.count * run.state->persistent_bytes;
@@ -232,6 +234,7 @@ class LayoutFold {
   const LayoutProgram& program_;
   DeviceMap devices_;
   CostTimer timer_;
+  ContextRanks context_ranks_;
   bool ranks_differ_;
   ModelPart without_units_;
   std::vector<Stage> stages_;
@@ -249,8 +252,8 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
                                    choice.shape.pp,
                                    choice.pipeline.num_virtual,
                                    choice.shape.num_microbatches,
-                                   choice.shape.dp > 1,
-                                   choice.data.shard > 1 ? choice.data.zero_level : 0,
+                                   num_gradient_ranks(choice.shape) > 1,
+                                   num_shards(choice.shape, choice.data) > 1 ? choice.data.zero_level : 0,
                                    choice.data.replicate > 1,
                                    static_cast<std::int64_t>(choice.data.reshard),
                                    state.embedding().sums_replicas,

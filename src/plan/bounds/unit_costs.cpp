@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
+#include "predict/step/context_rank.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -60,9 +61,10 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
   const LayerCosts& closest = layers(shape, recomputed);
-  if (shape.tp == 1 || request_->machine.host) return closest;
+  if (shape.tp * shape.cp == 1 || request_->machine.host) return closest;
   const LayerKey key = {key_of(shape), recomputed};
-  const auto [known, is_new] = placed_layers_.try_emplace({key, mesh.stride(Axis::tp)}, &closest);
+  const auto [known, is_new] =
+      placed_layers_.try_emplace({key, mesh.stride(Axis::tp), mesh.stride(Axis::cp)}, &closest);
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
   bool is_slower = false;
@@ -76,16 +78,28 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   return *known->second;
 }
 
+/// The rows of a rank are rounded up for whole microbatches, unless its tokens divide well anyway. Which rank has the
+/// most pairs depends on the method, unless all have as many.
+CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& data) const {
+  constexpr std::int64_t rounding = 16;
+  const bool is_rounded = shape.cp > 1 && request_->base.training.seq_len % (shape.cp * shape.tp * rounding) != 0;
+  const bool is_even = request_->base.parallelism.context_parallel_load_balancer == LoadBalancer::headtail &&
+                       request_->base.training.seq_len % (2 * shape.cp) == 0;
+  return {shape.tp,        shape.sequence_parallel,
+          shape.cp,        is_even ? KeyExchange() : shape.exchange,
+          data.replicate,  data.shard,
+          data.zero_level, is_rounded ? shape.micro_batch_size : 0};
+}
+
 const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data) {
-  const TraceKey key = {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level};
+  const TraceKey key = key_of(shape, data);
   const auto found = traces_.find(key);
   return found != traces_.end() ? found->second : traces_.emplace(key, states_of_units(shape, data)).first->second;
 }
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
   const auto& [shape, data, order, placement] = at;
-  const StateKey key = {
-      {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order, placement};
+  const StateKey key = {key_of(shape, data), shape.pp, order, placement};
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
   const std::vector<AxisOrder>& orders = orders_.of(shape, data, placement);
@@ -101,7 +115,7 @@ UnitCost CostTable::cost_of(const UnitPasses& passes, const UnitKind& kind, cons
     cost.first[pass] = timer_.cost_of(passes.first[pass]);
     cost.later[pass] = timer_.cost_of(passes.later[pass]);
     cost.seconds[pass] = no_time;
-    for (const MeshShape& mesh : orders_.of_tensor_axis(shape.tp))
+    for (const MeshShape& mesh : orders_.of_layer_axes(shape))
       cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.first[pass], mesh));
   }
   return cost;
@@ -115,13 +129,18 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   if (known == units_.end()) known = units_.emplace(key_of(shape), KnownUnits{UnitTraces(config)}).first;
   KnownUnits& units = known->second;
   const LayerOptions options = layer_options(config, 0);
+  const int rank = ContextRanks(config).busiest_like(0, config.mesh_shape());
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
   LayerCosts costs = {.model = &request_->base.model,
                       .tied = config.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none,
-                      .boundary_bytes = aligned(boundary_elements * size_of(options.dtype))};
+                      .boundary_bytes = aligned(boundary_elements * size_of(options.dtype)),
+                      .boundary_elements = boundary_elements};
+  ModelPart part;
+  part.options = options;
+  for (const BufferRole role : batch_roles) costs.batch_elements.push_back(part.batch_size(role));
   const auto add = [&](const UnitKind& kind) {
     const auto [cost, is_new] = units.costs.try_emplace(kind);
-    if (is_new) cost->second = cost_of(units.traces.passes(kind, 0), kind, shape);
+    if (is_new) cost->second = cost_of(units.traces.passes(kind, rank), kind, shape);
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});
@@ -138,12 +157,14 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
   RunConfig config = space_->config_of({shape, {}, {}, data});
   config.parallelism.pipeline_parallel_degree = 2;  // the ends have a copy of a tied weight each
   UnitTraces traces(config);
+  const ContextRanks context_ranks(config);
   UnitStates states;
   states.converts_gradients = shard_options(config).converts_gradients();
   const auto add = [&](const UnitKind& kind) {
     Coordinates coordinates{};
     coordinates[static_cast<std::size_t>(Axis::pp)] = kind.is_head_copy ? 1 : 0;
-    const int rank = config.mesh_shape().rank_of(coordinates), index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
+    const int rank = context_ranks.busiest_like(config.mesh_shape().rank_of(coordinates), config.mesh_shape()),
+              index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
     ModelPart part = make_unit_part(config, rank, kind);
     const ShardedUnit& unit = unit_of(part, kind);
     UnitState& state = states.units.emplace_back(UnitState{.kind = kind, .sums_replicas = unit.sums_replicas()});
@@ -186,7 +207,7 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
       const auto found = unit.costs.find(kind);
       return found == unit.costs.end() ? 0.0 : timer_.seconds(found->second, mesh);
     };
-    return UnitSeconds{.reduce = shape.dp > 1 ? of(ActionKind::reduce_gradients) : 0,
+    return UnitSeconds{.reduce = num_gradient_ranks(shape) > 1 ? of(ActionKind::reduce_gradients) : 0,
                        .reduce_parts = of(ActionKind::reduce_parts),
                        .gather = of(ActionKind::gather_parameters),
                        .update = of(ActionKind::update),
@@ -208,14 +229,12 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
 
 double CostTable::transfer_seconds(const PlanShape& shape, const MeshShape& mesh) {
   if (shape.pp == 1) return 0;
-  const TrainingConfig& training = request_->base.training;
-  const std::int64_t tokens = shape.micro_batch_size * training.seq_len / (shape.sequence_parallel ? shape.tp : 1);
-  const std::int64_t num_elements = tokens * request_->base.model.hidden_size;
+  const std::int64_t num_elements = layers(shape, {}).boundary_elements;
   const auto [known, is_new] = transfers_.try_emplace({mesh.stride(Axis::pp), num_elements}, 0);
   const CommRecord transfer = {.kind = CommKind::send,
                                .group = pipeline_group,
                                .group_size = static_cast<int>(shape.pp),
-                               .dtype = training.dtype,
+                               .dtype = request_->base.training.dtype,
                                .num_elements = num_elements,
                                .peer = 1};
   if (is_new) known->second = timer_.seconds({.events = {transfer}}, mesh);

@@ -29,7 +29,10 @@ struct LayerCosts {
   std::vector<UnitCost> units = {};
   // Bounds assume that the head's matmul overwrites a tied weight's gradient, which costs least.
   TiedWeight tied = TiedWeight::none;
-  std::int64_t boundary_bytes = 0;  // of x between stages or units
+  std::int64_t boundary_bytes = 0;     // of x between stages or units
+  std::int64_t boundary_elements = 0;  // that are sent between stages
+  // Of a microbatch: tokens, targets and whatever else a step uploads, in int32 each.
+  std::vector<std::int64_t> batch_elements = {};
 
   [[nodiscard]] const UnitCost& of(const UnitKind& kind) const;
   [[nodiscard]] const UnitCost& embedding() const { return of({.role = UnitKind::Role::embedding}); }
@@ -115,14 +118,15 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t>;
+  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange>;
   using LayerKey = std::tuple<ShapeKey, BlockOperations>;
   /// The kinds of units of a shape that were asked for.
   struct KnownUnits {
     UnitTraces traces;  // to which costs refer
     std::map<UnitKind, UnitCost> costs = {};
   };
-  using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
+  using TraceKey =
+      std::tuple<std::int64_t, bool, std::int64_t, KeyExchange, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
   struct DataOrder {
     const PlanShape& shape;
@@ -132,8 +136,9 @@ class CostTable {
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
-    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size};
+    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange};
   }
+  [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] UnitCost cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
@@ -146,7 +151,8 @@ class CostTable {
   PlanOrders orders_;
   std::map<ShapeKey, KnownUnits> units_;
   std::map<LayerKey, LayerCosts> layers_;
-  std::map<std::pair<LayerKey, int>, const LayerCosts*> placed_layers_;  // by the stride of the tensor axis
+  // By the strides of the tensor and the context axis.
+  std::map<std::tuple<LayerKey, int, int>, const LayerCosts*> placed_layers_;
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, UnitStates> traces_;
   std::map<StateKey, StateCosts> states_;

@@ -19,7 +19,8 @@ PlanChoice choice_of(const RunConfig& config) {
     pipeline.most_layers = std::max(pipeline.most_layers, stage.num_layers);
   return {
       .shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
-                config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches()},
+                config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(), p.context_parallel_degree,
+                key_exchange(p)},
       .pipeline = std::move(pipeline),
       .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
       .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level, p.reshard_after_forward},

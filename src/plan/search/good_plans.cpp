@@ -73,7 +73,7 @@ class GoodPlans {
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
       if (!is_expert_shape(*shape, request_.machine.nodes.front().num_devices)) continue;
-      if (found_.contains({shape->tp, shape->pp, shape->dp}) || !limit_.is_before(end)) continue;
+      if (found_.contains(degrees_of(*shape)) || !limit_.is_before(end)) continue;
       tree_.add_expert_choices(*shape, seeds);
     }
     PlanHeap stepped;

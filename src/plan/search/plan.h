@@ -36,10 +36,11 @@ struct PlanResult {
   std::vector<Plan> plans;  // those that fit, best first
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
-  std::vector<Plan> in_other_formats = {};  // the first plan, where the planner chose the dtype
-  std::optional<PlanDraws> draws = {};      // where rates are borrowed
-  std::optional<Plan> nearest;              // where none fits: the one that needs least memory
-  std::vector<std::string> suggestions;     // and the smallest changes of the request with which one does
+  std::optional<Plan> without_context = {};  // the best one with cp = 1 that was found, where the first plan has more
+  std::vector<Plan> in_other_formats = {};   // the first plan, where the planner chose the dtype
+  std::optional<PlanDraws> draws = {};       // where rates are borrowed
+  std::optional<Plan> nearest;               // where none fits: the one that needs least memory
+  std::vector<std::string> suggestions;      // and the smallest changes of the request with which one does
 };
 
 /// Rounded to a part in four billion: seconds that were summed in another order are equal, and memory decides.

@@ -112,13 +112,16 @@ std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& r
 std::string to_text(const Scaling& scaling, const PlanRequest& request) {
   const std::vector<ScalingPoint>& points = scaling.points;
   if (points.empty()) return "nothing fits on so many devices or fewer\n";
-  std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %",
-                                 "MFU %", "tp", "pp", "dp", "efficiency");
+  const bool has_context =
+      std::any_of(points.begin(), points.end(), [](const ScalingPoint& each) { return each.plan.choice.shape.cp > 1; });
+  const auto context = [&](const std::string& word) { return has_context ? fmt::format(" {:>16}", word) : ""; };
+  std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4}{} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %",
+                                 "MFU %", "tp", context("cp"), "pp", "dp", "efficiency");
   for (const ScalingPoint& each : points) {
     const PlanShape& shape = each.plan.choice.shape;
-    text += fmt::format("{:>8} {:>12.4f} {:>7.1f} {:>6.2f}  {:>4} {:>4} {:>5}  {}\n", each.num_devices,
+    text += fmt::format("{:>8} {:>12.4f} {:>7.1f} {:>6.2f}  {:>4}{} {:>4} {:>5}  {}\n", each.num_devices,
                         each.plan.outcome.step_seconds, 100 * each.efficiency, 100 * each.plan.outcome.mfu(), shape.tp,
-                        shape.pp, shape.dp,
+                        context(context_text(shape)), shape.pp, shape.dp,
                         std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
   }
   for (const std::string& remark : remarks_of(scaling, request)) text += remark + "\n";
@@ -137,6 +140,8 @@ std::string to_json(const Scaling& scaling, const PlanRequest& request) {
                     {"price_per_million_tokens", each.price_per_million_tokens},
                     {"tensor_parallel_degree", shape.tp},
                     {"pipeline_parallel_degree", shape.pp},
+                    {"context_parallel_degree", shape.cp},
+                    {"context_parallel_method", name_of(shape.exchange.method)},
                     {"data_parallel_degree", shape.dp},
                     {"complete", each.is_complete},
                     {"within", each.within}});

@@ -66,6 +66,18 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
   return evaluate(PlanSpace(request), request, choice);
 }
 
+/// In as much work as the search for all.
+std::optional<Plan> without_context(const Plan& best, const PlanRequest& request) {
+  constexpr std::string_view key = "parallelism.context_parallel_degree";
+  if (best.choice.shape.cp == 1 || request.fixes(key)) return std::nullopt;
+  PlanRequest whole = request;
+  whole.fixed.emplace(key);
+  whole.top = 1;
+  PlanResult result = search(whole, true, 1);
+  if (result.plans.empty()) return std::nullopt;
+  return std::move(result.plans.front());
+}
+
 }  // namespace
 
 PlanResult find_fitting_plans(const PlanRequest& request) { return search(request, true, request.top); }
@@ -75,6 +87,7 @@ PlanResult find_plans(const PlanRequest& request) {
       request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
+    result.without_context = without_context(result.plans.front(), request);
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }

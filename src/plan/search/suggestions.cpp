@@ -49,9 +49,9 @@ std::vector<std::string> suggestions_for(const PlanRequest& request) {
     const auto plan = best_of(open);
     if (!plan) continue;
     const PlanShape& shape = plan->choice.shape;
-    suggestions.push_back(fmt::format(
-        "--gpus={}: {:.4f} s/step in {:.2f} GiB (tp {}, pp {}, dp {})", open.num_devices, plan->outcome.step_seconds,
-        static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, shape.tp, shape.pp, shape.dp));
+    suggestions.push_back(
+        fmt::format("--gpus={}: {:.4f} s/step in {:.2f} GiB ({})", open.num_devices, plan->outcome.step_seconds,
+                    static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, degrees_text(shape)));
     return suggestions;
   }
   suggestions.push_back(

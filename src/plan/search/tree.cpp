@@ -1,5 +1,6 @@
 #include "plan/search/tree.h"
 
+#include "nn/head_split.h"
 #include "plan/search/expert_choices.h"
 #include "predict/machine/device_memory.h"
 
@@ -128,7 +129,7 @@ void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
 /// From ZeRO-2 on passes and data axes slow each other down.
 void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
-  const bool has_lane = data.shard > 1 && data.zero_level > 1;
+  const bool has_lane = num_shards(shape, data) > 1 && data.zero_level > 1;
   if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
     return expand_orders(node, open);
   ++counts_.num_played;
@@ -204,8 +205,12 @@ std::int64_t PlanTree::most_arena_bytes(int num_communicators) const {
 }
 
 bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
+  if (!must_fit_) return true;
+  const PartialGroups parts = {.has_tied_weight = request_.base.model.tie_word_embeddings,
+                               .kv_replicas = kv_replicas(request_.base.model, static_cast<int>(choice.shape.tp)),
+                               .head_ranks = choice.shape.exchange.head_ranks};
   const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
-  return !must_fit_ || bytes <= most_arena_bytes(num_communicators(mesh, request_.base.model.tie_word_embeddings));
+  return bytes <= most_arena_bytes(num_communicators(mesh, parts));
 }
 
 }  // namespace echelon

@@ -10,11 +10,10 @@
 
 namespace echelon {
 
-/// Tensor, pipeline and data degree.
-using PlanDegrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
-[[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) {
-  return {node.choice.shape.tp, node.choice.shape.pp, node.choice.shape.dp};
-}
+/// Tensor, pipeline, data and context degree.
+using PlanDegrees = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp}; }
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
 
 /// What a search has done so far. Work is about proportional to time on any machine.
 struct PlanCounts {

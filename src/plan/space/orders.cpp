@@ -11,17 +11,25 @@
 namespace echelon {
 namespace {
 
-/// How many nodes, and how many switches, a group of each axis spans; none where that differs from rank to rank.
-/// Switches count where they are oversubscribed.
-std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const MeshShape& mesh,
+/// Those over which layers communicate.
+constexpr std::array layer_axes = {Axis::tp, Axis::cp};
+
+/// How many nodes, and how many switches, a group of each axis spans, and the `head_ranks` of a context-parallel group
+/// that exchange heads and the links of the rings across them; none where that differs from rank to rank. Switches
+/// count where they are oversubscribed.
+std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, int head_ranks, const MeshShape& mesh,
                                           const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);
   if (!devices.is_regular()) return std::nullopt;
   std::vector<int> spread;
-  for (const Axis axis : axes) {
-    const GroupPlacement placement = devices.placement_of({.axes = AxisSet{axis}}, 0);
+  const auto add = [&](const GroupPlacement& placement) {
     spread.push_back(placement.num_nodes);
     spread.push_back(devices.counts_leaves() ? placement.num_leaves : 1);
+  };
+  for (const Axis axis : axes) add(devices.placement_of({.axes = AxisSet{axis}}, 0));
+  if (head_ranks > 1 && head_ranks < mesh.degree(Axis::cp)) {
+    add(devices.placement_of_blocks(Axis::cp, head_ranks, 0));
+    add(devices.placement_of_rings(Axis::cp, head_ranks, 0));
   }
   return spread;
 }
@@ -29,29 +37,29 @@ std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const Mesh
 }  // namespace
 
 const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanData& data) {
-  const auto [found, is_new] = known_.try_emplace({shape.tp, shape.pp, data.replicate, data.shard});
+  const auto [found, is_new] = known_.try_emplace({layer_degrees(shape), shape.pp, data.replicate, data.shard});
   Known& own = found->second;
   if (!is_new) return own;
   const AxisOrder all;
   std::vector<std::optional<std::vector<int>>> spreads;
   for (const AxisOrder& order : space_->orders(shape, data)) {
-    auto spread = spread_of(all.axes(), space_->mesh_of(shape, data, order), request_->machine);
+    auto spread =
+        spread_of(all.axes(), shape.exchange.head_ranks, space_->mesh_of(shape, data, order), request_->machine);
     const auto same = spread ? std::find(spreads.begin(), spreads.end(), spread) : spreads.end();
     own.stand_ins.push_back(static_cast<std::size_t>(same - spreads.begin()));
     if (same != spreads.end()) continue;
     spreads.push_back(std::move(spread));
     own.different.push_back(order);
-    own.by_placement[placement_of(space_->mesh_of(shape, data, order))].push_back(order);
+    own.by_placement[placement_of(shape, space_->mesh_of(shape, data, order))].push_back(order);
   }
   return own;
 }
 
-TensorPlacement PlanOrders::placement_of(const MeshShape& mesh) {
-  const int tp = mesh.degree(Axis::tp);
-  if (tp == 1 || request_->machine.host) return any_placement;
-  const auto spread = spread_of(std::array{Axis::tp}, mesh, request_->machine);
+TensorPlacement PlanOrders::placement_of(const PlanShape& shape, const MeshShape& mesh) {
+  if (shape.tp * shape.cp == 1 || request_->machine.host) return any_placement;
+  const auto spread = spread_of(layer_axes, shape.exchange.head_ranks, mesh, request_->machine);
   if (!spread) return any_placement;
-  std::vector<Placement>& known = placements_[tp];
+  std::vector<Placement>& known = placements_[layer_degrees(shape)];
   const auto found =
       std::find_if(known.begin(), known.end(), [&](const Placement& each) { return each.spread == *spread; });
   if (found != known.end()) return static_cast<TensorPlacement>(found - known.begin());
@@ -73,20 +81,37 @@ const std::vector<AxisOrder>& PlanOrders::of(const PlanShape& shape, const PlanD
   return found == all.end() ? none : found->second;
 }
 
-const std::vector<MeshShape>& PlanOrders::of_tensor_axis(std::int64_t tp) {
-  const auto [found, is_new] = tensor_meshes_.try_emplace(tp);
+/// With the other ranks inside, between and outside of the axes in every way.
+std::vector<MeshShape> PlanOrders::meshes_of_layer_axes(const PlanShape& shape) const {
+  const std::int64_t num_groups = request_->num_devices / (shape.tp * shape.cp);
+  std::vector<MeshShape> meshes;
+  const auto add = [&](std::int64_t inside, std::int64_t between, Axis inner, Axis outer) {
+    const PlanShape around = {.tp = shape.tp, .pp = between, .cp = shape.cp};
+    const PlanData data = {.replicate = num_groups / inside / between, .shard = inside};
+    meshes.push_back(space_->mesh_of(
+        around, data, AxisOrder(std::vector{Axis::dp_shard, inner, Axis::pp, outer, Axis::dp_replicate})));
+  };
+  for (std::int64_t inside = 1; inside <= num_groups; ++inside) {
+    if (num_groups % inside != 0) continue;
+    for (std::int64_t between = 1; between <= num_groups / inside; ++between) {
+      if (num_groups / inside % between != 0) continue;
+      add(inside, between, Axis::tp, Axis::cp);
+      if (shape.tp > 1 && shape.cp > 1) add(inside, between, Axis::cp, Axis::tp);
+      if (shape.tp == 1 || shape.cp == 1) break;
+    }
+  }
+  return meshes;
+}
+
+const std::vector<MeshShape>& PlanOrders::of_layer_axes(const PlanShape& shape) {
+  const auto [found, is_new] = layer_meshes_.try_emplace(layer_degrees(shape));
   std::vector<MeshShape>& meshes = found->second;
   if (!is_new) return meshes;
   std::set<std::optional<std::vector<int>>> spreads;
-  const std::int64_t num_groups = request_->num_devices / tp;
-  for (std::int64_t stride = 1; stride <= num_groups; ++stride) {
-    if (num_groups % stride != 0) continue;
-    const PlanData around = {.replicate = num_groups / stride, .shard = stride};
-    const MeshShape mesh =
-        space_->mesh_of({.tp = tp}, around, AxisOrder(std::vector{Axis::dp_shard, Axis::tp, Axis::dp_replicate}));
-    const auto spread = spread_of(std::array{Axis::tp}, mesh, request_->machine);
+  for (const MeshShape& mesh : meshes_of_layer_axes(shape)) {
+    const auto spread = spread_of(layer_axes, shape.exchange.head_ranks, mesh, request_->machine);
     if (!spread || spreads.insert(spread).second) meshes.push_back(mesh);
-    if (tp == 1 || request_->machine.host) break;
+    if (shape.tp * shape.cp == 1 || request_->machine.host) break;
   }
   return meshes;
 }

@@ -9,8 +9,8 @@
 
 namespace echelon {
 
-/// How a tensor-parallel group is placed on nodes and switches, as an index of PlanOrders; or any way that is left,
-/// such as one that differs from group to group.
+/// How tensor- and context-parallel groups are placed on nodes and switches, as an index of PlanOrders; or any way that
+/// is left, such as one that differs from group to group.
 using TensorPlacement = int;
 inline constexpr TensorPlacement any_placement = -1;
 
@@ -26,11 +26,11 @@ class PlanOrders {
   [[nodiscard]] const std::vector<AxisOrder>& of(const PlanShape& shape, const PlanData& data,
                                                  TensorPlacement placement);
   /// A mesh with that placement.
-  [[nodiscard]] const MeshShape& mesh_of(std::int64_t tp, TensorPlacement placement) const {
-    return placements_.at(tp)[static_cast<std::size_t>(placement)].mesh;
+  [[nodiscard]] const MeshShape& mesh_of(const PlanShape& shape, TensorPlacement placement) const {
+    return placements_.at(layer_degrees(shape))[static_cast<std::size_t>(placement)].mesh;
   }
-  /// Meshes with every placement of tensor-parallel groups that some order has.
-  [[nodiscard]] const std::vector<MeshShape>& of_tensor_axis(std::int64_t tp);
+  /// Meshes with every placement of tensor- and context-parallel groups that some order has.
+  [[nodiscard]] const std::vector<MeshShape>& of_layer_axes(const PlanShape& shape);
   /// The one of the different ones that represents `order`.
   [[nodiscard]] const AxisOrder& stand_in(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
 
@@ -44,14 +44,21 @@ class PlanOrders {
     std::vector<int> spread;
     MeshShape mesh;
   };
-  [[nodiscard]] TensorPlacement placement_of(const MeshShape& mesh);
+  [[nodiscard]] TensorPlacement placement_of(const PlanShape& shape, const MeshShape& mesh);
   [[nodiscard]] const Known& known(const PlanShape& shape, const PlanData& data);
+
+  [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
+
+  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int>;  // tp, cp and the ranks of it that exchange heads
+  [[nodiscard]] static LayerDegrees layer_degrees(const PlanShape& shape) {
+    return {shape.tp, shape.cp, shape.exchange.head_ranks};
+  }
 
   const PlanSpace* space_;
   const PlanRequest* request_;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
-  std::map<std::int64_t, std::vector<MeshShape>> tensor_meshes_;
-  std::map<std::int64_t, std::vector<Placement>> placements_;
+  std::map<std::tuple<LayerDegrees, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
+  std::map<LayerDegrees, std::vector<MeshShape>> layer_meshes_;
+  std::map<LayerDegrees, std::vector<Placement>> placements_;
 };
 
 }  // namespace echelon

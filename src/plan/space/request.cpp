@@ -55,8 +55,6 @@ void fix(const std::string& setting, PlanRequest& request) {
   const std::string text = equals == std::string::npos ? "true" : setting.substr(equals + 1);
   assign({name, parse_text(*key, text), "command line"}, request.base);
   request.fixed.insert(name);
-  require(request.base.parallelism.context_parallel_degree == 1,
-          "{} = {} is not searched yet (use 1, or echelon simulate with a config)", name, text);
 }
 
 /// What a file says about the choices is overruled by their defaults.

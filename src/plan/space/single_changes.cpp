@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::string_view tp_key = "parallelism.tensor_parallel_degree",
                            pp_key = "parallelism.pipeline_parallel_degree",
+                           cp_key = "parallelism.context_parallel_degree",
+                           method_key = "parallelism.context_parallel_method",
+                           ulysses_key = "parallelism.context_parallel_ulysses_degree",
                            sharding_key = "parallelism.data_parallel_shard_degree";
 
 constexpr BlockOperations recomputed_sets[] = {{},
@@ -55,7 +58,13 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
   for (const std::int64_t degree : divisors_of(ranks)) {
     candidates.add(tp_key, [&](RunConfig& c) { c.parallelism.tensor_parallel_degree = degree; });
     candidates.add(pp_key, [&](RunConfig& c) { c.parallelism.pipeline_parallel_degree = degree; });
+    candidates.add(cp_key, [&](RunConfig& c) { c.parallelism.context_parallel_degree = degree; });
   }
+  for (const auto method :
+       {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses, ContextMethod::ulysses_ring})
+    candidates.add(method_key, [&](RunConfig& c) { c.parallelism.context_parallel_method = method; });
+  for (const std::int64_t degree : divisors_of(config.parallelism.context_parallel_degree))
+    candidates.add(ulysses_key, [&](RunConfig& c) { c.parallelism.context_parallel_ulysses_degree = degree; });
   for (const std::int64_t shards : divisors_of(dp))
     candidates.add(sharding_key, [&](RunConfig& c) {
       c.parallelism.data_parallel_shard_degree = shards;
@@ -128,11 +137,23 @@ void take_up_ranks(std::int64_t num_ranks, ParallelConfig& p) {
   }
 }
 
+void settle_context(std::string_view key, ParallelConfig& p) {
+  if (p.context_parallel_degree == 1) p.context_parallel_load_balancer = LoadBalancer::headtail;
+  if (p.context_parallel_degree == 1) p.context_parallel_method = ContextMethod::ring;
+  const bool has_degree = p.context_parallel_method == ContextMethod::ulysses_ring;
+  if (!has_degree || key == cp_key || key == ulysses_key) p.hierarchical_context_parallel_sizes = {};
+  if (!has_degree) p.context_parallel_ulysses_degree = 0;
+  const bool has_no_degree = p.hierarchical_context_parallel_sizes.empty() && p.context_parallel_ulysses_degree == 0;
+  const std::vector<std::int64_t> degrees = divisors_of(p.context_parallel_degree);
+  if (has_degree && has_no_degree && degrees.size() > 1) p.context_parallel_ulysses_degree = degrees[1];
+}
+
 /// Keys that only go with another value of the changed one.
 void settle(std::string_view key, const RunConfig& was, RunConfig& config) {
   ParallelConfig& p = config.parallelism;
   TrainingConfig& t = config.training;
-  if (key == tp_key || key == pp_key) take_up_ranks(was.mesh_shape().num_ranks(), p);
+  settle_context(key, p);
+  if (key == tp_key || key == pp_key || key == cp_key) take_up_ranks(was.mesh_shape().num_ranks(), p);
   if (p.tensor_parallel_degree == 1) p.sequence_parallel = false;
   if (p.zero_level == 0 && p.data_parallel_shard_degree > 1) p.zero_level = 1;
   if (p.zero_level != 3) p.reshard_after_forward = ReshardAfterForward::microbatch;
@@ -152,7 +173,10 @@ void settle(std::string_view key, const RunConfig& was, RunConfig& config) {
 bool is_accepted(const RunConfig& config, std::int64_t num_ranks) {
   try {
     validate(config);
-    validate_tensor_parallel(config.model, static_cast<int>(config.parallelism.tensor_parallel_degree));
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    validate_tensor_parallel(config.model, tp);
+    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
+      validate_head_exchange(config.model, tp, {.key = method_key, .num_ranks = u});
     return config.mesh_shape().num_ranks() == num_ranks;
   } catch (const Error&) {
     return false;

@@ -17,6 +17,10 @@ constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_
                            reshard_key = "parallelism.reshard_after_forward",
                            tensor_key = "parallelism.tensor_parallel_degree",
                            sequence_key = "parallelism.sequence_parallel",
+                           context_key = "parallelism.context_parallel_degree",
+                           exchange_key = "parallelism.context_parallel_method",
+                           head_ranks_key = "parallelism.context_parallel_ulysses_degree",
+                           sizes_key = "parallelism.hierarchical_context_parallel_sizes",
                            pipeline_key = "parallelism.pipeline_parallel_degree",
                            schedule_key = "parallelism.pipeline_parallel_schedule",
                            virtual_key = "parallelism.virtual_stages",
@@ -39,7 +43,10 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 bool is_legal(const RunConfig& config) {
   try {
     validate(config);
-    validate_tensor_parallel(config.model, static_cast<int>(config.parallelism.tensor_parallel_degree));
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    validate_tensor_parallel(config.model, tp);
+    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
+      validate_head_exchange(config.model, tp, {.key = exchange_key, .num_ranks = u});
     return true;
   } catch (const Error&) {
     return false;
@@ -50,6 +57,11 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = shape.pp;
+  config.parallelism.context_parallel_degree = shape.cp;
+  config.parallelism.context_parallel_method = shape.exchange.method;
+  config.parallelism.context_parallel_ulysses_degree =
+      shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0;
+  config.parallelism.hierarchical_context_parallel_sizes = {};
   config.parallelism.data_parallel_replicate_degree = shape.dp;
   config.parallelism.data_parallel_shard_degree = 1;
   config.training.micro_batch_size = shape.micro_batch_size;
@@ -143,17 +155,33 @@ void require_divisor(std::string_view key, std::int64_t degree, const PlanReques
 
 }  // namespace
 
+std::string degrees_text(const PlanShape& shape) {
+  const std::string context = shape.cp > 1 ? fmt::format("cp {}, ", context_text(shape)) : "";
+  return fmt::format("tp {}, {}pp {}, dp {}", shape.tp, context, shape.pp, shape.dp);
+}
+
+std::string context_text(const PlanShape& shape) {
+  const auto& [method, head_ranks] = shape.exchange;
+  if (shape.cp == 1) return "1";
+  return fmt::format("{} {}{}", shape.cp, name_of(method),
+                     method == ContextMethod::ulysses_ring ? fmt::format("/{}", head_ranks) : "");
+}
+
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   add_orders();
   for (const std::int64_t tp : divisors(request.num_devices)) {
     if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
-    for (const std::int64_t pp : divisors(request.num_devices / tp))
-      if (fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) add_shapes(tp, pp);
+    for (const std::int64_t pp : divisors(request.num_devices / tp)) {
+      if (!fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) continue;
+      for (const std::int64_t cp : divisors(request.num_devices / (tp * pp)))
+        if (is_searched(cp)) add_shapes(tp, pp, cp);
+    }
   }
   if (!shapes_.empty()) return;
   const ParallelConfig& fixed = request.base.parallelism;
   require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
   require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
+  require_divisor(context_key, fixed.context_parallel_degree, request);
   validate(request.base);  // says what contradicts what, if it is the fixed keys alone
   throw Error(
       fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
@@ -172,19 +200,49 @@ void PlanSpace::add_orders() {
   }
 }
 
-void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
+bool PlanSpace::is_searched(std::int64_t cp) const {
+  if (request_->fixes(context_key)) return cp == request_->base.parallelism.context_parallel_degree;
+  return cp == 1 || request_->base.training.seq_len >= cp * least_context_tokens;
+}
+
+/// Of which the fixed keys say no other. Legal ones among others.
+std::vector<KeyExchange> PlanSpace::exchanges(std::int64_t tp, std::int64_t cp) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const bool fixes_degree = request_->fixes(head_ranks_key) || request_->fixes(sizes_key);
+  std::vector<KeyExchange> all;
+  const auto add = [&](ContextMethod method, std::int64_t head_ranks) {
+    if (request_->fixes(exchange_key) && method != fixed.context_parallel_method) return;
+    all.push_back({method, static_cast<int>(head_ranks)});
+  };
+  if (!fixes_degree) add(ContextMethod::ring, 1);
+  if (cp == 1) return all;
+  if (!fixes_degree) add(ContextMethod::all_gather, 1);
+  if (!fixes_degree) add(ContextMethod::ulysses, cp);
+  for (const std::int64_t u : divisors(cp)) {
+    const bool is_wanted = !fixes_degree || u == fixed.context_parallel_ulysses_degree ||
+                           fixed.hierarchical_context_parallel_sizes == std::vector{u, cp / u};
+    const bool has_ring = u > 1 && u < cp;  // else it is a ring or ulysses by another name
+    if (is_wanted && (has_ring || fixes_degree) && u <= request_->base.model.num_attention_heads / tp)
+      add(ContextMethod::ulysses_ring, u);
+  }
+  return all;
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
   const RunConfig plain = without_choices(request_->base);
   const ParallelConfig& fixed = request_->base.parallelism;
-  const std::int64_t dp = request_->num_devices / (tp * pp), batch = plain.training.global_batch_size;
+  const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = plain.training.global_batch_size;
   if (batch % dp != 0) return;
   for (const std::int64_t micro_batch : divisors(batch / dp)) {
     if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
     for (const bool sequence_parallel : {false, true}) {
       if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
         continue;
-      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch};
-      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
-        shapes_.push_back(shape);
+      for (const KeyExchange& exchange : exchanges(tp, cp)) {
+        const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp, exchange};
+        if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
+          shapes_.push_back(shape);
+      }
     }
   }
 }
@@ -270,10 +328,11 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
   for (const std::int64_t shard : divisors(shape.dp)) {
     const std::int64_t replicate = shape.dp / shard;
     // Where nothing is sharded the level has no effect: it keeps what the user fixed, or its default.
-    if (shard == 1) {
+    if (num_shards(shape, {.shard = shard}) == 1) {
       add({replicate, 1, request_->fixes(zero_key) && fixed.zero_level < 3 ? fixed.zero_level : 1});
       continue;
     }
+    if (shard == 1 && request_->fixes(zero_key) && fixed.zero_level == 0) add({replicate, shard, 0});
     for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
     for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
       add({replicate, shard, 3, reshard});
@@ -296,6 +355,7 @@ MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const
   set(Axis::dp_replicate, data.replicate);
   set(Axis::pp, shape.pp);
   set(Axis::dp_shard, data.shard);
+  set(Axis::cp, shape.cp);
   set(Axis::tp, shape.tp);
   return MeshShape(degrees, order);
 }

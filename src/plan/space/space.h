@@ -1,7 +1,8 @@
 // All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be
 // counted without being listed:
 //
-//   Shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch.
+//   Shape        tensor (and sequence), pipeline, data and context degrees with the method of context parallelism,
+//                sequences per microbatch.
 //   Pipeline     of a shape: schedule, virtual stages, layers per stage.
 //   Recompute    of a pipeline: which operations of how many blocks of each stage are recomputed.
 //   Data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released.
@@ -21,8 +22,14 @@ struct PlanShape {
   bool sequence_parallel = false;
   std::int64_t pp = 1, dp = 1;
   std::int64_t micro_batch_size = 1, num_microbatches = 1;
+  std::int64_t cp = 1;
+  KeyExchange exchange = {};
   auto operator<=>(const PlanShape&) const = default;
 };
+
+/// Without a fixed degree, ranks of context parallelism hold no fewer tokens of a sequence. With fewer of them it is
+/// another way to make microbatches smaller, and a search takes several times the work to weigh it against the others.
+inline constexpr std::int64_t least_context_tokens = 8192;
 
 struct PlanPipeline {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
@@ -45,6 +52,13 @@ struct PlanData {
   bool operator==(const PlanData&) const = default;
 };
 
+/// Ranks over which ZeRO shards, and ranks over which gradients are summed: those of context parallelism are among
+/// both.
+[[nodiscard]] constexpr std::int64_t num_shards(const PlanShape& shape, const PlanData& data) {
+  return data.shard * shape.cp;
+}
+[[nodiscard]] constexpr std::int64_t num_gradient_ranks(const PlanShape& shape) { return shape.dp * shape.cp; }
+
 struct PlanChoice {
   PlanShape shape = {};
   PlanPipeline pipeline = {};
@@ -53,6 +67,11 @@ struct PlanChoice {
   AxisOrder order = {};
   bool operator==(const PlanChoice&) const = default;
 };
+
+/// "tp 8, pp 4, dp 2", with the context degree and its method where it is above 1.
+[[nodiscard]] std::string degrees_text(const PlanShape& shape);
+/// "8 ring", "8 ulysses_ring/4" where 4 ranks exchange heads; "1".
+[[nodiscard]] std::string context_text(const PlanShape& shape);
 
 class PlanSpace {
  public:
@@ -79,7 +98,9 @@ class PlanSpace {
 
  private:
   void add_orders();
-  void add_shapes(std::int64_t tp, std::int64_t pp);
+  void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp);
+  [[nodiscard]] bool is_searched(std::int64_t cp) const;
+  [[nodiscard]] std::vector<KeyExchange> exchanges(std::int64_t tp, std::int64_t cp) const;
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
     return !request_->fixes(key) || value == wanted;
   }

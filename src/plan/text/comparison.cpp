@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::pair<std::string_view, std::string_view> short_names[] = {{"tp", "parallelism.tensor_parallel_degree"},
                                                                          {"pp", "parallelism.pipeline_parallel_degree"},
+                                                                         {"cp", "parallelism.context_parallel_degree"},
                                                                          {"mbs", "training.micro_batch_size"},
                                                                          {"zero", "parallelism.zero_level"},
                                                                          {"recompute", "training.recompute"}};

@@ -1,6 +1,7 @@
 #include "plan/text/explanation.h"
 
 #include "base/units.h"
+#include "plan/text/text.h"
 #include "predict/machine/device_map.h"
 
 #include <fmt/format.h>
@@ -98,6 +99,21 @@ std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_
   return lines;
 }
 
+std::vector<std::string> context_reasons(const PlanResult& result) {
+  const Plan& best = result.plans.front();
+  if (!result.without_context) {
+    if (best.choice.shape.cp == 1) return {};
+    return {"it is fixed, or nothing without it fits"};
+  }
+  std::vector<std::string> lines = {fmt::format(
+      "the best layout without it is {} with {} microbatches of {}, recomputation {}: {:.2f} times as long",
+      degrees_text(result.without_context->choice.shape), result.without_context->choice.shape.num_microbatches,
+      result.without_context->choice.shape.micro_batch_size, recompute_text(result.without_context->choice.recompute),
+      result.without_context->outcome.step_seconds / best.outcome.step_seconds)};
+  for (std::string& line : differences(best, *result.without_context)) lines.push_back(std::move(line));
+  return lines;
+}
+
 std::vector<std::string> memory_parts(const Plan& plan) {
   const PredictedMemory& memory = highest_memory(plan);
   std::vector<std::string> lines;
@@ -131,17 +147,18 @@ std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequ
                whole_node = device * static_cast<double>(node.num_devices);
   const std::string sizes = fmt::format("states are {:.1f} GiB, a device has {:.1f}, a node {:.1f}", states / gib,
                                         device / gib, whole_node / gib);
-  const std::string degrees = fmt::format("tp {}, pp {}, dp {}", shape.tp, shape.pp, shape.dp);
+  const std::string degrees = degrees_text(shape);
   std::vector<std::string> lines;
   const bool is_split = shape.tp > 1 || shape.pp > 1;
-  const bool cuts_states = is_split || best.choice.data.shard > 1;
+  const bool cuts_states = is_split || num_shards(shape, best.choice.data) > 1;
   if (states < device) {
     lines.push_back(rule("what fits on one device is trained with data parallelism alone", !is_split,
                          fmt::format("{}; best is {}", sizes, degrees)));
   } else if (states < whole_node) {
-    lines.push_back(rule("states that exceed a device but fit in a node are sharded by ZeRO or tensor parallelism",
-                         cuts_states && shape.pp == 1,
-                         fmt::format("{}; best is {}, {} shards", sizes, degrees, best.choice.data.shard)));
+    lines.push_back(
+        rule("states that exceed a device but fit in a node are sharded by ZeRO or tensor parallelism",
+             cuts_states && shape.pp == 1,
+             fmt::format("{}; best is {}, {} shards", sizes, degrees, num_shards(shape, best.choice.data))));
   } else {
     lines.push_back(rule("states beyond a node: tensor parallelism inside nodes and pipelines between them",
                          shape.tp > 1 && shape.pp > 1, fmt::format("{}; best is {}", sizes, degrees)));

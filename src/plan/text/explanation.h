@@ -23,6 +23,8 @@ namespace echelon {
 /// costs.
 [[nodiscard]] std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order,
                                                      const MachineSpec& machine);
+/// Where the best plan has context parallelism: what the best layout without it would cost, part by part.
+[[nodiscard]] std::vector<std::string> context_reasons(const PlanResult& result);
 /// By how much the rank with the highest memory use exceeds its device.
 [[nodiscard]] std::vector<std::string> misses(const Plan& plan);
 /// The advice of textbooks, compared with the best plan: it says where they contradict each other.

@@ -42,6 +42,10 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
                {"pipeline_parallel_schedule", name_of(pipeline.schedule)},
                {"virtual_stages", pipeline.num_virtual},
                {"pipeline_parallel_layout", pipeline.layout.counts},
+               {"context_parallel_degree", shape.cp},
+               {"context_parallel_method", name_of(shape.exchange.method)},
+               {"context_parallel_ulysses_degree",
+                shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0},
                {"data_parallel_replicate_degree", data.replicate},
                {"data_parallel_shard_degree", data.shard},
                {"zero_level", data.zero_level},
@@ -101,6 +105,7 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
   if (result.in_default_order)
     json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},
                                 {"order", name_of(result.in_default_order->choice.order)}};
+  if (result.without_context) json["without_context_parallelism"] = fields_of(*result.without_context, request);
   if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
   if (!result.suggestions.empty()) json["mends"] = result.suggestions;
   return json.dump() + "\n";

@@ -15,11 +15,12 @@
 
 namespace echelon {
 
-std::string data_text(const PlanData& data) {
-  if (data.shard == 1) return fmt::format("replicate {}", data.replicate);
+std::string data_text(const PlanChoice& choice) {
+  const PlanData& data = choice.data;
+  if (num_shards(choice.shape, data) == 1) return fmt::format("replicate {}", data.replicate);
   std::string text =
-      fmt::format("{}shard {} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "",
-                  data.shard, data.zero_level);
+      fmt::format("{}shard {}{} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "",
+                  data.shard, choice.shape.cp > 1 ? fmt::format(" x cp {}", choice.shape.cp) : "", data.zero_level);
   if (data.zero_level == 3) text += fmt::format(" ({})", name_of(data.reshard));
   return text;
 }
@@ -45,7 +46,9 @@ std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "
 
 using PlanRow = std::vector<std::string>;
 
-const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ", "pp", "dp", "mbs", "m", "schedule", "data", "recompute"};
+const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ",      "cp",   "pp",
+                             "dp",     "mbs",   "m",   "schedule", "data", "recompute"};
+constexpr std::size_t context_column = 4;
 
 PlanRow row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;
@@ -53,19 +56,24 @@ PlanRow row(const Plan& plan) {
           fmt::format("{:.2f}", 100 * plan.outcome.mfu()),
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
+          context_text(shape),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),
           fmt::format("{}", shape.num_microbatches),
           pipeline_text(plan.choice),
-          data_text(plan.choice.data),
+          data_text(plan.choice),
           recompute_text(plan.choice.recompute) + order_text(plan.choice.order)};
 }
 
-/// Columns as wide as they need, figures to the right.
-std::string plan_table(const std::vector<PlanRow>& rows) {
-  constexpr std::size_t num_numbers = 8;
-  std::vector<std::size_t> widths(plan_header.size(), 0);
+/// Columns as wide as they need, figures to the right; without the context degree where all have 1.
+std::string plan_table(std::vector<PlanRow> rows) {
+  std::size_t num_numbers = 9;
+  if (std::all_of(rows.begin() + 1, rows.end(), [](const PlanRow& each) { return each[context_column] == "1"; })) {
+    for (PlanRow& each : rows) each.erase(each.begin() + context_column);
+    --num_numbers;
+  }
+  std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const PlanRow& each : rows)
     for (std::size_t i = 0; i + 1 < each.size(); ++i) widths[i] = std::max(widths[i], each[i].size());
   std::string text;
@@ -139,6 +147,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
+  text += lines(fmt::format("Why {} ranks share each sequence (cp)", best.choice.shape.cp), context_reasons(result));
   if (result.in_default_order)
     text += lines(
         fmt::format("Why the ranks are in the order {}: what the default order would cost", name_of(best.choice.order)),

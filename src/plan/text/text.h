@@ -9,7 +9,7 @@ namespace echelon {
 [[nodiscard]] std::string pipeline_text(const PlanChoice& choice);
 inline constexpr std::string_view pipeline_footnote =
     "*: the embedding and the head count as a layer each where layers are spread over stages";
-[[nodiscard]] std::string data_text(const PlanData& data);
+[[nodiscard]] std::string data_text(const PlanChoice& choice);
 [[nodiscard]] std::string recompute_text(const PlanRecompute& recompute);
 
 [[nodiscard]] std::string to_text(const PlanResult& result, const PlanRequest& request);

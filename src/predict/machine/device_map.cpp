@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
 
 namespace echelon {
 namespace {
@@ -22,6 +23,13 @@ std::optional<std::int64_t> members_of_axis(std::int64_t stride, std::int64_t de
 }
 
 double speed_of(const NodeLink& link) { return link.bandwidth * link.efficiency; }
+
+/// Of groups of as many ranks.
+bool is_slower(const GroupPlacement& a, const GroupPlacement& b) {
+  const auto key = [](const GroupPlacement& each) { return std::tuple(each.num_nodes, each.num_leaves); };
+  if (key(a) != key(b)) return key(a) > key(b);
+  return a.num_nodes == 1 ? speed_of(*a.link) < speed_of(*b.link) : a.cards_bandwidth < b.cards_bandwidth;
+}
 
 }  // namespace
 
@@ -156,12 +164,45 @@ GroupPlacement DeviceMap::placement_of_ranks(std::vector<int> ranks) const {
 }
 
 GroupPlacement DeviceMap::placement_of_pair(int rank, int peer) const {
+  return placement_of_pair(rank, peer, std::abs(peer - rank));
+}
+
+GroupPlacement DeviceMap::placement_of_rings(Axis axis, int num_rings, int rank) const {
+  const int stride = mesh_.stride(axis), degree = mesh_.degree(axis);
+  const int first = rank - mesh_.coordinate(rank, axis) * stride, distance = num_rings * stride;
+  const auto link = [&](int i) {
+    return placement_of_pair(first + i * stride, first + (i + num_rings) % degree * stride, distance);
+  };
+  if (is_regular()) {  // from the last member on a node or switch
+    const std::int64_t of_node = stretches_.front().ranks_per_node, per_leaf = machine_->network.nodes_per_leaf;
+    const auto last_within = [&](std::int64_t block) {
+      const auto members = static_cast<int>(std::clamp<std::int64_t>(block / stride, 1, degree));
+      return members < degree ? members - 1 : 0;
+    };
+    return link(std::max(last_within(of_node), per_leaf > 0 ? last_within(per_leaf * of_node) : 0));
+  }
+  GroupPlacement slowest = link(0);
+  for (int i = 1; i < degree; ++i)
+    if (const GroupPlacement each = link(i); is_slower(each, slowest)) slowest = each;
+  return slowest;
+}
+
+GroupPlacement DeviceMap::placement_of_blocks(Axis axis, int size, int rank) const {
+  const Group blocks = {AxisSet{axis}, Group::Part::block, size};
+  const int stride = mesh_.stride(axis), first = rank - mesh_.coordinate(rank, axis) * stride;
+  GroupPlacement slowest = placement_of(blocks, first);
+  for (int i = size; i < mesh_.degree(axis); i += size)
+    if (const GroupPlacement each = placement_of(blocks, first + i * stride); is_slower(each, slowest)) slowest = each;
+  return slowest;
+}
+
+GroupPlacement DeviceMap::placement_of_pair(int rank, int peer, int num_sharers) const {
   const Stretch& mine = stretch_of(rank);
   const Stretch& theirs = stretch_of(peer);
   const bool is_one_node = node_of(rank) == node_of(peer);
   const bool leaves_the_rail = machine_->network.rail_optimized && rail_of(rank) != rail_of(peer);
   const auto share = [&](const Stretch& stretch) {
-    return share_of_cards(stretch, std::min({std::abs(peer - rank), stretch.ranks_per_node, mesh_.num_ranks()}), 1);
+    return share_of_cards(stretch, std::min({num_sharers, stretch.ranks_per_node, mesh_.num_ranks()}), 1);
   };
   return {.num_ranks = rank == peer ? 1 : 2,
           .num_nodes = is_one_node ? 1 : 2,

@@ -55,6 +55,12 @@ class DeviceMap {
   /// Of a transfer between two ranks. As many ranks of the node send at the same time as have a peer at that distance
   /// on another node.
   [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer) const;
+  /// Of a transfer between neighbours, while all ranks along an axis send to the next one and the last to the first:
+  /// of the slowest of them along the axis of `rank`. A node's cards carry what leaves the node. `num_rings`: ranks in
+  /// a row are in different rings.
+  [[nodiscard]] GroupPlacement placement_of_rings(Axis axis, int num_rings, int rank) const;
+  /// Of the slowest of the blocks of `size` ranks in a row along an axis, of which `rank` is in one.
+  [[nodiscard]] GroupPlacement placement_of_blocks(Axis axis, int size, int rank) const;
 
  private:
   /// Ranks on nodes of one kind.
@@ -67,6 +73,7 @@ class DeviceMap {
   [[nodiscard]] bool divides_into(std::int64_t block) const;
   [[nodiscard]] std::optional<int> members_within(const Group& group, std::int64_t block) const;
   [[nodiscard]] GroupPlacement placement_of_ranks(std::vector<int> ranks) const;
+  [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer, int num_sharers) const;
   [[nodiscard]] double share_of_cards(const Stretch& stretch, double num_sharers, int ranks_per_node) const;
 
   MeshShape mesh_;

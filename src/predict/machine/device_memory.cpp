@@ -1,5 +1,6 @@
 #include "predict/machine/device_memory.h"
 
+#include "nn/head_split.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -7,7 +8,14 @@
 
 namespace echelon {
 
-int num_communicators(const MeshShape& mesh, bool has_tied_weight) {
+PartialGroups partial_groups(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  return {.has_tied_weight = config.model.tie_word_embeddings,
+          .kv_replicas = kv_replicas(config.model, static_cast<int>(p.tensor_parallel_degree)),
+          .head_ranks = key_exchange(p).head_ranks};
+}
+
+int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
   std::set<AxisSet> groups;
   for (const Group& group :
        {step_group, data_group, shard_group, replicate_group, tp_group, cp_group, pipeline_group}) {
@@ -17,9 +25,13 @@ int num_communicators(const MeshShape& mesh, bool has_tied_weight) {
         axes = axes | AxisSet{static_cast<Axis>(axis)};
     if (axes != AxisSet()) groups.insert(axes);
   }
-  const int num_stages = mesh.degree(Axis::pp), num_neighbours = std::min(num_stages - 1, 2);
-  const int of_ends = has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
-  return static_cast<int>(groups.size()) + 2 * num_neighbours + of_ends;
+  const int num_stages = mesh.degree(Axis::pp),
+            num_neighbours = std::min(num_stages - 1, 2) + std::min(mesh.degree(Axis::cp) / parts.head_ranks - 1, 2);
+  const auto is_part = [](int ranks, int all) { return ranks > 1 && ranks < all; };
+  int num_parts = parts.has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
+  if (is_part(parts.kv_replicas, mesh.degree(Axis::tp))) ++num_parts;
+  if (is_part(parts.head_ranks, mesh.degree(Axis::cp))) num_parts += 2;
+  return static_cast<int>(groups.size()) + 2 * num_neighbours + num_parts;
 }
 
 std::int64_t arena_limit_bytes(const DeviceSpec& device, int num_communicators) {

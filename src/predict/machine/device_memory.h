@@ -6,9 +6,17 @@
 
 namespace echelon {
 
+/// Groups of a run that are no whole axes of its mesh.
+struct PartialGroups {
+  bool has_tied_weight = false;
+  int kv_replicas = 1;  // tensor-parallel ranks that hold the same kv head
+  int head_ranks = 1;   // context-parallel ranks that exchange heads
+};
+[[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
+
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many
 /// purposes it has, and one for each direction to each of its neighbours in the pipeline.
-[[nodiscard]] int num_communicators(const MeshShape& mesh, bool has_tied_weight);
+[[nodiscard]] int num_communicators(const MeshShape& mesh, const PartialGroups& parts);
 
 /// Of `device`, for a rank with so many communicators; 0 if they leave nothing.
 [[nodiscard]] std::int64_t arena_limit_bytes(const DeviceSpec& device, int num_communicators);

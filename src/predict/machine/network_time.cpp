@@ -25,12 +25,17 @@ int member(const MeshShape& mesh, const Group& group, int rank, int index) {
 double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices) {
   if (record.group_size < 2) return 0;
   // In a ring every rank sends while it receives.
-  if (record.kind == CommKind::receive && record.group == cp_group) return 0;
+  if (record.kind == CommKind::receive && record.group.axes == cp_group.axes) return 0;
   const double bytes = static_cast<double>(record.num_elements * size_of(record.dtype));
   return collective_seconds(record.kind, bytes, placement_of(record, rank, devices), devices.machine().network);
 }
 
 GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {
+  const Group& group = record.group;
+  if (record.kind == CommKind::send && group.axes == cp_group.axes)
+    return devices.placement_of_rings(Axis::cp, group.part == Group::Part::strided ? group.block : 1, rank);
+  if (group.axes == cp_group.axes && group.part == Group::Part::block)
+    return devices.placement_of_blocks(Axis::cp, group.block, rank);
   if (!is_transfer(record.kind)) return devices.placement_of(record.group, rank);
   return devices.placement_of_pair(rank, member(devices.mesh(), record.group, rank, record.peer));
 }

@@ -7,8 +7,9 @@
 
 namespace echelon {
 
-/// As `rank` records it. The ranks of the other groups of the same axes communicate at the same time and share the
-/// cards of their nodes.
+/// As `rank` records it. A hop of a ring takes as long as on the slowest of the ring's links: every rank waits for what
+/// has come over it, a hop or some later. So do ranks that exchange heads before a ring. The ranks of the other groups
+/// of the same axes communicate at the same time and share the cards of their nodes.
 [[nodiscard]] double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
 
 /// Where the record's group or pair is placed. A caller that asks often keeps it: it depends on the record's group and

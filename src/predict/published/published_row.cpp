@@ -76,7 +76,6 @@ class RowReader {
     require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet (use a dense model)",
             row_.at("experts"));
     require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet (use 1)", row_.at("ep"));
-    require(degree("cp") == 1, "cp = {}: context parallelism cannot be expressed yet (use 1)", row_.at("cp"));
   }
 
   void set_model() {
@@ -129,10 +128,12 @@ class RowReader {
     const std::int64_t num_gpus = needed("gpus");
     p.tensor_parallel_degree = degree("tp");
     p.pipeline_parallel_degree = degree("pp");
-    const std::int64_t of_model = p.tensor_parallel_degree * p.pipeline_parallel_degree;
+    p.context_parallel_degree = degree("cp");
+    const std::int64_t of_model = p.tensor_parallel_degree * p.pipeline_parallel_degree * p.context_parallel_degree;
     const std::int64_t dp = count("dp", std::max<std::int64_t>(1, num_gpus / of_model));
-    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {} (use {})", num_gpus,
-            p.tensor_parallel_degree, p.pipeline_parallel_degree, dp, dp * of_model);
+    const std::string context = p.context_parallel_degree > 1 ? fmt::format(" x cp {}", p.context_parallel_degree) : "";
+    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {}{} x dp {} (use {})", num_gpus,
+            p.tensor_parallel_degree, p.pipeline_parallel_degree, context, dp, dp * of_model);
     p.sequence_parallel = count("sp", 0) != 0 && p.tensor_parallel_degree > 1;
     set_sharding(dp);
   }
@@ -337,7 +338,10 @@ SoftwareProfile described_software(const SoftwareWords& words) {
     name += "+fp8";
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
-  if (words.async_tp == "1") name += "+async-tp";
+  // tp_comm_overlap, which NeMo's recipes for large models have set since then.
+  const bool overlaps_tp =
+      has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
+  if (words.async_tp == "1" || overlaps_tp) name += "+async-tp";
   // Torchtitan compiles it since then.
   if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";
   return software_profile(name);

@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::int64_t half_bytes = 2;  // of activations
 
+std::int64_t tokens_of_rank(const RunConfig& config) {
+  const std::int64_t cp = config.parallelism.context_parallel_degree;
+  return config.training.micro_batch_size * ((config.training.seq_len + cp - 1) / cp);
+}
+
 /// Sizes of the first rank's part of a block.
 struct BlockSizes {
   std::int64_t tokens, local_tokens, width, heads, q, kv, features, scores;
@@ -19,7 +24,7 @@ struct BlockSizes {
 BlockSizes sizes_of(const RunConfig& config) {
   const ModelSpec& model = config.model;
   const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
-  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len;
+  const std::int64_t tokens = tokens_of_rank(config);
   const HeadSplit split = head_split(model, tp, 0);
   BlockSizes sizes{};
   sizes.tokens = tokens;
@@ -45,8 +50,7 @@ std::int64_t attention_bytes(const SoftwareProfile& profile, const BlockSizes& b
 constexpr std::int64_t bytes_of_logit = 12, bytes_of_sharded_logit = 20, bytes_of_compiled_logit = 4;
 
 std::int64_t num_logits(const RunConfig& config) {
-  return config.training.micro_batch_size * config.training.seq_len * config.model.vocab_size /
-         config.parallelism.tensor_parallel_degree;
+  return tokens_of_rank(config) * config.model.vocab_size / config.parallelism.tensor_parallel_degree;
 }
 
 std::int64_t logit_bytes(const SoftwareProfile& profile, const RunConfig& config) {
@@ -133,8 +137,8 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     }
     if (config.parallelism.pipeline_parallel_degree > 1 && config.num_microbatches() > 1) {
       if (profile.adds_whole_gradients && config.parallelism.zero_level == 3)
-        gradients +=
-            config.parallelism.data_parallel_shard_degree * each.category_bytes[MemoryCategory::master_weights];
+        gradients += config.parallelism.data_parallel_shard_degree * config.parallelism.context_parallel_degree *
+                     each.category_bytes[MemoryCategory::master_weights];
       if (profile.keeps_outputs)
         each.category_bytes[MemoryCategory::boundaries] += output_bytes(config, part.has_head());
     }

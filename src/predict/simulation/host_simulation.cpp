@@ -1,6 +1,7 @@
 #include "predict/simulation/host_simulation.h"
 
 #include "predict/host/host_step.h"
+#include "predict/step/context_rank.h"
 #include "spec/model_spec.h"
 
 namespace echelon {
@@ -16,6 +17,7 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
   result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
   result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
   const int num_alike = num_ranks / num_stages;
+  const ContextRanks context_ranks(config);
   for (const RankBlueprint& like : blueprint.pipeline_ranks()) {
     result.memory.push_back(predicted_memory(like, host.memory_bytes / num_ranks));
     SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{
@@ -25,7 +27,7 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
       simulated.lanes.push_back(static_cast<int>(lane_of(action.kind)));
       const CallTrace& trace = like.trace(options.kind).of(action);
       for (const OpRecord& operation : trace.operations())
-        result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
+        result.hardware_flops += context_ranks.mean_flops(operation, 0) * num_alike;
       for (const CommRecord& record : trace.communications())
         simulated.sent_bytes[name_of(record.group)] += record.sent_bytes;
     }

@@ -28,7 +28,7 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
 void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
   result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
-  const int num_links = num_communicators(devices.mesh(), config.model.tie_word_embeddings);
+  const int num_links = num_communicators(devices.mesh(), partial_groups(config));
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const int num_alike = works.num_alike(simulated);
     for (const ActionTime* time : works.times(simulated).times) result.hardware_flops += time->flops * num_alike;

@@ -21,10 +21,10 @@ struct SimulationOptions {
   ProgramKind kind = ProgramKind::training;  // or with a snapshot, where the blueprint has such programs
 };
 
-/// A rank that was simulated, for all that do the same at the same time: the tensor-parallel ranks of a stage of all
-/// replicas of a class.
+/// A rank that was simulated, for all that do the same at the same time: the tensor- and context-parallel ranks of a
+/// stage of all replicas of a class. Of context-parallel ranks it is the one with the most pairs (query, key).
 struct SimulatedRank {
-  int rank = 0;  // the first of them
+  int rank = 0;  // one of them
   int pipeline_rank = 0;
   int num_ranks = 1;
   StepParts parts = {};

@@ -1,16 +1,40 @@
 // How a software profile rewrites what Echelon's own code traced.
+#include "blueprint/unit_trace.h"
 #include "nn/head_split.h"
 #include "nn/sharding.h"
 #include "predict/software/software_profile.h"
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <set>
 
 namespace echelon {
 namespace {
+
+/// Of a sequence.
+std::int64_t rows_of_rank(const RunConfig& config) {
+  if (config.parallelism.context_parallel_degree == 1) return config.training.seq_len;
+  return rows_per_rank(token_split(config));
+}
+
+/// What a rank attends to, one block after the other.
+struct AttendedBlocks {
+  std::int64_t num_blocks = 1, num_queries = 0, num_keys = 0;  // rows of a sequence
+};
+AttendedBlocks attended_blocks(const RunConfig& config) {
+  const KeyExchange exchange = key_exchange(config.parallelism);
+  const std::int64_t cp = config.parallelism.context_parallel_degree, T = config.training.seq_len,
+                     rows = rows_of_rank(config);
+  if (exchange.method == ContextMethod::all_gather) {  // of every kv head
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    return {head_split(config.model, tp, 0).num_kv_heads, rows, T};
+  }
+  const std::int64_t of_block = exchange.head_ranks == cp ? T : exchange.head_ranks * rows;
+  return {cp / exchange.head_ranks, of_block, of_block};
+}
 
 /// Rewrites the operations of one action.
 class OperationRewriter {
@@ -20,7 +44,9 @@ class OperationRewriter {
       : profile_(profile), config_(config), action_(action), trace_(trace) {
     const ParallelConfig& p = config.parallelism;
     tp_ = p.tensor_parallel_degree;
-    num_tokens_ = config.training.micro_batch_size * config.training.seq_len;
+    cp_ = p.context_parallel_degree;
+    attended_ = attended_blocks(config);
+    num_tokens_ = config.training.micro_batch_size * rows_of_rank(config);
     local_tokens_ = p.sequence_parallel ? num_tokens_ / tp_ : num_tokens_;
     width_ = config.model.hidden_size;
     dtype_ = config.training.dtype;
@@ -79,11 +105,20 @@ class OperationRewriter {
     if (profile_.fuses_qkv) used = fuse_qkv(i, op);
     if (forms_weight_gradient(op)) accumulate(op);
     if (profile_.computes_in_fp8) {
-      push(elementwise(3 * (op.m * op.k + op.k * op.n)));  // casts of both operands
+      cast_operands(op);
       op.flops = static_cast<std::int64_t>(static_cast<double>(op.flops) / profile_.fp8_speedup);
     }
     push(op);
     return used;
+  }
+
+  /// To 8 bits from 16. TransformerEngine writes a transposed copy with each cast of tokens, which the gradient of the
+  /// weight reads, and keeps weights in 8 bits for all microbatches.
+  void cast_operands(const OpRecord& op) {
+    if (!profile_.casts_tokens_once)
+      push(elementwise(3 * (op.m * op.k + op.k * op.n)));
+    else if (!forms_weight_gradient(op))
+      push(elementwise(4 * op.m * op.k));
   }
 
   // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon recomputes to keep
@@ -155,12 +190,13 @@ class OperationRewriter {
     if (profile_.attention == AttentionKernel::fused) {
       push(op);
     } else {
-      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
-      batched_product(op, S, S, C);
+      const std::int64_t S = attended_.num_queries, K = attended_.num_keys, C = op.k, scores = op.m * S * K;
+      batched_product(op, S, K, C);
       push(elementwise(profile_.softmax_bytes * scores));
       if (profile_.has_dropout) push(elementwise(5 * scores));
-      batched_product(op, S, C, S);
+      batched_product(op, S, C, K);
     }
+    if (++num_attended_ % attended_.num_blocks != 0) return;  // to a block of keys that is not the last
     join_branches();
     run_unfused(1);
     const bool is_backward = action_.kind != ActionKind::forward;
@@ -171,14 +207,15 @@ class OperationRewriter {
     if (profile_.attention == AttentionKernel::fused) {
       push(op);
     } else {
-      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
-      batched_product(op, S, C, S);  // dv = p^T dout
-      batched_product(op, S, S, C);  // dp = dout v^T
+      const std::int64_t S = attended_.num_queries, K = attended_.num_keys, C = op.k, scores = op.m * S * K;
+      batched_product(op, K, C, S);  // dv = p^T dout
+      batched_product(op, S, K, C);  // dp = dout v^T
       if (profile_.has_dropout) push(elementwise(5 * scores));
       push(elementwise(profile_.softmax_backward_bytes * scores));
-      batched_product(op, S, C, S);  // dq
-      batched_product(op, S, C, S);  // dk
+      batched_product(op, S, C, K);  // dq
+      batched_product(op, K, C, S);  // dk
     }
+    if (++num_attended_backward_ % attended_.num_blocks != 0) return;
     run_unfused(2);
     if (profile_.has_dropout)
       for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
@@ -240,6 +277,14 @@ class OperationRewriter {
   }
 
   void rewrite_communication(CommRecord comm) {
+    const bool is_hop = comm.group.axes == cp_group.axes && comm.peer >= 0;
+    if (is_hop && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
+      comm.sent_bytes = comm.sent_bytes * size_of(dtype_) / size_of(comm.dtype);
+      comm.dtype = dtype_;
+    } else if (is_hop && comm.group == cp_group && comm.dtype == dtype_ &&
+               profile_.key_gathering != KeyGathering::none) {
+      return gather_keys(comm);
+    }
     const bool is_in_layer = is_compute(action_.kind);
     if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_in_layer && comm.kind == CommKind::all_gather &&
         comm.dtype == dtype_) {
@@ -259,6 +304,22 @@ class OperationRewriter {
       divide(comm);
     else
       starts_.emplace_back(start(comm));
+  }
+
+  /// In place of the hops of one attention, of which each sends and receives keys and values.
+  void gather_keys(CommRecord comm) {
+    constexpr std::int64_t records_per_hop = 4, keys_and_values = 2;
+    const std::int64_t i = num_key_records_++ % ((cp_ - 1) * records_per_hop);
+    if (i == 0) {
+      comm.kind = CommKind::all_gather;
+      comm.num_elements *= keys_and_values * cp_;
+      comm.sent_bytes *= keys_and_values * (cp_ - 1);
+      comm.peer = -1;
+      key_gather_ = start(comm);
+      if (profile_.key_gathering == KeyGathering::awaited) out_.events.emplace_back(CommWait{key_gather_});
+    }
+    // Where the first block of another rank is needed, all have come.
+    starts_.push_back(i < records_per_hop ? std::optional(key_gather_) : std::nullopt);
   }
 
   // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down. They are released after each pass:
@@ -286,11 +347,15 @@ class OperationRewriter {
   const RunConfig& config_;
   const Action& action_;
   const CallTrace& trace_;
-  std::int64_t tp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
+  AttendedBlocks attended_;
+  std::int64_t tp_ = 1, cp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
   DType dtype_ = DType::float32;
   std::vector<OpRecord> ops_;  // of the trace
   std::set<int> head_seen_;
   int num_loss_kernels_ = 0;
+  std::int64_t num_attended_ = 0, num_attended_backward_ = 0;  // blocks of keys
+  std::int64_t num_key_records_ = 0;
+  std::size_t key_gather_ = 0;
   std::optional<std::size_t> statistic_;            // its place among the events
   std::vector<std::optional<std::size_t>> starts_;  // by number of a communication in the trace: its number now
   std::size_t num_started_ = 0;
@@ -349,11 +414,19 @@ void reduce_all(const RunConfig& config, CallTrace& clip) {
   clip.events.emplace_back(reduction);
 }
 
-}  // namespace
+void attend_to_share(double share, std::vector<TraceEvent>& events) {
+  const auto part = [&](std::int64_t all) { return std::llround(share * static_cast<double>(all)); };
+  for (TraceEvent& event : events) {
+    auto* const operation = std::get_if<OpRecord>(&event);
+    if (operation == nullptr || (operation->kind != OpKind::attention && operation->kind != OpKind::attention_backward))
+      continue;
+    operation->n = part(operation->n);
+    operation->flops = part(operation->flops);
+  }
+}
 
-CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
-                    const CallTrace& trace) {
-  if (profile.is_echelon) return trace;
+CallTrace rewritten_trace(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                          const CallTrace& trace) {
   CallTrace does = OperationRewriter(profile, config, action, trace).run();
   if (profile.gathers_during_matmuls && is_compute(action.kind)) gather_during_matmuls(does.events);
   if (is_send(action.kind)) scatter(profile, config, does);
@@ -362,6 +435,15 @@ CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, con
     if (is_reduction(action.kind)) drop_communication(does);
     if (action.kind == ActionKind::clip) reduce_all(config, does);
   }
+  return does;
+}
+
+}  // namespace
+
+CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace) {
+  CallTrace does = profile.is_echelon ? trace : rewritten_trace(profile, config, action, trace);
+  if (profile.attention_share != 1) attend_to_share(profile.attention_share, does.events);
   return does;
 }
 

@@ -80,12 +80,21 @@ std::vector<SoftwareProfile> make_profiles() {
   core.accumulates_in_matmuls = true;
   core.reduces_at_the_end = false;
   core.overlap = {};
+  core.gathers_in_fp8 = true;        // TransformerEngine, LayerNormLinear
+  core.casts_tokens_once = true;     // TransformerEngine, cast_transpose and is_first_microbatch
+  core.rounds_key_gradients = true;  // TransformerEngine, AttnFuncWithCPAndKVP2P
+  SoftwareProfile llama3 = core;     // Llama 3 Team 2024, arXiv:2407.21783, section 3.3.2
+  llama3.name = "llama3";
+  llama3.key_gathering = KeyGathering::awaited;
+  profiles.push_back(std::move(llama3));
   profiles.push_back(torch("llm-foundry", "llm-foundry"));
   profiles.back().reruns_whole_blocks = true;
   profiles.push_back(torch("fsdp", "torch-compile"));
   profiles.push_back(torch("torchtitan", "torch-compile"));
   profiles.back().eager_bytes = 130;
+  profiles.back().key_gathering = KeyGathering::early;  // context_parallel_rotate_method = "allgather"
   profiles.push_back(torch("torchtitan-compile", "torch-compile"));
+  profiles.back().key_gathering = KeyGathering::early;
   return profiles;
 }
 

@@ -34,6 +34,13 @@ enum class AttentionKernel : std::uint8_t {
   unfused,  // matmuls and a softmax over scores that are written and read again
 };
 
+/// How context-parallel ranks get the keys and values of each other.
+enum class KeyGathering : std::uint8_t {
+  none,     // a ring: block by block, while the one before is attended to
+  early,    // all at once, while the own block is attended to
+  awaited,  // all at once, before any is attended to
+};
+
 struct SoftwareProfile {
   std::string name = "ideal";
   std::string generation;      // whose shares of rates it has; empty: those that all software has in common
@@ -53,6 +60,7 @@ struct SoftwareProfile {
   bool reruns_whole_blocks = true;  // recomputation runs a block's forward to its end
   bool computes_in_fp8 = false;     // matmuls of blocks
   bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
+  bool casts_tokens_once = false;   // for all matmuls that read them, and weights once a step
   double fp8_speedup = 1.77;        // of matmuls in 8 bits over those in 16
   double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
   int loss_kernels = 1;             // of which that is made, masks and means included
@@ -67,7 +75,12 @@ struct SoftwareProfile {
   bool accumulates_in_matmuls = false;
   bool gathers_each_parameter = false;  // ZeRO-3: a collective for every parameter, not for every block
 
+  // Pairs (query, key) over those of whole sequences, that documents leave to the slowest rank of a context group.
+  double attention_share = 1;
+
   // What is communicated.
+  KeyGathering key_gathering = KeyGathering::none;
+  bool rounds_key_gradients = false;  // those that go round in the ring have the format of the keys
   // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
   bool gathers_during_matmuls = false;
   OverlapRules overlap = {};

@@ -5,6 +5,7 @@
 
 #include "blueprint/call_trace.h"
 #include "predict/machine/host_time.h"
+#include "predict/step/context_rank.h"
 #include "spec/machine/machine_spec.h"
 
 #include <algorithm>
@@ -57,13 +58,16 @@ CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) 
   CostEvents events;
   std::vector<std::size_t> starts;  // by number in the trace: its number in the list
   std::size_t num_starts = 0;
-  for (const TraceEvent& event : trace.events) {
+  for (std::size_t i = 0; i < trace.events.size(); ++i) {
+    const TraceEvent& event = trace.events[i];
     if (const auto* operation = std::get_if<OpRecord>(&event)) {
       if (events.empty() || !std::holds_alternative<double>(events.back())) events.emplace_back(0.0);
       std::get<double>(events.back()) += seconds_of(*operation);
-    } else if (const auto* started = std::get_if<CommRecord>(&event)) {
-      starts.push_back(started->group_size > 1 ? num_starts++ : of_one_rank);
-      if (started->group_size > 1) events.emplace_back(*started);
+    } else if (std::holds_alternative<CommRecord>(event)) {
+      const auto& [started, num_records] = posted_at(trace.events, i);
+      starts.insert(starts.end(), num_records, started.group_size > 1 ? num_starts++ : of_one_rank);
+      if (started.group_size > 1) events.emplace_back(started);
+      i += num_records - 1;
     } else if (const std::size_t start = starts[std::get<CommWait>(event).start]; start != of_one_rank) {
       events.emplace_back(CommWait{start});
     }

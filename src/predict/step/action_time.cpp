@@ -3,7 +3,6 @@
 #include "predict/machine/device_time.h"
 #include "predict/machine/network_time.h"
 #include "predict/step/action_cost.h"
-#include "spec/groups.h"
 
 #include <algorithm>
 #include <set>
@@ -18,9 +17,10 @@ double ActionTime::communicated_seconds() const {
 
 ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
                          const std::map<int, double>& slow_ranks, int rank)
-    : config_(config), profile_(profile), devices_(devices), rank_(rank) {
+    : config_(config), profile_(profile), devices_(devices), rank_(rank), context_ranks_(config) {
+  const Group of_stage = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};
   std::set<Member> members;
-  for (const int each : devices.mesh().ranks_of(tp_group, rank)) {
+  for (const int each : devices.mesh().ranks_of(of_stage, rank)) {
     const auto slow = slow_ranks.find(each);
     members.insert({&devices.kind_of(each), slow == slow_ranks.end() ? 1 : slow->second});
   }
@@ -74,7 +74,8 @@ ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) cons
     return seconds;
   });
   if (!config_.training.cuda_graphs) time.issue = issued(action, trace);
-  for (const OpRecord& operation : trace.operations()) time.flops += static_cast<double>(operation.flops);
+  const int coordinate = devices_.mesh().coordinate(rank_, Axis::cp);
+  for (const OpRecord& operation : trace.operations()) time.flops += context_ranks_.mean_flops(operation, coordinate);
   return time;
 }
 

@@ -3,6 +3,7 @@
 
 #include "predict/machine/device_map.h"
 #include "predict/software/software_profile.h"
+#include "predict/step/context_rank.h"
 #include "predict/step/host_lane.h"
 
 #include <map>
@@ -15,7 +16,7 @@ struct ActionTime {
   double seconds = 0;  // from its start until it has computed and communicated all
   double compute_seconds = 0;
   std::map<Group, double> communication_seconds = {};  // of groups of more than one rank
-  double flops = 0;                                    // of one rank
+  double flops = 0;                                    // of one rank, on average over context-parallel ones
   IssueTime issue = {};
   std::map<std::string, std::int64_t> sent_bytes = {};
 
@@ -24,12 +25,12 @@ struct ActionTime {
   [[nodiscard]] double communicated_seconds() const;
 };
 
-/// Knows what the actions of one pipeline rank of a replica take. A tensor-parallel group goes at the pace of its
-/// slowest member.
+/// Knows what the actions of one pipeline rank of a replica take. The tensor- and context-parallel ranks of a stage go
+/// at the pace of the slowest of them.
 class ActionTimer {
  public:
-  /// `rank`: the first one of its tensor-parallel group; `slow_ranks`: factors of the time of what they compute. It
-  /// refers to all but `rank`.
+  /// `rank`: that of the stage which represents it (Replicas); `slow_ranks`: factors of the time of what they compute.
+  /// It refers to all but `rank`.
   ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
               const std::map<int, double>& slow_ranks, int rank);
 
@@ -50,7 +51,8 @@ class ActionTimer {
   const SoftwareProfile& profile_;
   const DeviceMap& devices_;
   int rank_;
-  std::vector<Member> members_;  // of its tensor-parallel group, those that differ
+  std::vector<Member> members_;  // of its tensor- and context-parallel ranks, those that differ
+  ContextRanks context_ranks_;
   std::map<const CallTrace*, ActionTime> times_;
 };
 

@@ -1,5 +1,7 @@
 #include "predict/step/host_lane.h"
 
+#include "predict/step/context_rank.h"
+
 namespace echelon {
 namespace {
 
@@ -21,13 +23,14 @@ class Issue {
     computed_ = std::max(computed_, host_) + seconds;
     if (costs_.rules.waits_for_kernels) host_ = computed_;
   }
-  void start(const CommRecord& record, double seconds) {
+  void start(const PostedMessage& posted, double seconds) {
+    const CommRecord& record = posted.record;
     const bool has_parts = record.kind == CommKind::all_gather || record.kind == CommKind::reduce_scatter;
     if (costs_.rules.copies_parts && has_parts)
       host_ = std::max({host_, computed_, communicated_}) + record.group_size * part_copy_seconds;
     host_ += costs_.collective_seconds;
     communicated_ = std::max({communicated_, computed_, host_}) + seconds;
-    ends_.push_back(communicated_);
+    ends_.insert(ends_.end(), posted.num_records, communicated_);
     if (costs_.rules.waits_for_kernels) host_ = communicated_;
   }
   void start_alone() { ends_.push_back(0); }
@@ -48,13 +51,19 @@ IssueTime issue_time(const CallTrace& trace, const HostCosts& costs, const Secon
                      const SecondsOfCommunication& communicates) {
   if (costs.is_free()) return {};
   Issue issue(costs);
-  for (const TraceEvent& event : trace.events) {
+  for (std::size_t i = 0; i < trace.events.size(); ++i) {
+    const TraceEvent& event = trace.events[i];
     if (const auto* operation = std::get_if<OpRecord>(&event))
       issue.compute(*operation, computes(*operation));
-    else if (const auto* started = std::get_if<CommRecord>(&event))
-      started->group_size > 1 ? issue.start(*started, communicates(*started)) : issue.start_alone();
-    else
-      issue.wait(std::get<CommWait>(event).start);
+    else if (const auto* awaited = std::get_if<CommWait>(&event))
+      issue.wait(awaited->start);
+    else if (std::get<CommRecord>(event).group_size < 2)
+      issue.start_alone();
+    else {
+      const PostedMessage posted = posted_at(trace.events, i);
+      issue.start(posted, communicates(posted.record));
+      i += posted.num_records - 1;
+    }
   }
   return issue.time();
 }

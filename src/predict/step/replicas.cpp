@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-constexpr Axis replica_axes[] = {Axis::cluster, Axis::dp_replicate, Axis::dp_shard, Axis::cp};
+constexpr Axis replica_axes[] = {Axis::cluster, Axis::dp_replicate, Axis::dp_shard};
 
 int moved(const MeshShape& mesh, int rank, Axis axis, int coordinate) {
   Coordinates coordinates = mesh.coordinates_of(rank);
@@ -42,8 +42,10 @@ int num_different(const std::vector<int>& numbers) {
 
 }  // namespace
 
-Replicas::Replicas(const DeviceMap& devices, const std::map<int, double>& slow_ranks) : mesh_(devices.mesh()) {
-  const int num_replicas = mesh_.num_ranks() / (mesh_.degree(Axis::pp) * mesh_.degree(Axis::tp));
+Replicas::Replicas(const DeviceMap& devices, const std::map<int, double>& slow_ranks, int context_rank)
+    : mesh_(devices.mesh()), context_rank_(context_rank) {
+  const int num_replicas =
+      mesh_.num_ranks() / (mesh_.degree(Axis::pp) * mesh_.degree(Axis::cp) * mesh_.degree(Axis::tp));
   if (slow_ranks.empty() && devices.divides_into_nodes()) {
     class_of_.assign(static_cast<std::size_t>(num_replicas), 0);
   } else {
@@ -61,7 +63,8 @@ Replicas::Replicas(const DeviceMap& devices, const std::map<int, double>& slow_r
 }
 
 int Replicas::rank_of(int replica_class, int pipeline_rank) const {
-  return moved(mesh_, first_[static_cast<std::size_t>(replica_class)], Axis::pp, pipeline_rank);
+  const int first = moved(mesh_, first_[static_cast<std::size_t>(replica_class)], Axis::cp, context_rank_);
+  return moved(mesh_, first, Axis::pp, pipeline_rank);
 }
 
 int Replicas::replica_of(int rank) const {
@@ -81,15 +84,16 @@ std::vector<double> Replicas::look_of(int replica, const DeviceMap& devices,
   std::vector<double> look;
   const int first = first_rank_of(mesh_, replica);
   int before = devices.node_of(first);
-  for (int stage = 0; stage < mesh_.degree(Axis::pp); ++stage)
-    for (int tp = 0; tp < mesh_.degree(Axis::tp); ++tp) {
-      const int rank = moved(mesh_, moved(mesh_, first, Axis::pp, stage), Axis::tp, tp);
-      const int node = devices.node_of(rank);
-      const auto slow = slow_ranks.find(rank);
-      look.push_back(static_cast<double>(&devices.kind_of(rank) - devices.machine().nodes.data()));
-      look.push_back(slow == slow_ranks.end() ? 1 : slow->second);
-      look.push_back(node == std::exchange(before, node) ? 0 : 1);
-    }
+  const int num_tp = mesh_.degree(Axis::tp), num_of_stage = num_tp * mesh_.degree(Axis::cp);
+  for (int i = 0; i < mesh_.degree(Axis::pp) * num_of_stage; ++i) {
+    const int of_stage = moved(mesh_, moved(mesh_, first, Axis::pp, i / num_of_stage), Axis::tp, i % num_tp);
+    const int rank = moved(mesh_, of_stage, Axis::cp, i % num_of_stage / num_tp);
+    const int node = devices.node_of(rank);
+    const auto slow = slow_ranks.find(rank);
+    look.push_back(static_cast<double>(&devices.kind_of(rank) - devices.machine().nodes.data()));
+    look.push_back(slow == slow_ranks.end() ? 1 : slow->second);
+    look.push_back(node == std::exchange(before, node) ? 0 : 1);
+  }
   return look;
 }
 

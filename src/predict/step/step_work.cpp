@@ -37,7 +37,7 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
       kind_(kind),
       num_stages_(blueprint.mesh().degree(Axis::pp)),
       host_(profile.host),
-      replicas_(devices, slow_ranks) {
+      replicas_(devices, slow_ranks, ContextRanks(blueprint.config()).busiest()) {
   UnitTraces units(blueprint.config());
   for (int stage = 0; stage < num_stages_; ++stage)
     blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
@@ -52,7 +52,8 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
 }
 
 int StepWorks::num_alike(int simulated) const {
-  return replicas_.size_of(simulated / num_stages_) * blueprint_.mesh().degree(Axis::tp);
+  const MeshShape& mesh = blueprint_.mesh();
+  return replicas_.size_of(simulated / num_stages_) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
 }
 
 /// A step that is recorded as a CUDA graph is one launch, before its first action.

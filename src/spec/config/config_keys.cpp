@@ -99,10 +99,10 @@ const ConfigKey keys[] = {
     {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
     {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
     {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends only to tokens of its own document, as the .idx file gives them"},
+    {"data.reset_position_ids", at<data, &DataConfig::reset_position_ids>, "positions restart at every document"},
     {"data.eod_mask_loss", at<data, &DataConfig::eod_mask_loss>, "the last token of a document has no target"},
     {"data.packing", choice<data, &DataConfig::packing>, "stream | best_fit: whole documents into sequences, so that few are split"},
-    {"data.reset_position_ids", NotYet{}, "positions that restart at every document"},
-    {"data.balance_batch", NotYet{}, "sequences of a batch are distributed by their pairs (query, key)"},
+    {"data.balance_batch", at<data, &DataConfig::balance_batch>, "distributes the sequences of a batch by their pairs (query, key)"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},
@@ -149,8 +149,10 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
     {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "microbatches in flight on a rank at most; 0: p for ZB-1p, 2p for ZB-2p, none for others", not_negative},
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "ranks that hold different tokens of the same sequences", degree},
-    {"parallelism.context_parallel_method", choice<parallelism, &P::context_parallel_method>, "ring: keys and values go from rank to rank"},
-    {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token"},
+    {"parallelism.context_parallel_method", choice<parallelism, &P::context_parallel_method>, "ring (p2p): keys go from rank to rank | all_gather | ulysses (a2a): exchanges tokens for heads | ulysses_ring (a2a+p2p)"},
+    {"parallelism.context_parallel_ulysses_degree", at<parallelism, &P::context_parallel_ulysses_degree>, "ulysses_ring: neighbours that exchange heads", {0, 1 << 20}},
+    {"parallelism.hierarchical_context_parallel_sizes", at<parallelism, &P::hierarchical_context_parallel_sizes>, "Megatron's form: [ulysses degree, ring]"},
+    {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token | per_document: headtail in each document | packed: even pairs (query, key)"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
     {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
 
@@ -210,6 +212,11 @@ bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alter
 
 bool takes_text(const ConfigKey& key) {
   return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field);
+}
+
+bool takes_integers(const ConfigKey& key) {
+  return std::holds_alternative<FieldOf<PipelineLayout>>(key.field) ||
+         std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field);
 }
 
 bool takes_names(const ConfigKey& key) {

@@ -25,10 +25,11 @@ struct ModelBase {};
 /// Planned keys, listed here so that they are refused as unsupported, not as misspellings.
 struct NotYet {};
 
-using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>,
-                                 FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>,
-                                 FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>,
-                                 FieldOf<AxisOrder>, FieldOf<LoadExclusions>, ChoiceField, ModelBase, NotYet>;
+using ConfigField =
+    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
+                 FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>,
+                 FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, FieldOf<LoadExclusions>,
+                 FieldOf<std::vector<std::int64_t>>, ChoiceField, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();
@@ -51,6 +52,8 @@ struct ConfigKey {
 
 /// Whether its value is one text.
 [[nodiscard]] bool takes_text(const ConfigKey& key);
+/// Whether its value is a list of integers, or may be one.
+[[nodiscard]] bool takes_integers(const ConfigKey& key);
 /// Whether its value is a list of names, or one of them.
 [[nodiscard]] bool takes_names(const ConfigKey& key);
 

@@ -14,7 +14,7 @@ namespace {
 [[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   RunConfig defaults;
   const bool has_example = section_of(key) != "model" && !std::holds_alternative<FieldOf<bool>>(key.field);
-  const bool is_list = std::holds_alternative<FieldOf<PipelineLayout>>(key.field);  // empty by default
+  const bool is_list = takes_integers(key);  // empty by default
   const std::string example =
       !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
   throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, example));
@@ -56,6 +56,9 @@ struct Assign {
       field(config) = {.counts = get<std::vector<std::int64_t>>(
                            key, value, "a list of integers or a string of the letters E, t and L"),
                        .letters = {}};
+  }
+  void operator()(FieldOf<std::vector<std::int64_t>> field) const {
+    field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers");
   }
   void operator()(FieldOf<PipelineSchedule> field) const {
     field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string"));
@@ -185,7 +188,7 @@ void assign(const Setting& setting, RunConfig& config) {
 ConfigValue value_of(const ConfigKey& key, RunConfig& config) { return std::visit(Read{config}, key.field); }
 
 ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
-  if (std::holds_alternative<FieldOf<PipelineLayout>>(key.field)) {
+  if (takes_integers(key)) {
     if (auto list = parse_list(text)) return *std::move(list);
   } else if (takes_names(key)) {
     return split_list(text);

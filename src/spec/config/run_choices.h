@@ -1,6 +1,7 @@
 // Choices of a config. The parser turns names into these enums once; name_of prints them.
 #pragma once
 
+#include "context/context_method.h"
 #include "context/load_balancer.h"
 
 #include <cstdint>
@@ -49,8 +50,6 @@ struct LoadExclusions {
 [[nodiscard]] LoadExclusions parse_load_exclusions(std::string_view key, const std::vector<std::string>& names);
 [[nodiscard]] std::vector<std::string> names_of(const LoadExclusions& exclusions);
 
-/// How the keys of other ranks reach a rank's queries.
-enum class ContextMethod : std::uint8_t { ring };
 enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(DeviceChoice device);  // "auto", "cpu", "cuda"
 [[nodiscard]] std::string_view name_of(CommBackend backend);
@@ -60,10 +59,10 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(LinearDType dtype);
 [[nodiscard]] std::string_view name_of(AttentionKernels kernels);  // "auto", "cudnn", "own"
 [[nodiscard]] std::string_view name_of(Packing packing);
-[[nodiscard]] std::string_view name_of(ContextMethod method);
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
-/// The choice of exactly this name. Defined for the enums above and LoadBalancer. Throws UnknownChoice (spec/choice.h)
+/// The choice of exactly this name. Defined for the enums above, LoadBalancer and ContextMethod, whose names in
+/// Megatron-LM (p2p, a2a, a2a+p2p) are aliases. Throws UnknownChoice (spec/choice.h)
 /// naming `key` and the closest valid one.
 template <class Choice>
 [[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);

@@ -22,7 +22,9 @@ struct DataConfig {
   std::string validation_path;  // the same for validation; empty: no evaluation
   std::int64_t seed = 0;
   bool reset_attention_mask = false;  // a token attends only to its own document
+  bool reset_position_ids = false;    // positions restart at each document
   bool eod_mask_loss = false;         // the last token of a document has no target
+  bool balance_batch = false;         // sequences go to ranks and microbatches by their pairs (query, key)
   Packing packing = Packing::stream;
   bool operator==(const DataConfig&) const = default;
 };
@@ -83,6 +85,9 @@ struct ParallelConfig {
   double pipeline_memory_limit = 0;
   std::int64_t context_parallel_degree = 1;
   ContextMethod context_parallel_method = ContextMethod::ring;
+  std::int64_t context_parallel_ulysses_degree = 0;  // u of ulysses_ring; 0: not given
+  // Megatron's, of ulysses_ring: u and the number of groups of u ranks. Empty: not given.
+  std::vector<std::int64_t> hierarchical_context_parallel_sizes;
   LoadBalancer context_parallel_load_balancer = LoadBalancer::headtail;
   std::int64_t expert_parallel_degree = 1;
   AxisOrder order;  // of the mesh's axes over the ranks
@@ -177,6 +182,11 @@ struct RunConfig {
   /// Microbatches per step and rank. validate() has checked divisibility.
   [[nodiscard]] std::int64_t num_microbatches() const;
 };
+
+/// The method of context parallelism and the number of its ranks that exchange heads.
+[[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);
+/// Throws Error for a method and degrees that contradict each other; how heads are divided is checked in nn.
+void check_context_parallel(const RunConfig& config);
 
 /// Steps from 1 on, both ends included.
 struct StepRange {

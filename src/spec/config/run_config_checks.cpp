@@ -155,14 +155,10 @@ void check_parallelism(const RunConfig& config) {
           "parallelism.reshard_after_forward = '{}' does not apply to parameters that parallelism.zero_level = {} does "
           "not shard (use zero_level = 3)",
           name_of(p.reshard_after_forward), p.zero_level);
-  require(
-      p.context_parallel_degree <= config.training.seq_len,
-      "parallelism.context_parallel_degree = {} is more than training.seq_len = {}: every rank holds a token (use {})",
-      p.context_parallel_degree, config.training.seq_len, config.training.seq_len);
-  require(p.context_parallel_degree > 1 || p.context_parallel_load_balancer == LoadBalancer::headtail,
-          "parallelism.context_parallel_load_balancer = '{}' does not apply to whole sequences: "
-          "context_parallel_degree = 1 (use headtail)",
-          name_of(p.context_parallel_load_balancer));
+  check_context_parallel(config);
+  require(!config.data.balance_batch || config.data.reset_attention_mask,
+          "data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false "
+          "(use data.reset_attention_mask = true)");
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,

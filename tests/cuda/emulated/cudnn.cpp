@@ -12,10 +12,10 @@
 
 namespace {
 
-std::atomic<int> version = 0;
+std::atomic<int> cudnn_version = 0;
 std::atomic<std::int64_t> bytes_per_pair = 2;
 std::mutex error_mutex;
-std::string wanted_error;
+std::string refusal;
 
 using cudnn_frontend::DataType_t;
 using cudnn_frontend::graph::Tensor_attributes;
@@ -122,18 +122,18 @@ void attend_backward(const std::vector<Bound>& x, Rule rule) {
 
 namespace emulated {
 
-void set_cudnn_version(int number) { version = number; }
+void set_cudnn_version(int number) { cudnn_version = number; }
 void set_bytes_per_pair(std::int64_t num_bytes) { bytes_per_pair = num_bytes; }
 void set_cudnn_error(const std::string& message) {
   const std::scoped_lock lock(error_mutex);
-  wanted_error = message;
+  refusal = message;
 }
 
 }  // namespace emulated
 
 namespace echelon::cuda {
 
-void* cudnn_library() { return version == 0 ? nullptr : &version; }
+void* cudnn_library() { return cudnn_version == 0 ? nullptr : &cudnn_version; }
 
 }  // namespace echelon::cuda
 
@@ -152,7 +152,7 @@ cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
-std::size_t get_backend_version() { return static_cast<std::size_t>(version.load()); }
+std::size_t get_backend_version() { return static_cast<std::size_t>(cudnn_version.load()); }
 
 }  // namespace detail
 
@@ -184,7 +184,7 @@ std::tuple<Graph::Tensor, Graph::Tensor, Graph::Tensor> Graph::sdpa_backward(Ten
 
 error_t Graph::validate() const {
   const std::scoped_lock lock(error_mutex);
-  return {wanted_error};
+  return {refusal};
 }
 
 error_t Graph::check_support() const {
@@ -197,7 +197,7 @@ std::int64_t Graph::get_workspace_size() const {
   const Tensor_attributes &q = *tensors_[0], &k = *tensors_[1];
   const std::int64_t heads = q.dim[0] * q.dim[1], quadratic = heads * q.dim[2] * k.dim[2] * bytes_per_pair;
   const char* const limit = std::getenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT");
-  const bool is_ordered = version >= 92500 && limit != nullptr && quadratic > std::strtoll(limit, nullptr, 10);
+  const bool is_ordered = cudnn_version >= 92500 && limit != nullptr && quadratic > std::strtoll(limit, nullptr, 10);
   return is_deterministic_ && !is_ordered ? quadratic : heads * q.dim[2] * (q.dim[3] + 1) * 4;
 }
 

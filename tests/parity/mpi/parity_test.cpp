@@ -19,11 +19,16 @@ bool has_a_rank_per_process(const Layout& layout) {
 }
 
 /// The rows, of those of schedules every fifth, and all of the grid; of its many layouts with eight ranks every sixth.
+/// Of the methods of context parallelism on eight ranks every third.
 std::vector<Layout> layouts() {
   std::vector<Layout> chosen;
   std::ranges::copy_if(rows(), std::back_inserter(chosen), has_a_rank_per_process);
   std::ranges::copy_if(context_rows(), std::back_inserter(chosen), has_a_rank_per_process);
+  std::ranges::copy_if(document_rows(), std::back_inserter(chosen), has_a_rank_per_process);
   int index = 0;
+  for (const Layout& layout : context_method_rows())
+    if (has_a_rank_per_process(layout) && index++ % (num_processes() < 8 ? 1 : 3) == 0) chosen.push_back(layout);
+  index = 0;
   for (const Layout& layout : schedule_rows())
     if (has_a_rank_per_process(layout) && index++ % 5 == 0) chosen.push_back(layout);
   index = 0;

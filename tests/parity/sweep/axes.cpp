@@ -49,9 +49,33 @@ SettingList schedules() {
 
 SettingList balancers() {
   SettingList settings;
-  for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
+  for (const LoadBalancer balancer : load_balancers)
     settings.push_back({std::string(name_of(balancer)),
                         [=](Draft& d) { d.config.parallelism.context_parallel_load_balancer = balancer; }});
+  return settings;
+}
+
+SettingList documents() {
+  const auto masks = [](Draft& d) { d.config.data.reset_attention_mask = true; };
+  const auto masks_and_positions = [=](Draft& d) {
+    masks(d);
+    d.config.data.reset_position_ids = d.config.data.eod_mask_loss = true;
+  };
+  return {{"none", [](Draft& d) { d.config.data = {}; }},
+          {"masked", masks},
+          {"positions", masks_and_positions},
+          {"packed", [=](Draft& d) {
+             masks_and_positions(d);
+             d.config.data.packing = Packing::best_fit;
+           }}};
+}
+
+SettingList context_methods() {
+  SettingList settings;
+  for (const ContextMethod method :
+       {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses, ContextMethod::ulysses_ring})
+    settings.push_back(
+        {std::string(name_of(method)), [=](Draft& d) { d.config.parallelism.context_parallel_method = method; }});
   return settings;
 }
 
@@ -64,7 +88,7 @@ SettingList recomputed() {
   return settings;
 }
 
-SettingList microbatches() {
+SettingList microbatch_counts() {
   SettingList settings;
   for (const int count : {2, 1, 3, 5, 8})
     settings.push_back({fmt::format("{}", count), [=](Draft& d) { d.microbatches = count; }});
@@ -100,6 +124,7 @@ std::vector<SweepAxis> make_axes() {
       {"parallelism.sequence_parallel", {number(&P::sequence_parallel, false), number(&P::sequence_parallel, true)}},
       {"parallelism.context_parallel_degree", numbers(&P::context_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.context_parallel_load_balancer", balancers()},
+      {"parallelism.context_parallel_method", context_methods()},
       {"parallelism.pipeline_parallel_degree", numbers(&P::pipeline_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.pipeline_parallel_schedule", schedules()},
       {"parallelism.virtual_stages", numbers(&P::virtual_stages, {0, 1, 2, 3})},
@@ -109,16 +134,17 @@ std::vector<SweepAxis> make_axes() {
         {"pipeline_parallel_layout as a list", [](Draft& d) { d.split = LayerSplit::counts; }},
         {"pipeline_parallel_layout as letters", [](Draft& d) { d.split = LayerSplit::letters; }},
         {"fewer layers than stages", [](Draft& d) { d.split = LayerSplit::thin; }}}},
-      {"microbatches", microbatches()},
+      {"microbatches", microbatch_counts()},
       {"training.micro_batch_size",
        {{"1", [](Draft& d) { d.config.training.micro_batch_size = 1; }},
         {"2", [](Draft& d) { d.config.training.micro_batch_size = 2; }}}},
       {"training.seq_len",
        {{"12", [](Draft& d) { d.config.training.seq_len = 12; }},
         {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
-      {"data.reset_attention_mask",
-       {{"false", [](Draft& d) { d.config.data.reset_attention_mask = false; }},
-        {"true", [](Draft& d) { d.config.data.reset_attention_mask = true; }}}},
+      {"documents", documents()},
+      {"data.balance_batch",
+       {{"false", [](Draft& d) { d.config.data.balance_batch = false; }},
+        {"true", [](Draft& d) { d.config.data.balance_batch = true; }}}},
       {"training.recompute", recomputed()},
       {"training.recompute_method",
        {{"uniform", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::uniform; }},

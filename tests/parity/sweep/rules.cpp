@@ -45,8 +45,8 @@ class Refusals {
 const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree",
                   zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
                   sequence = "parallelism.sequence_parallel", context = "parallelism.context_parallel_degree",
-                  balancer = "parallelism.context_parallel_load_balancer",
-                  pipeline = "parallelism.pipeline_parallel_degree",
+                  balancer = "parallelism.context_parallel_load_balancer", balance = "data.balance_batch",
+                  exchange = "parallelism.context_parallel_method", pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
                   microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method",
                   chunks = "training.mlp_chunk_tokens";
@@ -77,7 +77,17 @@ void refuse_tensor_parallel(Refusals& refused) {
 }
 
 void refuse_context_parallel(Refusals& refused) {
-  refused.add({{balancer, {"none", "striped"}}, {context, {"1"}}}, balancer, "a rank has whole sequences");
+  refused.add({{balancer, {"none", "striped", "per_document", "packed"}}, {context, {"1"}}}, balancer,
+              "a rank has whole sequences");
+  const std::string documents = "documents", without = "none";
+  refused.add({{balancer, {"per_document", "packed"}}, {documents, {without}}}, balancer, "it distributes documents");
+  refused.add({{balance, {"true"}}, {documents, {without}}}, balance, "sequences have equal pairs");
+  refused.add({{exchange, {"all_gather", "ulysses", "ulysses_ring"}}, {context, {"1"}}}, exchange,
+              "a rank has whole sequences");
+  refused.add({{exchange, {"ulysses_ring"}}, {context, {"3"}}}, "parallelism.context_parallel_ulysses_degree",
+              "two neighbours exchange heads");
+  refused.add({{exchange, {"ulysses"}}, {context, {"3"}}, {"model.num_key_value_heads", {"2"}}, {tensor, {"1"}}},
+              context, "three ranks cannot share two kv heads");
 }
 
 void refuse_schedules(Refusals& refused) {
@@ -88,7 +98,7 @@ void refuse_schedules(Refusals& refused) {
               "with one stage per rank it would be 1F1B");
   refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages,
               "a V has two stages per rank");
-  const std::string both_ways = "microbatches pass the ranks in both directions at once, so each rank needs two";
+  const std::string both_ways = "each rank needs a microbatch in each direction";
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"1"}}}, schedule, both_ways);
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule,
               both_ways);

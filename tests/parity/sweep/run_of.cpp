@@ -56,7 +56,13 @@ void set_layers(Draft& draft) {
 
 void set_sizes(Draft& draft) {
   ModelSpec& model = draft.config.model;
+  ParallelConfig& p = draft.config.parallelism;
+  const bool has_groups = p.context_parallel_method == ContextMethod::ulysses_ring && p.context_parallel_degree > 1;
+  p.context_parallel_ulysses_degree = has_groups ? 2 : 0;
   model.num_attention_heads = draft.sizes_divide ? 12 : 10;
+  // Ranks of context parallelism divide the heads of each tensor-parallel rank.
+  const std::int64_t u = key_exchange(p).head_ranks, unit = u > 1 ? u * p.tensor_parallel_degree : 1;
+  model.num_attention_heads = (model.num_attention_heads + unit - 1) / unit * unit;
   model.num_key_value_heads = draft.num_kv_heads > 0 ? draft.num_kv_heads : model.num_attention_heads;
   model.head_dim = 4;
   model.hidden_size = model.qk_norm ? 24 : model.num_attention_heads * model.head_dim;

@@ -1,5 +1,6 @@
-// The addends of a step's gradient, one for each microbatch of each replica. One rank computes each with the targets of
-// all other sequences ignored. The addends reveal any wrong weighting of ranks and microbatches.
+// The addends of a step's gradient, one for each microbatch of each replica, and of each part of its tokens that a cp
+// rank holds. One rank computes each with all other targets ignored. The addends reveal any wrong weighting of ranks
+// and microbatches.
 #pragma once
 
 #include "verify/combination.h"
@@ -7,9 +8,9 @@
 
 namespace echelon {
 
-/// Sequences of a batch: of one microbatch and one replica (blueprint/batch_layout.h); -1: of all.
+/// Targets of a batch: of one microbatch, one replica (blueprint/batch_layout.h) and one cp rank; -1: of all.
 struct BatchSubset {
-  int microbatch = -1, replica = -1;
+  int microbatch = -1, replica = -1, part = -1;
 };
 
 struct GradientAddends {
@@ -17,10 +18,10 @@ struct GradientAddends {
   std::vector<double> num_targets = {};  // targets of each subset
   std::vector<double> mean_losses = {};  // mean over these targets
   std::vector<Values> gradients = {};    // whole tensors; their sum is the gradient
-  bool has_microbatches = false, has_replicas = false;
+  bool has_microbatches = false, has_replicas = false, has_parts = false;
 };
 
-/// By microbatch and replica if these are few, else by either alone. Any of the lists may explain a gradient.
+/// By microbatch, replica and part if these are few, else by each alone. Any of the lists may explain a gradient.
 [[nodiscard]] std::vector<GradientAddends> gradient_addends(const Case& at, const std::string& tensor,
                                                             std::int64_t step);
 

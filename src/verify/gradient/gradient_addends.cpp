@@ -1,7 +1,8 @@
-#include "verify/gradient_addends.h"
+#include "verify/gradient/gradient_addends.h"
 
 #include "blueprint/batch_layout.h"
 #include "tensor/tokens.h"
+#include "verify/context/token_places.h"
 
 #include <algorithm>
 
@@ -12,16 +13,19 @@ constexpr std::int64_t most_subsets = 64;  // one single-rank run each
 
 class MaskedBatch final : public BatchSource {
  public:
-  MaskedBatch(const Case& at, std::int64_t step, BatchSubset subset)
-      : at_(at), layout_(at.config()), step_(step), subset_(subset) {}
+  MaskedBatch(const Case& at, const TokenPlaces& places, BatchSubset subset)
+      : at_(at), layout_(at.config()), places_(places), subset_(subset) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
     at_.batches.read(sequence, seq_len, tokens, targets);
     const TrainingConfig& training = at_.config().training;
-    if (sequence / training.global_batch_size != step_ - 1) return;
-    const BatchPlace place = layout_.place_of(sequence % training.global_batch_size);
+    if (sequence / training.global_batch_size != places_.step() - 1) return;
+    const std::int64_t of_batch = sequence % training.global_batch_size;
+    const BatchPlace place = layout_.place_of(of_batch);
     const bool is_in = (subset_.microbatch < 0 || place.microbatch == subset_.microbatch) &&
                        (subset_.replica < 0 || place.replica == subset_.replica);
-    if (!is_in) std::fill(targets, targets + seq_len, ignored_target);
+    for (std::int64_t i = 0; i < seq_len; ++i)
+      if (!is_in || (subset_.part >= 0 && places_.part_of(of_batch * seq_len + i) != subset_.part))
+        targets[i] = ignored_target;
   }
 
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
@@ -31,7 +35,7 @@ class MaskedBatch final : public BatchSource {
  private:
   const Case& at_;
   BatchLayout layout_;
-  std::int64_t step_;
+  const TokenPlaces& places_;
   BatchSubset subset_;
 };
 
@@ -60,14 +64,16 @@ class OneGradient final : public RunObserver {
 
 void compute(const Case& at, const std::string& tensor, std::int64_t step, GradientAddends& list) {
   const Blueprint blueprint(one_rank(at.config()));
+  const TokenPlaces places(at.config(), at.batches, step);
   for (const BatchSubset& subset : list.subsets) {
-    const MaskedBatch batches(at, step, subset);
+    const MaskedBatch batches(at, places, subset);
     OneGradient watcher(tensor, step);
     run_layout({.blueprint = blueprint, .batches = batches, .num_steps = step}, watcher);
+    const double num_targets = watcher.result().num_targets;
     for (double& number : watcher.gradient())
-      number *= watcher.result().num_targets / at.reference.step(step).num_targets;
-    list.num_targets.push_back(watcher.result().num_targets);
-    list.mean_losses.push_back(watcher.result().loss);
+      number = num_targets > 0 ? number * num_targets / at.reference.step(step).num_targets : 0;
+    list.num_targets.push_back(num_targets);
+    list.mean_losses.push_back(num_targets > 0 ? watcher.result().loss : 0);
     list.gradients.push_back(std::move(watcher.gradient()));
   }
 }
@@ -76,21 +82,21 @@ void compute(const Case& at, const std::string& tensor, std::int64_t step, Gradi
 
 std::vector<GradientAddends> gradient_addends(const Case& at, const std::string& tensor, std::int64_t step) {
   const BatchLayout layout(at.config());
-  const int M = layout.num_microbatches(), R = layout.num_replicas();
+  const int M = layout.num_microbatches(), R = layout.num_replicas(), P = at.mesh().degree(Axis::cp);
   std::vector<GradientAddends> lists;
-  if (M > 1 && R > 1 && M * R <= most_subsets) {
-    GradientAddends& both = lists.emplace_back(GradientAddends{.has_microbatches = true, .has_replicas = true});
-    for (int m = 0; m < M; ++m)
-      for (int r = 0; r < R; ++r) both.subsets.push_back({m, r});
-  } else {
-    if (M > 1 && M <= most_subsets) {
-      GradientAddends& by_microbatch = lists.emplace_back(GradientAddends{.has_microbatches = true});
-      for (int m = 0; m < M; ++m) by_microbatch.subsets.push_back({.microbatch = m});
-    }
-    if (R > 1 && R <= most_subsets) {
-      GradientAddends& by_replica = lists.emplace_back(GradientAddends{.has_replicas = true});
-      for (int r = 0; r < R; ++r) by_replica.subsets.push_back({.replica = r});
-    }
+  const auto add = [&](bool by_microbatch, bool by_replica, bool by_part) {
+    GradientAddends list = {.has_microbatches = by_microbatch, .has_replicas = by_replica, .has_parts = by_part};
+    for (int m = by_microbatch ? 0 : -1; m < (by_microbatch ? M : 0); ++m)
+      for (int r = by_replica ? 0 : -1; r < (by_replica ? R : 0); ++r)
+        for (int p = by_part ? 0 : -1; p < (by_part ? P : 0); ++p) list.subsets.push_back({m, r, p});
+    if (std::ssize(list.subsets) <= most_subsets) lists.push_back(std::move(list));
+  };
+  add(M > 1, R > 1, P > 1);
+  if (lists.empty()) {
+    if (R > 1 && P > 1) add(false, true, true);
+    if (M > 1) add(true, false, false);
+    if (R > 1) add(false, true, false);
+    if (P > 1) add(false, false, true);
   }
   if (lists.empty()) lists.push_back({.subsets = {BatchSubset{}}});
   for (GradientAddends& list : lists) compute(at, tensor, step, list);

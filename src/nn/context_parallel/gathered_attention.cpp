@@ -1,0 +1,152 @@
+#include "nn/context_parallel/gathered_attention.h"
+
+#include "spec/groups.h"
+
+namespace echelon {
+namespace {
+
+/// Keys and values, or their gradients.
+using KeysAndValues = std::array<Tensor, 2>;
+
+Tensor as_rows(const Tensor& x) { return x.reshaped({x.num_elements() / x.size(-1), x.size(-1)}); }
+
+class GatheredAttention final : public KeyAttention {
+ public:
+  GatheredAttention(const LayerOptions& options, const HeadSplit& split)
+      : heads_(options, split),
+        ranges_(options),
+        tokens_(options.tokens),
+        num_kv_heads_(split.num_kv_heads),
+        num_sequences_(options.num_sequences) {}
+
+  // By kv heads, so that those of one are contiguous.
+  [[nodiscard]] Sizes lse_sizes(const Tensor& q) const override {
+    return {num_kv_heads_, q.size(0), q.size(2) / num_kv_heads_, q.size(1)};
+  }
+
+  void forward(Context& context, const Qkv& qkv, const Attended& result) const override {
+    const Stack::Scope scope(context.workspace);
+    const Qkv split = split_all(context, qkv);
+    const Tensor out = take_split(context.workspace, result.out);
+    for_each_head(context, split, [&](std::int64_t head, const KeysAndValues& all) {
+      context.ops.attention(heads_.forward_args({of_head(split[0], qkv[0], head), all[0], all[1]},
+                                                {of_head(out, qkv[0], head), statistics(result.lse, head)},
+                                                mask(context.microbatch, qkv[0])));
+    });
+    join(context, result.out, out);
+  }
+
+  void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const override {
+    const Stack::Scope scope(context.workspace);
+    const Tensor& q = qkv[0];
+    const Qkv split = split_all(context, qkv), dsplit = take_all_split(context.workspace, dqkv);
+    const Tensor out = split_of(context, gradient.of.out), dout = split_of(context, gradient.dout);
+    const KeysAndValues dall = take_whole(context.workspace, split[1]),
+                        dfull = take_gathered(context.workspace, split[1]);
+    std::array<Pending, 2> scattered;
+    for_each_head(context, split, [&](std::int64_t head, const KeysAndValues& all) {
+      const AttendedGradient of_head_gradient = {.of = {of_head(out, q, head), statistics(gradient.of.lse, head)},
+                                                 .dout = of_head(dout, q, head),
+                                                 .delta = statistics(gradient.delta, head)};
+      context.ops.attention_backward(
+          heads_.backward_args({of_head(split[0], q, head), all[0], all[1]}, of_head_gradient,
+                               {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q)));
+      for (Pending& each : scattered) each.wait();
+      for (const std::size_t i : {0, 1})
+        context.ops.gather_rows(
+            {.x = as_rows(dall[i]), .index = context.microbatch.rows_by_rank, .y = as_rows(dfull[i])});
+      context.ops.publish();
+      Comm& comm = context.mesh.comm(cp_group);
+      context.mesh.together([&] {
+        for (const std::size_t i : {0, 1})
+          scattered[i] = comm.reduce_scatter(dsplit[1 + i].rows(head, 1), dfull[i], ReduceOp::sum);
+      });
+    });
+    for (Pending& each : scattered) each.wait();
+    for (std::size_t i = 0; i < dqkv.size(); ++i) join(context, dqkv[i], dsplit[i]);
+  }
+
+ private:
+  /// f(head, keys and values of all positions), while those of the next head are gathered. `split`: by kv heads.
+  template <class F>
+  void for_each_head(Context& context, const Qkv& split, F f) const {
+    const KeysAndValues full = take_gathered(context.workspace, split[1]),
+                        all = take_whole(context.workspace, split[1]);
+    Comm& comm = context.mesh.comm(cp_group);
+    std::array<Pending, 2> gathered;
+    const auto gather = [&](std::int64_t head) {
+      context.ops.publish();
+      context.mesh.together([&] {
+        for (const std::size_t i : {0, 1}) gathered[i] = comm.all_gather(full[i], split[1 + i].rows(head, 1));
+      });
+    };
+    gather(0);
+    for (std::int64_t head = 0; head < num_kv_heads_; ++head) {
+      for (const std::size_t i : {0, 1}) {
+        gathered[i].wait();
+        context.ops.gather_rows(
+            {.x = as_rows(full[i]), .index = context.microbatch.rows_by_position, .y = as_rows(all[i])});
+      }
+      if (head + 1 < num_kv_heads_) gather(head + 1);
+      f(head, all);
+    }
+  }
+
+  /// Of one kv head as the ranks send it, [cp, B T, C], and in ascending order, [B, all positions, 1, C].
+  [[nodiscard]] KeysAndValues take_gathered(Stack& workspace, const Tensor& split) const {
+    const Sizes sizes = {tokens_->cp, split.size(1), split.size(2)};
+    return {workspace.take(split.dtype, sizes), workspace.take(split.dtype, sizes)};
+  }
+  [[nodiscard]] KeysAndValues take_whole(Stack& workspace, const Tensor& split) const {
+    const Sizes sizes = {num_sequences_, tokens_->blocks.num_gathered_rows(), 1, split.size(2)};
+    return {workspace.take(split.dtype, sizes), workspace.take(split.dtype, sizes)};
+  }
+
+  // x [B, T, heads, C] as [kv heads, B T, columns].
+  [[nodiscard]] Tensor take_split(Stack& workspace, const Tensor& x) const {
+    const std::int64_t N = x.size(0) * x.size(1);
+    return workspace.take(x.dtype, {num_kv_heads_, N, x.num_elements() / (num_kv_heads_ * N)});
+  }
+  [[nodiscard]] Qkv take_all_split(Stack& workspace, const Qkv& x) const {
+    return {take_split(workspace, x[0]), take_split(workspace, x[1]), take_split(workspace, x[2])};
+  }
+  [[nodiscard]] Tensor by_token(const Tensor& x, const Tensor& split) const {
+    return x.reshaped({split.size(1), num_kv_heads_, split.size(2)});
+  }
+  [[nodiscard]] Tensor split_of(Context& context, const Tensor& x) const {
+    const Tensor split = take_split(context.workspace, x);
+    context.ops.split_heads({.x = by_token(x, split), .y = split});
+    return split;
+  }
+  [[nodiscard]] Qkv split_all(Context& context, const Qkv& x) const {
+    return {split_of(context, x[0]), split_of(context, x[1]), split_of(context, x[2])};
+  }
+  void join(Context& context, const Tensor& x, const Tensor& split) const {
+    context.ops.join_heads({.x = split, .y = by_token(x, split)});
+  }
+
+  /// The queries of a kv head, or their gradients; q gives B and T.
+  [[nodiscard]] Tensor of_head(const Tensor& split, const Tensor& q, std::int64_t head) const {
+    return split.rows(head, 1).reshaped({q.size(0), q.size(1), q.size(2) / num_kv_heads_, q.size(3)});
+  }
+  [[nodiscard]] static Tensor statistics(const Tensor& of_all, std::int64_t head) {
+    return of_all.rows(head, 1).reshaped({of_all.size(1), of_all.size(2), of_all.size(3)});
+  }
+
+  [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Tensor& q) const {
+    return ranges_.mask(microbatch, {q.size(0), q.size(1)}, 0);
+  }
+
+  HeadGroups heads_;
+  WindowRanges ranges_;
+  std::shared_ptr<const RankTokens> tokens_;
+  std::int64_t num_kv_heads_, num_sequences_;
+};
+
+}  // namespace
+
+std::unique_ptr<KeyAttention> make_gathered_attention(const LayerOptions& options, const HeadSplit& split) {
+  return std::make_unique<GatheredAttention>(options, split);
+}
+
+}  // namespace echelon

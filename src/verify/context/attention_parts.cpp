@@ -1,0 +1,145 @@
+#include "verify/context/attention_parts.h"
+
+#include "nn/decoder/rope_tables.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace echelon {
+namespace {
+
+double inner_product(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+AttentionParts::AttentionParts(const Case& at, const Activations& expected, const std::string& layer)
+    : places_(expected.places()),
+      queries_(expected.of({false, read_of_heads("queries", layer)})),
+      keys_(expected.of({false, read_of_heads("keys", layer)})),
+      values_(expected.of({false, read_of_heads("values", layer)})),
+      of_result_(expected.of({true, read_of_heads("gradient of the result", layer)})),
+      C_(at.config().model.head_dim),
+      group_(at.config().model.num_attention_heads / at.config().model.num_key_value_heads),
+      T_(at.config().training.seq_len),
+      window_(window_of_layer(at.config().model, layer)) {
+  if (at.config().model.position == PositionKind::rope) frequencies_ = rope_frequencies(at.config().model);
+}
+
+double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t head) const {
+  return inner_product(row(queries_, query, head), row(keys_, key, head / group_), C_) /
+         std::sqrt(static_cast<double>(C_));
+}
+
+std::vector<std::int64_t> AttentionParts::keys_of(std::int64_t token, int cp_rank) const {
+  const std::int64_t sequence = token / T_;
+  const RowRange range = places_.keys_seen_by(token, cp_rank, window_);
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t i = range.begin; i < range.end; ++i)
+    tokens.push_back(sequence * T_ + places_.positions(sequence, cp_rank)[static_cast<std::size_t>(i)]);
+  return tokens;
+}
+
+bool AttentionParts::sees(std::int64_t query, std::int64_t key) const {
+  const int cp_rank = places_.part_of(key);
+  const RowRange range = places_.keys_seen_by(query, cp_rank, window_);
+  const auto rows = places_.positions(query / T_, cp_rank);
+  return range.begin < range.end && rows[static_cast<std::size_t>(range.begin)] <= key % T_ &&
+         key % T_ <= rows[static_cast<std::size_t>(range.end - 1)];
+}
+
+std::vector<HeadPart> AttentionParts::forward(std::int64_t token, std::int64_t head) const {
+  std::vector<HeadPart> parts;
+  for (int cp_rank = 0; cp_rank < places_.cp(); ++cp_rank) {
+    HeadPart part = {.lse = -std::numeric_limits<double>::infinity(), .out = Values(static_cast<std::size_t>(C_))};
+    const std::vector<std::int64_t> keys = keys_of(token, cp_rank);
+    double sum = 0;
+    for (const std::int64_t key : keys) sum += std::exp(score(token, key, head));
+    if (!keys.empty()) part.lse = std::log(sum);
+    for (const std::int64_t key : keys) {
+      const double weight = std::exp(score(token, key, head) - part.lse);
+      const double* v = row(values_, key, head / group_);
+      for (std::int64_t i = 0; i < C_; ++i) part.out[static_cast<std::size_t>(i)] += weight * v[i];
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+// delta = dout * out (Dao et al. 2022, algorithm 4).
+AttentionParts::Query AttentionParts::query_at(std::int64_t token, std::int64_t head) const {
+  Query query = {.token = token, .head = head};
+  double sum = 0;
+  const std::vector<HeadPart> parts = forward(token, head);
+  for (const HeadPart& part : parts) sum += std::exp(part.lse);
+  query.lse = std::log(sum);
+  for (const HeadPart& part : parts)
+    query.delta += std::exp(part.lse - query.lse) * inner_product(row(of_result_, token, head), part.out.data(), C_);
+  return query;
+}
+
+void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t key, double* out) const {
+  const double p = std::exp(score(query.token, key, query.head) - query.lse);
+  const double* dout = row(of_result_, query.token, query.head);
+  if (which == HeadGradient::values) {
+    for (std::int64_t i = 0; i < C_; ++i) out[i] += p * dout[i];
+    return;
+  }
+  const double dp = inner_product(dout, row(values_, key, query.head / group_), C_);
+  const double ds = p * (dp - query.delta) / std::sqrt(static_cast<double>(C_));
+  const double* other =
+      which == HeadGradient::queries ? row(keys_, key, query.head / group_) : row(queries_, query.token, query.head);
+  for (std::int64_t i = 0; i < C_; ++i) out[i] += ds * other[i];
+}
+
+void AttentionParts::turn_back(double* head, std::int64_t token) const {
+  const auto half = static_cast<std::int64_t>(frequencies_.size());
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double angle = static_cast<double>(places_.position_id(token)) * frequencies_[static_cast<std::size_t>(i)];
+    const double x = head[i], y = head[i + half];
+    head[i] = x * std::cos(angle) + y * std::sin(angle);
+    head[i + half] = y * std::cos(angle) - x * std::sin(angle);
+  }
+}
+
+std::vector<Values> AttentionParts::gradient(HeadGradient which, const Read& read,
+                                             std::span<const std::int64_t> turned) const {
+  std::vector<Values> parts(static_cast<std::size_t>(places_.cp()), Values(read.values.size()));
+  const std::int64_t first_head = read.first_column / C_, num_heads = read.num_columns / C_;
+  // Of every token its query heads, once.
+  std::map<std::pair<std::int64_t, std::int64_t>, Query> queries;
+  const auto query_of = [&](std::int64_t token, std::int64_t head) -> const Query& {
+    const auto [found, is_new] = queries.try_emplace({token, head});
+    if (is_new) found->second = query_at(token, head);
+    return found->second;
+  };
+  for (std::size_t i = 0; i < read.tokens.size(); ++i) {
+    const std::int64_t token = read.tokens[i];
+    if (token == no_token) continue;
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      const std::size_t at = i * static_cast<std::size_t>(read.num_columns) + static_cast<std::size_t>(h * C_);
+      if (which == HeadGradient::queries) {
+        for (int part = 0; part < places_.cp(); ++part)
+          for (const std::int64_t key : keys_of(token, part))
+            add(which, query_of(token, first_head + h), key, &parts[static_cast<std::size_t>(part)][at]);
+      } else {
+        // Queries after the key, of the heads that share it.
+        for (std::int64_t query = token; query < (token / T_ + 1) * T_; ++query) {
+          if (!sees(query, token)) continue;
+          for (std::int64_t g = 0; g < group_; ++g)
+            add(which, query_of(query, (first_head + h) * group_ + g), token,
+                &parts[static_cast<std::size_t>(places_.part_of(query))][at]);
+        }
+      }
+      if (which != HeadGradient::values)
+        for (Values& part : parts) turn_back(&part[at], turned.empty() ? token : turned[i]);
+    }
+  }
+  return parts;
+}
+
+}  // namespace echelon

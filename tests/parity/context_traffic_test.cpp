@@ -1,0 +1,133 @@
+// What attention sends over the ranks of context parallelism, by formulas (docs/internals/context.md), against the
+// trace and against what the transport counted.
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace echelon::testing {
+namespace {
+
+/// One case of the grid: 8 query heads, K kv heads.
+struct Case {
+  ContextMethod method;
+  int cp, u;
+  std::int64_t K;
+  DType dtype;
+  BlockOperations recompute;
+  int seq_len;
+  LoadBalancer balancer;
+};
+
+RunConfig run_of(const Case& of) {
+  RunConfig config = config_of({.microbatches = 1,
+                                .layers = 1,
+                                .documents = reads_documents(of.balancer),
+                                .cp = of.cp,
+                                .balancer = of.balancer,
+                                .seq_len = of.seq_len,
+                                .method = of.method,
+                                .ulysses = of.method == ContextMethod::ulysses_ring ? of.u : 0,
+                                .recompute = of.recompute});
+  config.model.num_key_value_heads = of.K;
+  config.training.dtype = of.dtype;
+  config.training.steps = 1;
+  config.lr_scheduler.warmup_steps = 0;
+  return config;
+}
+
+/// Of one forward pass and one backward pass, without what recomputation sends again.
+struct Bytes {
+  double forward, backward;
+};
+
+// With b bytes of a rank's keys and values and q of its queries. T_r rows with padding count.
+Bytes formula(const Case& of) {
+  const double rows = (of.seq_len + of.cp - 1) / of.cp, size = static_cast<double>(size_of(of.dtype)),
+               of_sum = static_cast<double>(size_of(accumulate_dtype(of.dtype)));
+  const double B = 2, C = 4, q = B * rows * 8 * C * size, K = static_cast<double>(of.K),
+               b = 2 * B * rows * K * C * size, cp = of.cp, u = of.u, r = cp / u;
+  const double x = of.u % of.K == 0 && of.u > of.K ? (u - 1) / K * b : (u - 1) / u * b, of_q = (u - 1) / u * q;
+  const double block = b * std::max(1.0, u / K), gradients = block / size * of_sum;
+  switch (of.method) {
+    case ContextMethod::ring: return {(cp - 1) * b, (cp - 1) * (b + b / size * of_sum)};
+    case ContextMethod::all_gather: return {(cp - 1) * b, 2 * (cp - 1) * b};
+    case ContextMethod::ulysses: return {2 * of_q + x, 4 * of_q + 2 * x};
+    case ContextMethod::ulysses_ring:
+      return {2 * of_q + x + (r - 1) * block, 4 * of_q + 2 * x + (r - 1) * (block + gradients)};
+  }
+  return {};
+}
+
+std::int64_t sent_over_context(const std::map<Group, std::int64_t>& sent) {
+  std::int64_t bytes = 0;
+  for (const auto& [group, of_group] : sent)
+    if (group.axes == AxisSet{Axis::cp}) bytes += of_group;
+  return bytes;
+}
+
+std::int64_t traced(const RankBlueprint& rank, ProgramKind kind) {
+  std::map<Group, std::int64_t> sent;
+  for (const Action& action : rank.program(kind))
+    for (const CommRecord& comm : rank.trace(kind).of(action).communications()) sent[comm.group] += comm.sent_bytes;
+  return sent_over_context(sent);
+}
+
+std::vector<Case> grid_of_methods() {
+  using enum ContextMethod;
+  std::vector<Case> cases;
+  const std::vector<BlockOperations> recomputed = {{}, attention_internals, whole_block};
+  using enum LoadBalancer;
+  const LoadBalancer balancers[] = {headtail, packed, per_document, packed, striped};
+  const DType dtypes[] = {DType::float64, DType::float32, DType::bfloat16, DType::float16};
+  int index = 0;
+  const auto add = [&](ContextMethod method, int cp, int u, std::int64_t K) {
+    for (const int seq_len : {24, 13}) {
+      cases.push_back({method, cp, u, K, dtypes[index / 2 % 4], recomputed[static_cast<std::size_t>(index % 3)],
+                       seq_len, balancers[index % 5]});
+      ++index;
+    }
+  };
+  for (const std::int64_t K : {1, 2, 8}) {
+    add(ring, 3, 1, K);
+    add(all_gather, K == 2 ? 5 : 2, 1, K);
+    add(ulysses, 2, 2, K);
+    add(ulysses, K == 2 ? 8 : 4, K == 2 ? 8 : 4, K);
+    add(ulysses_ring, 4, 2, K);
+    add(ulysses_ring, K == 2 ? 6 : 8, K == 2 ? 2 : 4, K);
+  }
+  add(ulysses_ring, 4, 1, 2);
+  add(ulysses_ring, 4, 4, 4);
+  return cases;
+}
+
+// Forty combinations of method, degrees, kv heads, format, recomputation, padding and balancer.
+TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
+  const std::vector<Case> cases = grid_of_methods();
+  EXPECT_GE(cases.size(), 40U);
+  for (const Case& each : cases) {
+    const RunConfig config = run_of(each);
+    const auto [forward, backward] = formula(each);
+    const double again = each.recompute.empty() ? 0 : forward;
+    SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {}", name_of(each.method), each.cp, each.u,
+                             each.K, name_of(each.dtype), names_of(each.recompute).size(), each.seq_len,
+                             name_of(each.balancer)));
+    const Blueprint blueprint(config);
+    EXPECT_EQ(static_cast<double>(traced(blueprint.rank(each.cp - 1), ProgramKind::evaluation)), forward);
+    std::mutex mutex;
+    (void)run_training(config, {.at_end = [&](const RankView& rank) {
+                         const std::scoped_lock lock(mutex);
+                         EXPECT_EQ(static_cast<double>(traced(rank.run.blueprint(), ProgramKind::training)),
+                                   forward + again + backward);
+                         EXPECT_EQ(static_cast<double>(sent_over_context(rank.mesh.sent_bytes())),
+                                   2 * forward + again + backward);  // a step and an evaluation
+                       }});
+  }
+}
+
+}  // namespace
+}  // namespace echelon::testing
