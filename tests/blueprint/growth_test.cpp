@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::int64_t rows = 1 << 13;  // of a rank
 
+/// u: neighbours that exchange heads, 1: a ring of ranks.
+struct Growing {
+  BlockOperations recompute;
+  std::int64_t window, u;
+};
+
 RunConfig config_of(std::int64_t T, const BlockOperations& recompute) {
   RunConfig config = small_config();
   config.model.max_position_embeddings = config.training.seq_len = T;
@@ -37,26 +43,39 @@ std::map<MemoryCategory, std::int64_t> planned(const RunConfig& config) {
   return bytes;
 }
 
+RunConfig config_of(std::int64_t T, const Growing& growing) {
+  RunConfig config = config_of(T, growing.recompute);
+  config.model.family = Family::mistral;
+  config.model.sliding_window = growing.window;
+  if (growing.u == 1) return config;
+  config.parallelism.context_parallel_method = ContextMethod::ulysses_ring;
+  config.parallelism.context_parallel_ulysses_degree = growing.u;
+  return config;
+}
+
+void expect_growth_in_integers_alone(const Growing& growing) {
+  using enum MemoryCategory;
+  std::map<MemoryCategory, std::int64_t> shortest;
+  for (std::int64_t T = 1 << 16; T <= 1 << 22; T *= 8) {
+    const auto bytes = planned(config_of(T, growing));
+    if (shortest.empty()) shortest = bytes;
+    for (const MemoryCategory category : {constants, activations, boundaries, workspace})
+      EXPECT_EQ(bytes.at(category), shortest.at(category)) << name_of(category) << " of " << T;
+    // Tokens, targets, for each rank's keys where a query's range starts and ends, and the order of exchanged rows.
+    const std::int64_t ordered = growing.u == 1 ? 0 : 2 * growing.u;
+    EXPECT_EQ(bytes.at(batch), size_of(DType::int32) * rows * (2 + 2 * T / rows + ordered)) << T;
+  }
+}
+
 // Claim (plans): In a ring, activations and workspace depend on T / cp alone.
 // Bound: equal to the byte for T from 2^16 to 2^22.
 // Tests: Growth
 TEST(Growth, OfSequencesIsInIntegersAlone) {
-  using enum MemoryCategory;
-  for (const auto& [recompute, window] : {std::pair(BlockOperations(), 0), std::pair(whole_block, 100)}) {
-    std::map<MemoryCategory, std::int64_t> shortest;
-    for (std::int64_t T = 1 << 16; T <= 1 << 22; T *= 8) {
-      RunConfig config = config_of(T, recompute);
-      config.model.family = Family::mistral;
-      config.model.sliding_window = window;
-      const auto bytes = planned(config);
-      if (shortest.empty()) shortest = bytes;
-      for (const MemoryCategory category : {constants, activations, boundaries, workspace})
-        EXPECT_EQ(bytes.at(category), shortest.at(category)) << name_of(category) << " of " << T;
-      // Tokens, targets, and for each rank's keys where a query's range starts and ends.
-      EXPECT_EQ(bytes.at(batch), size_of(DType::int32) * rows * (2 + 2 * T / rows)) << T;
-    }
-  }
+  expect_growth_in_integers_alone({{}, 0, 1});
+  expect_growth_in_integers_alone({whole_block, 100, 1});
 }
+
+TEST(Growth, OfSequencesInARingOfGroupsIsInIntegersAlone) { expect_growth_in_integers_alone({whole_block, 100, 4}); }
 
 // A rank's x has 2^32 values, its activations 2^33.
 TEST(Growth, OfTensorsBeyondInt32IsCounted) {
