@@ -112,7 +112,8 @@ TEST(HeadSplit, RefusesRanksThatCannotExchangeHeads) {
   EXPECT_THAT(sentence_of(model, 1, 6, 12), testing::HasSubstr("(use 4)"));
   EXPECT_THAT(sentence_of(model, 1, 64, 0), testing::HasSubstr("(use 12)"));
   EXPECT_EQ(sentence_of(model, 4, 3, 0), "");  // of one kv head each
-  EXPECT_THAT(sentence_of(model, 3, 2, 0), testing::HasSubstr("(use 1)")) << "6, 3 and 3 query heads, 2, 1 and 1 kv heads";
+  EXPECT_THAT(sentence_of(model, 3, 2, 0), testing::HasSubstr("(use 1)"))
+      << "6, 3 and 3 query heads, 2, 1 and 1 kv heads";
 }
 
 TEST(HeadSplit, RefusesWhatLeavesARankWithoutHeads) {
