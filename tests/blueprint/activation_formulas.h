@@ -30,7 +30,7 @@ struct Block {
   bool has_qk_norm = false;  // norms of q and k
   bool splits_tokens = false;
   bool has_ring = false;  // context parallelism: N are the tokens of one rank
-  std::int64_t M = 0;     // most tokens of the feed-forward branch at a time, where it is formed again; 0: N
+  std::int64_t M = 0;     // most tokens of the feed-forward branch at a time, where it is recomputed; 0: N
 
   // One tensor each; it begins at a multiple of 64 bytes.
   [[nodiscard]] Bytes x() const { return aligned(e * n * D); }
