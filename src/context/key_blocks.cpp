@@ -53,19 +53,19 @@ void KeyBlocks::assign(const TokenSplit& split, const TokenLists& lists, const K
     unite_positions(lists, block * ranks_of_block(), ranks_of_block(), keys_[static_cast<std::size_t>(block)]);
   by_position_.clear();
   by_rank_.clear();
-  if (num_gathered() > 1) write_order(lists, own_block() * ranks_of_block());
+  if (ranks_of_block() > 1) write_order(lists, own_block() * ranks_of_block());
 }
 
 void KeyBlocks::write_order(const TokenLists& lists, int first_rank) {
   const std::int64_t T = num_tokens(lists), rows = lists.rows();
   row_of_position_.assign(static_cast<std::size_t>(T), -1);
-  for (int i = 0; i < num_gathered(); ++i) {
+  for (int i = 0; i < ranks_of_block(); ++i) {
     auto row = static_cast<std::int32_t>(i * rows);
     for (const std::int32_t position : lists.positions(first_rank + i))
       row_of_position_[static_cast<std::size_t>(position)] = row++;
   }
   by_position_.assign(static_cast<std::size_t>(num_gathered_rows()), -1);
-  by_rank_.assign(static_cast<std::size_t>(num_gathered() * rows), -1);
+  by_rank_.assign(static_cast<std::size_t>(ranks_of_block() * rows), -1);
   std::int32_t place = 0;
   for (const std::int32_t position : keys_[static_cast<std::size_t>(own_block())]) {
     const std::int32_t row = row_of_position_[static_cast<std::size_t>(position)];

@@ -28,11 +28,10 @@ class KeyBlockSizes {
   [[nodiscard]] int num_blocks() const { return num_blocks_; }
   /// The block that has this rank's own keys: the rank's place in a ring of blocks.
   [[nodiscard]] int own_block() const { return own_block_; }
+  /// How many ranks' keys a block has, which are gathered; 1: none are.
   [[nodiscard]] int ranks_of_block() const { return ranks_of_block_; }
   [[nodiscard]] bool queries_are_whole() const { return queries_are_whole_; }  // all positions of the sequence
   [[nodiscard]] std::int64_t num_query_rows() const { return num_query_rows_; }
-  /// How many ranks' rows are gathered; 1: none.
-  [[nodiscard]] int num_gathered() const { return ranks_of_block_; }
   [[nodiscard]] std::int64_t num_gathered_rows() const { return num_gathered_rows_; }
 
  private:

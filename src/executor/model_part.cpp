@@ -206,12 +206,12 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
   }
   const KeyBlockSizes& blocks = options.tokens->blocks;
   const std::int64_t ranges = options.num_sequences * blocks.num_blocks() * blocks.num_query_rows();
-  const bool is_exchanged = blocks.num_gathered() > 1;
+  const bool is_exchanged = blocks.ranks_of_block() > 1;
   switch (role) {
     case BufferRole::key_begin: return std::ssize(options.windows) * ranges;
     case BufferRole::key_end: return blocks.queries_are_whole() ? 0 : ranges;
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
-    case BufferRole::rows_by_rank: return is_exchanged ? blocks.num_gathered() * N : 0;
+    case BufferRole::rows_by_rank: return is_exchanged ? blocks.ranks_of_block() * N : 0;
     case BufferRole::positions: return options.has_positions ? N : 0;
     default: return N;
   }

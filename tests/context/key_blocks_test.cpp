@@ -76,7 +76,7 @@ TEST(KeyBlocks, AreTheListsOfTheirRanks) {
             EXPECT_EQ(blocks.own_block(), rank / key_ranks);
             EXPECT_EQ(blocks.queries_are_whole(), query_ranks == cp);
             EXPECT_EQ(blocks.num_query_rows(), query_ranks == cp ? T : query_ranks * lists.rows());
-            EXPECT_EQ(blocks.num_gathered(), key_ranks);
+            EXPECT_EQ(blocks.ranks_of_block(), key_ranks);
             EXPECT_EQ(blocks.num_gathered_rows(), std::ssize(blocks.by_position()));
             if (key_ranks > 1) expect_order(blocks, lists, rank / key_ranks * key_ranks);
           }
