@@ -10,9 +10,13 @@ namespace echelon {
 
 PartialGroups partial_groups(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
+  const KeyExchange exchange = key_exchange(p);
   return {.has_tied_weight = config.model.tie_word_embeddings,
           .kv_replicas = kv_replicas(config.model, static_cast<int>(p.tensor_parallel_degree)),
-          .head_ranks = key_exchange(p).head_ranks};
+          .head_ranks = exchange.head_ranks,
+          .ring_ranks = exchange.method == ContextMethod::all_gather
+                            ? 1
+                            : static_cast<int>(p.context_parallel_degree) / exchange.head_ranks};
 }
 
 int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
@@ -26,7 +30,7 @@ int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
     if (axes != AxisSet()) groups.insert(axes);
   }
   const int num_stages = mesh.degree(Axis::pp),
-            num_neighbours = std::min(num_stages - 1, 2) + std::min(mesh.degree(Axis::cp) / parts.head_ranks - 1, 2);
+            num_neighbours = std::min(num_stages - 1, 2) + std::min(parts.ring_ranks - 1, 2);
   const auto is_part = [](int ranks, int all) { return ranks > 1 && ranks < all; };
   int num_parts = parts.has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
   if (is_part(parts.kv_replicas, mesh.degree(Axis::tp))) ++num_parts;

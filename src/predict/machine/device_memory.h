@@ -11,11 +11,12 @@ struct PartialGroups {
   bool has_tied_weight = false;
   int kv_replicas = 1;  // tensor-parallel ranks that hold the same kv head
   int head_ranks = 1;   // context-parallel ranks that exchange heads
+  int ring_ranks = 1;   // context-parallel ranks that pass keys on in a ring
 };
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many
-/// purposes it has, and one for each direction to each of its neighbours in the pipeline.
+/// purposes it has, and one for each direction to each of its neighbours in the pipeline and in a ring.
 [[nodiscard]] int num_communicators(const MeshShape& mesh, const PartialGroups& parts);
 
 /// Of `device`, for a rank with so many communicators; 0 if they leave nothing.
