@@ -8,15 +8,18 @@
 
 namespace echelon {
 
+PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange) {
+  const bool has_ring = exchange.method != ContextMethod::all_gather;
+  return {.has_tied_weight = model.tie_word_embeddings,
+          .kv_replicas = kv_replicas(model, tp),
+          .head_ranks = exchange.head_ranks,
+          .ring_ranks = has_ring ? cp / exchange.head_ranks : 1};
+}
+
 PartialGroups partial_groups(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  const KeyExchange exchange = key_exchange(p);
-  return {.has_tied_weight = config.model.tie_word_embeddings,
-          .kv_replicas = kv_replicas(config.model, static_cast<int>(p.tensor_parallel_degree)),
-          .head_ranks = exchange.head_ranks,
-          .ring_ranks = exchange.method == ContextMethod::all_gather
-                            ? 1
-                            : static_cast<int>(p.context_parallel_degree) / exchange.head_ranks};
+  return partial_groups(config.model, static_cast<int>(p.tensor_parallel_degree),
+                        static_cast<int>(p.context_parallel_degree), key_exchange(p));
 }
 
 int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {

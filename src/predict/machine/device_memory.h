@@ -13,6 +13,7 @@ struct PartialGroups {
   int head_ranks = 1;   // context-parallel ranks that exchange heads
   int ring_ranks = 1;   // context-parallel ranks that pass keys on in a ring
 };
+[[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange);
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many

@@ -80,8 +80,9 @@ void set_training(Draft& draft) {
   t.dtype = DType::float64;
   t.global_batch_size = draft.config.data_parallel_degree() * draft.microbatches * t.micro_batch_size;
   draft.config.optimizer.lr = 1e-2;
-  // GPT-2's key biases have no gradient in theory: the update divides their rounding noise by its own root plus eps. With
-  // 1e-8 little but noise would be left, and with 1e-7 it reaches the limit of 1e-9 where cp sums in another order.
+  // GPT-2's key biases have no gradient in theory: the update divides their rounding noise by its own root plus eps.
+  // With 1e-8 little but noise would be left, and with 1e-7 it reaches the limit of 1e-9 where cp sums in another
+  // order.
   draft.config.optimizer.eps = 1e-6;
 }
 
