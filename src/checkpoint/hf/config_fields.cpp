@@ -25,6 +25,9 @@ ConfigFields::ConfigFields(const std::filesystem::path& path) : path_(path.strin
   require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
 }
 
+ConfigFields::ConfigFields(const std::filesystem::path& path, nlohmann::json fields)
+    : ConfigFields(path.string(), "", std::move(fields)) {}
+
 ConfigFields::ConfigFields(std::string path, std::string prefix, nlohmann::json fields)
     : path_(std::move(path)), prefix_(std::move(prefix)), fields_(std::move(fields)) {}
 
@@ -101,10 +104,9 @@ ConfigFields ConfigFields::object(std::string_view key) const {
 }
 
 void ConfigFields::require_one_of(std::string_view key, std::string_view value,
-                                  std::initializer_list<std::string_view> supported) const {
+                                  const std::vector<std::string_view>& supported) const {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    refuse(key, fmt::format("is not supported; did you mean \"{}\"?",
-                            closest_name(value, {supported.begin(), supported.size()})));
+    refuse(key, fmt::format("is not supported; did you mean \"{}\"?", closest_name(value, supported)));
 }
 
 void ConfigFields::require_flag(std::string_view key, bool supported) const {

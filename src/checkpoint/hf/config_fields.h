@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,8 @@ class ConfigFields {
  public:
   /// Throws Error if the file is missing or not a JSON object.
   explicit ConfigFields(const std::filesystem::path& path);
+  /// Fields that are said to come from `path`.
+  ConfigFields(const std::filesystem::path& path, nlohmann::json fields);
 
   /// Absent and null are equivalent.
   [[nodiscard]] bool has(std::string_view key) const;
@@ -35,7 +36,7 @@ class ConfigFields {
 
   /// Throws Error unless the text is one of `supported`, and suggests one.
   void require_one_of(std::string_view key, std::string_view value,
-                      std::initializer_list<std::string_view> supported) const;
+                      const std::vector<std::string_view>& supported) const;
   /// Throws Error unless the flag is `supported` or absent.
   void require_flag(std::string_view key, bool supported) const;
   /// Throws Error: the value of the key is `what`.

@@ -71,7 +71,8 @@ void ModelWriter::begin() {
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
-  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_), options_.training);
+  write_model_config(temporary_, options_.model,
+                     {.dtype = options_.dtype, .tokens = tokens_of(options_), .training = options_.training});
   if (!options_.tokenizer.empty())
     write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
 }
