@@ -43,6 +43,13 @@ bool ConfigFields::is_null(std::string_view key) const {
   return find(key) == nullptr && fields_.is_object() && fields_.contains(std::string(key));
 }
 
+bool ConfigFields::is_neutral(std::string_view key, double neutral) const {
+  const auto* value = find(key);
+  if (value == nullptr || (value->is_structured() && value->empty())) return true;
+  if (value->is_boolean()) return !value->get<bool>();
+  return value->is_number() && value->get<double>() == neutral;
+}
+
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
   const std::string shown = value == nullptr ? "null" : shown_json(*value);

@@ -24,6 +24,9 @@ class ConfigFields {
   /// Where a default would replace an absent value, but not null.
   [[nodiscard]] bool is_null(std::string_view key) const;
 
+  /// Absent, null, false, an empty list or object, or this number.
+  [[nodiscard]] bool is_neutral(std::string_view key, double neutral) const;
+
   /// Whole numbers from `least` to `max`; without a `fallback` the key is required.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback = {},
                                      std::int64_t least = 1) const;

@@ -75,6 +75,13 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
           entry.path.string(), place.tensor, name_of(dtype));
 }
 
+std::map<std::string, DType> HuggingFaceReader::dtypes() const {
+  std::map<std::string, DType> dtypes;
+  for (const NamedShape& each : file_tensors(spec_))
+    dtypes[each.name] = *find_tensor(weights_, spec_, each.name)->tensor.dtype;
+  return dtypes;
+}
+
 std::string HuggingFaceReader::unused_tensors_note() const {
   std::set<const WeightFolder::Entry*> used;
   for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, spec_, expected.name));

@@ -33,10 +33,14 @@ struct TrainingNote {
 /// What a config.json says in addition to the model.
 struct ConfigNotes {
   DType dtype = DType::float32;  // of the weights
-  SpecialTokens tokens{};        // instead of the source's
+  SpecialTokens tokens{};
+  bool replaces_tokens = false;  // these instead of the source's, also where they are unknown
   TrainingNote training{};
-  std::filesystem::path source{};  // a folder whose config.json keeps its other fields; empty: none
+  std::filesystem::path source{};  // a folder of the family whose config.json keeps its other fields; empty: none
 };
+
+/// `folder`, if it has a config.json of that family; else empty. Throws Error if its config.json is damaged.
+[[nodiscard]] std::filesystem::path source_of(const std::filesystem::path& folder, Family family);
 
 /// Writes FOLDER/config.json so that transformers 4.57 and 5 load the model. Throws Error if it cannot express the
 /// model or the source's config.json is damaged, Failure if the file cannot be written.

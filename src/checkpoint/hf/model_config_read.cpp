@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/hf/family_fields.h"
+#include "checkpoint/hf/foreign_fields.h"
 
 #include <algorithm>
 #include <limits>
@@ -26,7 +27,9 @@ ModelSpec read_model(const ConfigFields& config) {
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
   refuse_other_heads(config);
-  return read_family_fields(config, parse_family(model_type));
+  const Family family = parse_family(model_type);
+  refuse_foreign_fields(config, description_of(family));
+  return read_family_fields(config, family);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "checkpoint/hf/model_config.h"
 
 #include "base/error.h"
-#include "checkpoint/bounded_json.h"
 #include "checkpoint/hf/family_fields.h"
 #include "files/file.h"
 
@@ -21,17 +20,13 @@ void require_equal(const ModelSpec& model, std::string_view key, std::int64_t wa
           name_of(model.family), read);
 }
 
-// Fields that the source has and the model does not change. A source of another family says nothing about this model.
-Json fields_of(const ConfigNotes& notes, Family family) {
-  if (notes.source.empty() || !has_target(notes.source / "config.json")) return Json::object();
-  const ConfigFields source(notes.source / "config.json");
-  if (source.text("model_type") != name_of(family)) return Json::object();
-  return Json::parse(read_text_in_folder(notes.source, "config.json"));
-}
-
-void put_token(Json& config, std::string_view key, const std::optional<std::int64_t>& id) {
-  if (id) config[key] = *id;
-  if (!config.contains(key)) config[key] = nullptr;
+void put_tokens(const ConfigNotes& notes, Json& config) {
+  const bool has_source = !config.empty();  // whose ids stay, or the defaults of its family
+  const std::pair<const char*, std::optional<std::int64_t>> ids[] = {{"bos_token_id", notes.tokens.bos},
+                                                                     {"eos_token_id", notes.tokens.eos}};
+  for (const auto& [key, id] : ids)
+    if (id || notes.replaces_tokens || !has_source) config[key] = id ? Json(*id) : Json(nullptr);
+  if (notes.replaces_tokens) config.erase("pad_token_id");
 }
 
 }  // namespace
@@ -47,13 +42,18 @@ void require_sayable(const ModelSpec& model) {
                   name_of(model.family)));
 }
 
+std::filesystem::path source_of(const std::filesystem::path& folder, Family family) {
+  if (folder.empty() || !has_target(folder / "config.json")) return {};
+  return ConfigFields(folder / "config.json").text("model_type") == name_of(family) ? folder : std::filesystem::path();
+}
+
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, const ConfigNotes& notes) {
   require_sayable(model);
-  Json config = fields_of(notes, model.family);
+  Json config = Json::object();
+  if (!notes.source.empty()) config = Json::parse(read_text_in_folder(notes.source, "config.json"));
+  put_tokens(notes, config);
   write_family_fields(model, config);
-  put_token(config, "bos_token_id", notes.tokens.bos);
-  put_token(config, "eos_token_id", notes.tokens.eos);
-  config["use_cache"] = true;
+  if (!config.contains("use_cache")) config["use_cache"] = true;
   for (const char* key : {"torch_dtype", "dtype"}) config[key] = name_of(notes.dtype);
   if (notes.training.seq_len > 0) config["training_seq_len"] = notes.training.seq_len;
   if (notes.training.steps > 0) config["training_steps"] = notes.training.steps;
