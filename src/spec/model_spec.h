@@ -10,7 +10,7 @@
 
 namespace echelon {
 
-enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral };
+enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral, phi3, starcoder2 };
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
 enum class MlpKind : std::uint8_t { gelu, swiglu };

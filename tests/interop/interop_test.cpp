@@ -142,7 +142,8 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
   }
 }
 
-constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral"};
+constexpr const char* names[] = {"gpt2",         "llama",   "llama_tied", "qwen2",     "qwen3",
+                                 "qwen2_window", "mistral", "phi3",       "starcoder2"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/interop/fixtures: tiny random Hugging Face folders written by transformers, and what the oracle says about them in float64.
 
-usage: make_fixtures.py [--check]      --check: makes them again in a temporary folder and compares with the committed ones
+usage: make_fixtures.py [--check] [NAME ...]      --check: makes them again in a temporary folder and compares with the committed ones
 README.md beside this file describes the files. Run it with the Python of scripts/interop_venv.
 """
 
@@ -51,19 +51,26 @@ CONFIGS = {
         **SIZES, head_dim=8, sliding_window=5, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
     ),
 }
+CONFIGS |= {
+    # Fused tensors; a window shorter than the sequence.
+    "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=None, sliding_window=5, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "starcoder2": lambda: transformers.Starcoder2Config(**SIZES, sliding_window=5, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+}
 TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare with the committed files instead of replacing them")
+    parser.add_argument("names", nargs="*", help="the fixtures that are made; without names all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if not arguments.check:
         for seed, name in enumerate(CONFIGS):
-            make(name, seed, FIXTURES / name)
+            if not arguments.names or name in arguments.names:
+                make(name, seed, FIXTURES / name)
         return
     with tempfile.TemporaryDirectory() as folder:
         for seed, name in enumerate(CONFIGS):

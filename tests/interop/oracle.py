@@ -1,4 +1,4 @@
-"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Mistral, Qwen2 and Qwen3, in whatever dtype the weights have.
+"""A decoder-only transformer in plain PyTorch, of every family that Echelon has, in whatever dtype the weights have.
 
 The oracle of the interop tests. It shares no code with Echelon and none with transformers, to which make_fixtures.py holds it in float32. Nothing in it casts,
 so that in float64 every digit counts. Weights are a dict with the names and shapes of Hugging Face's folders; what differs between the families is
@@ -48,36 +48,108 @@ def gpt2(config, weights, tokens, hidden, positions):
 
 def window_of(config, layer):
     """How many keys a query of a layer sees at most, its own among them; None: all before it."""
-    is_mistral = config["model_type"] == "mistral"
-    has_window = is_mistral or (config.get("use_sliding_window") and layer >= config["max_window_layers"])
-    return config["sliding_window"] if has_window else None
+    if config.get("layer_types"):
+        return config["sliding_window"] if config["layer_types"][layer] == "sliding_attention" else None
+    if "use_sliding_window" in config:
+        return config["sliding_window"] if config["use_sliding_window"] and layer >= config["max_window_layers"] else None
+    return config.get("sliding_window")
+
+
+GELU = {"gelu": lambda x: F.gelu(x), "gelu_new": lambda x: F.gelu(x, approximate="tanh"), "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
+# GPT-NeoX, StarCoder2 and Phi-3 in the names of Llama.
+NAMES = {
+    "gpt_neox": {"gpt_neox.": "model.", "embed_in": "embed_tokens", "attention.dense": "self_attn.o_proj", "dense_h_to_4h": "up_proj", "dense_4h_to_h": "down_proj", "final_layer_norm": "norm", "embed_out": "lm_head"},
+    "starcoder2": {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"},
+}
+
+
+def in_names_of_llama(config, weights):
+    """Fused tensors are cut into their parts; GPT-NeoX has q, k and v of one head after the other."""
+    renamed, K = {}, config.get("num_key_value_heads", config["num_attention_heads"])
+    for name, w in weights.items():
+        for theirs, ours in NAMES.get(config["model_type"], {}).items():
+            name = name.replace(theirs, ours)
+        if "query_key_value" in name:
+            of_heads = w.unflatten(0, (config["num_attention_heads"], 3, -1))
+            for i, part in enumerate("qkv"):
+                renamed[name.replace("attention.query_key_value", f"self_attn.{part}_proj")] = of_heads[:, i].flatten(0, 1)
+        elif "qkv_proj" in name:
+            C = config["hidden_size"] // config["num_attention_heads"]
+            for part, rows in zip("qkv", w.split([w.shape[0] - 2 * K * C, K * C, K * C])):
+                renamed[name.replace("qkv_proj", f"{part}_proj")] = rows
+        elif "gate_up_proj" in name:
+            for part, rows in zip(("gate", "up"), w.chunk(2)):
+                renamed[name.replace("gate_up_proj", f"{part}_proj")] = rows
+        else:
+            renamed[name] = w
+    return renamed
 
 
 def llama(config, weights, tokens, hidden, positions):
-    w, H, K, eps = weights, config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
+    w, H = in_names_of_llama(config, weights), config["num_attention_heads"]
+    family, K = config["model_type"], config.get("num_key_value_heads", H)
+    eps = next(config[key] for key in ("rms_norm_eps", "layer_norm_eps", "norm_epsilon") if key in config)
+    is_gemma, norms_after = family.startswith("gemma"), family in ("olmo2", "olmo3")
+    activation = GELU[config.get("hidden_activation") or config["hidden_act"]]
+    residual = config.get("residual_multiplier", 1.0)
 
     def norm(x, name):
-        return w[name + ".weight"] * x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
+        gain = w[name + ".weight"] + (1 if is_gemma else 0)
+        if name + ".bias" in w:
+            return F.layer_norm(x, x.shape[-1:], gain, w[name + ".bias"], eps)
+        return gain * x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
+
+    def norm_if(holds, x, name):
+        return norm(x, name) if holds else x
 
     def linear(x, name):
         return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
-    x = w["model.embed_tokens.weight"][tokens]
+    def attention_of(h, layer, i):
+        q, k, v = (linear(h, layer + f"self_attn.{part}_proj") for part in "qkv")
+        q, k = (norm_if(norms_after, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
+        q, k, v = heads(q, H), heads(k, K), heads(v, K)
+        has_norms_of_heads = layer + "self_attn.q_norm.weight" in w and not norms_after
+        q, k = (norm_if(has_norms_of_heads, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
+        if not config.get("no_rope_layers") or config["no_rope_layers"][i]:
+            rope = rope_of(config, i)
+            q, k = (rotate(y, *rope_angles(config, rope, y, positions)) for y in (q, k))
+        q = q * query_scale(config, q, positions)
+        k, v = (y.repeat_interleave(H // K, dim=1) for y in (k, v))
+        scale = config.get("attention_multiplier") or (config.get("query_pre_attn_scalar") or q.shape[-1]) ** -0.5
+        unseen = hidden | beyond_window(tokens, window_of(config, i))
+        return linear(attention(q, k, v, unseen, scale, config.get("attn_logit_softcapping")), layer + "self_attn.o_proj")
+
+    def mlp(h, layer):
+        if layer + "mlp.gate_proj.weight" in w:
+            return linear(activation(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+        return linear(activation(linear(h, layer + "mlp.up_proj")), layer + "mlp.down_proj")
+
+    embedding = w["model.embed_tokens.weight"]
+    x = embedding[tokens] * (config["hidden_size"] ** 0.5 if is_gemma else config.get("embedding_multiplier", 1.0))
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
-        h = norm(x, layer + "input_layernorm")
-        q = heads(linear(h, layer + "self_attn.q_proj"), H)
-        k = heads(linear(h, layer + "self_attn.k_proj"), K)
-        v = heads(linear(h, layer + "self_attn.v_proj"), K)
-        if layer + "self_attn.q_norm.weight" in w:
-            q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
-        angles = rope_angles(config, q, positions)
-        k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
-        x = x + linear(attention(rotate(q, angles), k, v, hidden | beyond_window(tokens, window_of(config, i))), layer + "self_attn.o_proj")
-        h = norm(x, layer + "post_attention_layernorm")
-        x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
-    head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
-    return norm(x, "model.norm") @ w[head + ".weight"].T
+        branch = attention_of(norm_if(not norms_after, x, layer + "input_layernorm"), layer, i)
+        attended = norm_if(is_gemma or norms_after, branch, layer + "post_attention_layernorm")
+        before_mlp = "pre_feedforward_layernorm" if is_gemma else "post_attention_layernorm"
+        read_by_mlp = x if config.get("use_parallel_residual") else x + residual * attended
+        branch = mlp(norm_if(not norms_after, read_by_mlp, layer + before_mlp), layer)
+        x = x + residual * attended + residual * norm_if(is_gemma or norms_after, branch, layer + "post_feedforward_layernorm")
+    head = w["model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"]
+    return capped(norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0), config.get("final_logit_softcapping"))
+
+
+def capped(x, most):
+    return most * torch.tanh(x / most) if most else x
+
+
+def query_scale(config, q, positions):
+    """Ministral 3: queries grow with the logarithm of how often their position exceeds the original context."""
+    rope = config.get("rope_parameters") or {}
+    beta = rope.get("llama_4_scaling_beta")
+    if not beta:
+        return 1.0
+    return (1 + beta * torch.log(1 + torch.floor(positions / rope["original_max_position_embeddings"])))[:, None, :, None].to(q.dtype)
 
 
 def heads(x, num_heads):
@@ -98,27 +170,75 @@ def beyond_window(tokens, window):
     return torch.ones(T, T, dtype=torch.bool).tril(-(window or T))
 
 
-def attention(q, k, v, hidden):
-    """Softmax(q k^T / sqrt(C)) v over the keys that are not hidden, with the heads side by side again: [B, T, H C]."""
-    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -math.inf)
+def attention(q, k, v, hidden, scale=None, cap=None):
+    """Softmax(scale q k^T) v over the keys that are not hidden, with the heads side by side again: [B, T, H C]."""
+    scores = capped(q @ k.mT * (scale or 1 / math.sqrt(q.shape[-1])), cap).masked_fill(hidden, -math.inf)
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
-def rope_angles(config, q, positions):
-    """[B, 1, T, C / 2]: position times frequency (Su et al. 2021, arXiv:2104.09864), with Llama 3.1's scaling where config.json asks for it."""
-    C = q.shape[-1]
-    rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})}
-    frequency = rope["rope_theta"] ** (-torch.arange(0, C, 2, dtype=q.dtype) / C)
-    if rope.get("rope_type") == "llama3":
+def rope_of(config, layer):
+    """The constants of RoPE in a layer, from either dialect of config.json."""
+    rope = config.get("rope_parameters")
+    if rope and "full_attention" in rope:
+        return rope[config["layer_types"][layer]]
+    rope = dict(rope or {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})})
+    for key in ("partial_rotary_factor", "original_max_position_embeddings"):
+        if config.get(key) is not None:
+            rope.setdefault(key, config[key])
+    return rope
+
+
+def rope_angles(config, rope, x, positions):
+    """Position times frequency (Su et al. 2021, arXiv:2104.09864) as [B, 1, T, R / 2], of the first R columns of a head, and the factor of their cosines and sines."""
+    R = int(x.shape[-1] * rope.get("partial_rotary_factor", 1.0))
+    frequency, factor = frequencies(config, rope, R, positions.shape[-1], x.dtype)
+    return positions[:, None, :, None].to(x.dtype) * frequency, factor
+
+
+def frequencies(config, rope, R, T, dtype):
+    kind, theta = rope.get("rope_type", "default"), rope["rope_theta"]
+    frequency = theta ** (-torch.arange(0, R, 2, dtype=dtype) / R)
+    old = rope.get("original_max_position_embeddings")
+    if kind == "linear":
+        return frequency / rope["factor"], 1.0
+    if kind == "llama3":
         # Wavelengths that fit into the old context often enough stay; long ones are stretched by `factor`; in between a line leads from one to the other.
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-        waves_in_context = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
-        kept = ((waves_in_context - low) / (high - low)).clamp(0, 1)
-        frequency = frequency * (kept + (1 - kept) / rope["factor"])
-    return positions[:, None, :, None].to(q.dtype) * frequency
+        kept = ((old * frequency / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+        return frequency * (kept + (1 - kept) / rope["factor"]), 1.0
+    if kind == "yarn":
+        # Peng et al. 2023, arXiv:2309.00071.
+        def column(rotations):  # that turns so often in the old context
+            return R * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+
+        first, last = column(rope.get("beta_fast") or 32), column(rope.get("beta_slow") or 1)
+        if rope.get("truncate", True):
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, R - 1)
+        stretched = ((torch.arange(R // 2, dtype=dtype) - first) / (last - first if last > first else 0.001)).clamp(0, 1)
+
+        def mscale(m):
+            return 0.1 * m * math.log(rope["factor"]) + 1 if rope["factor"] > 1 else 1.0
+
+        factor = rope.get("attention_factor")
+        if factor is None:
+            both = rope.get("mscale") and rope.get("mscale_all_dim")
+            factor = mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"]) if both else mscale(1)
+        return frequency * (1 - stretched + stretched / rope["factor"]), factor
+    if kind == "longrope":
+        # Ding et al. 2024, arXiv:2402.13753: short factors up to the old context, long ones beyond it.
+        of_columns = torch.tensor(rope["long_factor"] if T > old else rope["short_factor"], dtype=dtype)
+        ratio = config["max_position_embeddings"] / old
+        factor = rope.get("attention_factor")
+        if factor is None:
+            factor = math.sqrt(1 + math.log(ratio) / math.log(old)) if ratio > 1 else 1.0
+        return frequency / of_columns, factor
+    return frequency, 1.0
 
 
-def rotate(x, angles):
-    """Dimension j turns with dimension j + C / 2 (the halves of Hugging Face's layout, not neighbours)."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), dim=-1)
+def rotate(x, angles, factor):
+    """Dimension j turns with dimension j + R / 2 (the halves of Hugging Face's layout, not neighbours); those from R on stay."""
+    R = 2 * angles.shape[-1]
+    a, b = x[..., :R].chunk(2, dim=-1)
+    cos, sin = angles.cos() * factor, angles.sin() * factor
+    return torch.cat((a * cos - b * sin, b * cos + a * sin, x[..., R:]), dim=-1)

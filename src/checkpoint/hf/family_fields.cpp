@@ -71,7 +71,7 @@ ModelSpec read_family_fields(const ConfigFields& config, Family family) {
   for (const FamilyField& field : description.fields) std::visit(FieldReader(config, model), field);
   derive_heads(config, description, model);
   if (model.position == PositionKind::rope) read_rope(config, model);
-  read_windows(config, description.windows, model);
+  read_windows(config, description, model);
   return model;
 }
 

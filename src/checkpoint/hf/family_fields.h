@@ -19,7 +19,7 @@ void read_rope(const ConfigFields& config, ModelSpec& model);
 /// In the dialects of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
 void write_rope(const ModelSpec& model, nlohmann::ordered_json& config);
 
-void read_windows(const ConfigFields& config, WindowFields fields, ModelSpec& model);
+void read_windows(const ConfigFields& config, const FamilyDescription& family, ModelSpec& model);
 void write_windows(const ModelSpec& model, WindowFields fields, nlohmann::ordered_json& config);
 
 }  // namespace echelon

@@ -6,15 +6,13 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t default_window = 4096;  // of transformers, for all families that have one
-
-void read_window_of_all(const ConfigFields& config, ModelSpec& model) {
-  if (!config.is_null("sliding_window"))
-    model.sliding_window = config.integer("sliding_window", max_rows, default_window);
+std::int64_t read_window(const ConfigFields& config, std::int64_t absent) {
+  if (config.is_null("sliding_window")) return 0;
+  return config.has("sliding_window") ? config.integer("sliding_window", max_rows) : absent;
 }
 
 // Layers from max_window_layers on use a sliding window, if any; layer_types repeats which ones.
-void read_windows_from_a_layer(const ConfigFields& config, ModelSpec& model) {
+void read_windows_from_a_layer(const ConfigFields& config, std::int64_t absent, ModelSpec& model) {
   constexpr std::int64_t default_max_window_layers = 28;
   const auto layer_types = config.texts("layer_types");
   const bool has_window = config.boolean("use_sliding_window", false) && !config.is_null("sliding_window");
@@ -32,16 +30,16 @@ void read_windows_from_a_layer(const ConfigFields& config, ModelSpec& model) {
       config.refuse("layer_types", "has sliding_attention, but the model has no sliding_window");
   }
   if (first >= model.num_hidden_layers) return;
-  model.sliding_window = config.integer("sliding_window", max_rows, default_window);
+  model.sliding_window = read_window(config, absent);
   model.max_window_layers = first;
 }
 
 }  // namespace
 
-void read_windows(const ConfigFields& config, WindowFields fields, ModelSpec& model) {
-  switch (fields) {
-    case WindowFields::everywhere: return read_window_of_all(config, model);
-    case WindowFields::from_a_layer: return read_windows_from_a_layer(config, model);
+void read_windows(const ConfigFields& config, const FamilyDescription& family, ModelSpec& model) {
+  switch (family.windows) {
+    case WindowFields::everywhere: model.sliding_window = read_window(config, family.absent_window); return;
+    case WindowFields::from_a_layer: return read_windows_from_a_layer(config, family.absent_window, model);
     case WindowFields::none:
       for (const std::string& type : config.texts("layer_types"))
         config.require_one_of("layer_types", type, {"full_attention"});

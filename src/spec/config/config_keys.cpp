@@ -73,7 +73,7 @@ using S = RopeScaling;
 const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name: llama-1m | llama-10m | llama-100m | gpt2-124m | gpt2-355m | gpt2-774m | gpt2-1.5b | gpt3-175b | llama2-7b | llama2-13b | llama2-70b | llama3-8b | llama3-70b | llama3-405b | qwen2-0.5b | qwen2.5-7b | qwen3-0.6b | qwen3-8b"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
-    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | phi3 | starcoder2"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
     {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},

@@ -15,8 +15,9 @@ std::string_view key_of(const FamilyField& field) {
 }  // namespace
 
 const std::vector<FamilyDescription>& all_families() {
-  static const std::vector<FamilyDescription> families = {describe_gpt2(), describe_llama(), describe_qwen2(),
-                                                          describe_qwen3(), describe_mistral()};
+  static const std::vector<FamilyDescription> families = {describe_gpt2(),      describe_llama(),   describe_qwen2(),
+                                                          describe_qwen3(),     describe_mistral(), describe_phi3(),
+                                                          describe_starcoder2()};
   return families;
 }
 
@@ -74,6 +75,11 @@ std::vector<FamilyField> with(std::vector<FamilyField> fields, const std::vector
     else
       *same = field;
   }
+  return fields;
+}
+
+std::vector<FamilyField> without(std::vector<FamilyField> fields, std::string_view key) {
+  std::erase_if(fields, [&](const FamilyField& field) { return key_of(field) == key; });
   return fields;
 }
 

@@ -76,6 +76,7 @@ struct FamilyDescription {
   ModelSpec fixed{};                          // choices and defaults; no sizes
   std::vector<FamilyField> fields;
   WindowFields windows = WindowFields::none;
+  std::int64_t absent_window = 0;  // where the field is absent, and not null
   WeightNames weights{};
 };
 
@@ -104,11 +105,15 @@ std::int64_t always(const ModelSpec& /*model*/) {
 /// `fields` and `more`, of which those with the key of a field replace it.
 [[nodiscard]] std::vector<FamilyField> with(std::vector<FamilyField> fields, const std::vector<FamilyField>& more);
 
+[[nodiscard]] std::vector<FamilyField> without(std::vector<FamilyField> fields, std::string_view key);
+
 // One file each.
 [[nodiscard]] FamilyDescription describe_gpt2();
 [[nodiscard]] FamilyDescription describe_llama();
 [[nodiscard]] FamilyDescription describe_qwen2();
 [[nodiscard]] FamilyDescription describe_qwen3();
 [[nodiscard]] FamilyDescription describe_mistral();
+[[nodiscard]] FamilyDescription describe_phi3();
+[[nodiscard]] FamilyDescription describe_starcoder2();
 
 }  // namespace echelon

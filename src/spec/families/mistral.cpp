@@ -9,6 +9,7 @@ FamilyDescription describe_mistral() {
       .architecture = "MistralForCausalLM",
       .fields = with(fields_of_llama(), {FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}}),
       .windows = WindowFields::everywhere,
+      .absent_window = 4096,
   };
 }
 

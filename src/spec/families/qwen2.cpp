@@ -13,6 +13,7 @@ FamilyDescription describe_qwen2() {
       .fixed = fixed,
       .fields = with(fields_of_llama(), {FixedField{"mlp_bias", false}}),
       .windows = WindowFields::from_a_layer,
+      .absent_window = 4096,
   };
 }
 

@@ -14,6 +14,7 @@ FamilyDescription describe_qwen3() {
       .fields = with(fields_of_llama(), {IntegerField{"head_dim", &ModelSpec::head_dim, max_heads, always<128>},
                                          FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}}),
       .windows = WindowFields::from_a_layer,
+      .absent_window = 4096,
   };
 }
 
