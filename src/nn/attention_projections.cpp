@@ -35,7 +35,7 @@ ColumnParallel qkv_projections(const LayerOptions& options, const std::string& n
 RowParallel output_projection(const LayerOptions& options, const std::string& name, const HeadSplit& split) {
   const std::int64_t C = options.model.head_dim;
   return row_parallel(options, name + ".o_proj", options.model.num_attention_heads * C,
-                      {split.first_head * C, split.num_heads * C});
+                      {split.first_head * C, split.num_heads * C}, options.model.o_bias);
 }
 
 }  // namespace echelon

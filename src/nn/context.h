@@ -52,6 +52,7 @@ struct LayerOptions {
   // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
   std::vector<std::int64_t> windows = {};
   std::int64_t window = 0;
+  bool has_rope = true;  // of a block, where the model has RoPE
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
@@ -72,6 +73,8 @@ struct LayerOptions {
     }
     return std::nullopt;
   }
+  /// Tokens of a sequence on all ranks.
+  [[nodiscard]] std::int64_t whole_seq_len() const { return tokens ? tokens->split.seq_len : seq_len; }
   // N, inside tensor-parallel regions.
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }
   // Of x and y between layers.

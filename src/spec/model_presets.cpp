@@ -38,7 +38,7 @@ constexpr Preset presets[] = {
     {"llama2-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672,  32000,   4096,   1e4,    false},
     {"llama3-8b",   Family::llama,  4096,  32,  32,   8, 128,  14336, 128256,   8192,   5e5,    false},
     {"llama3-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672, 128256,   8192,   5e5,    false},
-    {"llama3-405b", Family::llama, 16384, 126, 128,   8, 128,  53248, 128256, 131072,   5e5,    false, RopeScaling{8.0, 1.0, 4.0, 8192}},
+    {"llama3-405b", Family::llama, 16384, 126, 128,   8, 128,  53248, 128256, 131072,   5e5,    false, RopeScaling{RopeType::llama3, 8.0, 1.0, 4.0, 8192}},
     {"qwen2-0.5b",  Family::qwen2,   896,  24,  14,   2,  64,   4864, 151936, 131072,   1e6,    true},
     {"qwen2.5-7b",  Family::qwen2,  3584,  28,  28,   4, 128,  18944, 152064, 131072,   1e6,    false},
     {"qwen3-0.6b",  Family::qwen3,  1024,  28,  16,   8, 128,   3072, 151936,  40960,   1e6,    true},

@@ -56,6 +56,8 @@ inline const std::string read_of_targets = "targets";
 [[nodiscard]] std::string attention_layer_of(const std::string& tensor);
 /// ModelSpec::window_of the layer of a tensor; 0 outside of layers.
 [[nodiscard]] std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor);
+/// Likewise has_rope; false outside of layers.
+[[nodiscard]] bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor);
 
 /// Calls `listener` for every read in the step of `places`, on the rank's thread. `inner` (may be empty) is applied
 /// between the probe and the step.

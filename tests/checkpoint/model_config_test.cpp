@@ -92,7 +92,7 @@ TEST(ReadModelSpec, RopeInBothDialects) {
 
 TEST(ReadModelSpec, Qwen) {
   const ModelSpec two = read(qwen2());
-  EXPECT_TRUE(two.qkv_bias && !two.output_bias && !two.qk_norm);
+  EXPECT_TRUE(two.qkv_bias && !two.o_bias && !two.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
   // No layer has a sliding window.
   EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));
@@ -124,7 +124,7 @@ TEST(ReadModelSpec, Gpt2) {
   EXPECT_EQ(model.head_dim, 16);
   EXPECT_EQ(model.num_key_value_heads, 4);
   EXPECT_EQ(model.norm_eps, 1e-6);
-  EXPECT_TRUE(model.tie_word_embeddings && model.qkv_bias && model.output_bias);
+  EXPECT_TRUE(model.tie_word_embeddings && model.qkv_bias && model.o_bias && model.mlp_bias);
   EXPECT_EQ(read(changed(gpt2(), "n_inner", 100)).intermediate_size, 100);
 }
 

@@ -195,12 +195,16 @@ Passes passes_of(Stage& stage, Calls calls) {
 
 Tables::Tables(const LayerOptions& options) {
   if (options.model.position != PositionKind::rope) return;
-  const Sizes sizes = {options.seq_len, options.model.head_dim / 2};
+  const std::vector<RopeSpec> ropes = options.model.ropes();
+  const std::int64_t T = options.seq_len;
   const DType dtype = accumulate_dtype(options.dtype);
   Stack stack = arena.region(0, arena.num_bytes());
-  rope.cos = stack.take(dtype, sizes);
-  rope.sin = stack.take(dtype, sizes);
-  upload_rope_tables(*make_reference_ops(), options.model, rope);
+  cos = stack.take(dtype, {std::ssize(ropes) * T, options.model.rotary_dim() / 2});
+  sin = stack.take(dtype, cos.sizes);
+  const std::size_t index = options.model.rope_index(options.window);
+  const std::int64_t first = static_cast<std::int64_t>(index) * T;
+  rope = {.cos = cos.rows(first, T), .sin = sin.rows(first, T)};
+  upload_rope_tables(*make_reference_ops(), rotation_of(options.model, ropes[index], T), rope);
 }
 
 RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind) {

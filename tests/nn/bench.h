@@ -63,10 +63,11 @@ struct Passes {
 enum class Calls { whole_stage, by_unit };
 [[nodiscard]] Passes passes_of(Stage& stage, Calls calls = Calls::whole_stage);
 
-/// RoPE tables with memory; without tables if the model has no RoPE.
+/// RoPE tables with memory, of all layers and of those with options.window; without tables if the model has no RoPE.
 struct Tables {
   explicit Tables(const LayerOptions& options);
   Arena arena{1 << 16};
+  Tensor cos, sin;
   RopeTables rope;
 };
 

@@ -22,7 +22,7 @@ struct Generator {
         stage(options, whole_model),
         tables(options),
         bench(passes_of(stage), options, mesh, mesh) {
-    stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(bench.ops(), tables.cos, tables.sin);
     for (std::int64_t i = 0; i < model.num_hidden_layers; ++i) {
       const Tensor k = memory.take(options.dtype, kv_cache_sizes(options)),
                    v = memory.take(options.dtype, kv_cache_sizes(options));
@@ -76,7 +76,7 @@ std::vector<double> log_softmax_of_forward(const ModelSpec& model, std::int64_t 
             static_cast<std::int32_t>(std::max<std::int64_t>(0, i % T - model.sliding_window + 1)));
       Bench bench(passes_of(stage), options, mesh, mesh);
       bench.set_batch(batch);
-      stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
+      stage.bind_rope_tables(bench.ops(), tables.cos, tables.sin);
       bench.forward();
       result.push_back(-bench.loss_sum());
     }
@@ -112,6 +112,15 @@ TEST(Decode, GivesTheLogitsOfAForwardPass) {
     expect_softmax(generator.decode(3, 1), log_softmax_of_forward(model, 3), model.vocab_size);  // token by token
     expect_softmax(generator.decode(4, 1), log_softmax_of_forward(model, 4), model.vocab_size);
     expect_softmax(generator.decode(5, 2), log_softmax_of_forward(model, 6), model.vocab_size);  // some at once
+  }
+}
+
+TEST(Decode, GivesTheSameLogitsOfOtherMechanisms) {
+  for (const ModelSpec& model : small_mechanisms()) {
+    Generator generator(model);
+    expect_softmax(generator.decode(0, 4), log_softmax_of_forward(model, 3), model.vocab_size);
+    expect_softmax(generator.decode(4, 1), log_softmax_of_forward(model, 4), model.vocab_size);
+    expect_softmax(generator.decode(5, 2), log_softmax_of_forward(model, 6), model.vocab_size);
   }
 }
 

@@ -64,7 +64,7 @@ TEST(Gradient, AttentionWithGroupedQueries) {
 
 TEST(Gradient, AttentionWithBiasesAndNormsOfQAndK) {
   LayerOptions options = one_rank(small_qwen());
-  options.model.output_bias = true;
+  options.model.o_bias = true;
   const Tables tables(options);
   Attention attention(options, "attention", tables.rope);
   expect_right_gradients(attention, options);
@@ -88,7 +88,7 @@ TEST(Gradient, AttentionWithLearnedPositions) {
 }
 
 TEST(Gradient, Mlps) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_yarn(), small_gelu()}) {
     const LayerOptions options = one_rank(model);
     Mlp mlp(options, "mlp");
     expect_right_gradients(mlp, options);
@@ -101,6 +101,19 @@ TEST(Gradient, DecoderBlocks) {
     const Tables tables(options);
     DecoderBlock block(options, 0, tables.rope);
     expect_right_gradients(block, options);
+  }
+}
+
+TEST(Gradient, DecoderBlocksOfOtherMechanisms) {
+  for (const ModelSpec& model : small_mechanisms()) {
+    for (const std::int64_t layer : {0, 1}) {
+      LayerOptions options = one_rank(model);
+      options.window = model.window_of(layer);
+      options.has_rope = model.has_rope(layer);
+      const Tables tables(options);
+      DecoderBlock block(options, layer, tables.rope);
+      expect_right_gradients(block, options);
+    }
   }
 }
 

@@ -5,6 +5,8 @@
 #include "nn/context.h"
 #include "nn/decoder/stage.h"
 
+#include <vector>
+
 namespace echelon::test {
 
 /// Llama-like: RMSNorm, RoPE, SwiGLU, grouped queries.
@@ -42,10 +44,54 @@ inline ModelSpec small_gpt2() {
   model.position = gpt2.position;
   model.mlp = gpt2.mlp;
   model.qkv_bias = true;
-  model.output_bias = true;
+  model.o_bias = model.mlp_bias = true;
   model.num_key_value_heads = model.num_attention_heads;
   model.tie_word_embeddings = true;
   return model;
+}
+
+/// Biases everywhere in a Llama, GeGLU, and YaRN on four of six columns of a head, beyond the original positions.
+inline ModelSpec small_yarn() {
+  ModelSpec model = small_llama();
+  model.mlp = MlpKind::geglu;
+  model.qkv_bias = model.o_bias = model.mlp_bias = true;
+  model.partial_rotary_factor = 0.7;
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                                   .factor = 4,
+                                   .original_max_position_embeddings = 4,
+                                   .beta_fast = 1,
+                                   .beta_slow = 0.1,
+                                   .truncate = false};
+  return model;
+}
+
+/// StarCoder2-like: a Llama with LayerNorm, GELU by erf and biases of the output and the MLP alone.
+inline ModelSpec small_gelu() {
+  ModelSpec model = small_llama();
+  model.norm = NormKind::layer_norm;
+  model.mlp = MlpKind::gelu_erf;
+  model.o_bias = model.mlp_bias = true;
+  return model;
+}
+
+/// A layer with a window and a RoPE of its own, and one without RoPE (as in Gemma 3 and SmolLM3).
+inline ModelSpec small_layer_types() {
+  ModelSpec model = small_llama();
+  model.sliding_window = 3;
+  model.layer_types = {LayerType::sliding_attention, LayerType::full_attention};
+  model.sliding_rope = RopeSpec{.rope_theta = 50};
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::linear, .factor = 2};
+  model.no_rope_layers = {1, 0};
+  return model;
+}
+
+/// Models whose mechanisms no family of the others has.
+inline std::vector<ModelSpec> small_mechanisms() { return {small_yarn(), small_gelu(), small_layer_types()}; }
+
+inline std::vector<ModelSpec> all_small_models() {
+  std::vector<ModelSpec> models = small_mechanisms();
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) models.push_back(model);
+  return models;
 }
 
 /// All layers of these models: the embedding, both blocks and the head.

@@ -66,7 +66,7 @@ std::vector<Bits> bits_of(const Case& of) {
     const LayerOptions options = options_of(of, mesh.coordinate(Axis::tp));
     Stage stage(options, {.num_layers = 2, .has_head = true});
     const Tables tables(options);
-    stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);
     TraceMesh trace_mesh(tp_shape(of.tp), mesh.rank());
     std::unique_ptr<Ops> ops = make_cpu_ops({});
     if (of.is_delayed) ops = std::make_unique<DelayedOps>(std::move(ops), 1);

@@ -20,6 +20,10 @@ ModelSpec llama3_like() {
   return model;
 }
 
+std::vector<double> rope_frequencies(const ModelSpec& model) {
+  return rotation_of(model, model.ropes()[0], 16).frequencies;
+}
+
 TEST(RopeTables, FrequenciesFallGeometrically) {
   ModelSpec model = llama3_like();
   model.rope_scaling.reset();

@@ -85,7 +85,7 @@ WholeTensors run_stage(const ModelSpec& model, const StageLayers& layers, const 
     options.sequence_parallel = layout.sequence_parallel;
     Stage stage(options, layers);
     const Tables tables(options);
-    stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);
     TraceMesh trace_mesh(shape, mesh.rank());
     Bench bench(passes_of(stage), options, mesh, trace_mesh);
     const RegionBytes used = bench.run(layout.backward);

@@ -325,6 +325,22 @@ TEST_P(OpsConformance, Rope) {
     }
 }
 
+TEST_P(OpsConformance, RopeOfAPartOfTheColumns) {
+  for (const std::int64_t R : {2, 6, 32}) {
+    const std::int64_t C = R + 8;
+    std::vector<std::int32_t> positions(20);
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i * 13 % 30);
+    const Tensors tensors = {random({2, 10, 3, C}, 1), Numbers::random(sums, {12, R / 2}, 3),
+                             Numbers::random(sums, {12, R / 2}, 4), Numbers::tokens(positions),
+                             Numbers::random(DType::float64, {R / 2}, 5)};
+    compare("rope of a part", tensors,
+            [](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[0], .cos = t[1], .sin = t[2]}); });
+    compare("rope of a part, of given positions", tensors, [](Ops& ops, Tensors& t) {
+      ops.rope({.x = t[0], .y = t[0], .cos = {}, .sin = {}, .positions = t[3], .frequencies = t[4], .scale = 1.25});
+    });
+  }
+}
+
 TEST_P(OpsConformance, RopeOfGivenPositions) {
   for (const std::int64_t C : {2, 6, 64})
     for (const std::int64_t T : {0, 1, 50}) {
@@ -728,6 +744,20 @@ TEST_P(OpsConformance, Activations) {
               [](Ops& ops, Tensors& t) {
                 ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]});
               });
+    compare("gelu by erf" + sizes, {x, bias},
+            [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1], .kind = GeluKind::erf}); });
+    compare("gelu_backward by erf" + sizes, {x, dy, bias, Numbers::random(sums, {columns}, 5)},
+            [](Ops& ops, Tensors& t) {
+              ops.gelu_backward(
+                  {.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1], .kind = GeluKind::erf});
+            });
+    compare("geglu" + sizes, {x, up, x}, [](Ops& ops, Tensors& t) {
+      ops.swiglu({.gate = t[0], .up = t[1], .y = t[2], .kind = GateKind::gelu_tanh});
+    });
+    compare("geglu_backward in place" + sizes, {x, up, dy}, [](Ops& ops, Tensors& t) {
+      ops.swiglu_backward(
+          {.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2], .kind = GateKind::gelu_tanh});
+    });
     compare("swiglu" + sizes, {x, up, x},
             [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
     compare("swiglu_backward in place" + sizes, {x, up, dy}, [](Ops& ops, Tensors& t) {
@@ -747,6 +777,9 @@ TEST_P(OpsConformance, ActivationsOfExtremeNumbers) {
   compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
   compare("gelu_backward", {x, dy, x},
           [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+  compare("gelu by erf", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1], .kind = GeluKind::erf}); });
+  compare("gelu_backward by erf", {x, dy, x},
+          [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2], .kind = GeluKind::erf}); });
   compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
   compare("swiglu_backward", {x, dy, x, x}, [](Ops& ops, Tensors& t) {
     ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]});

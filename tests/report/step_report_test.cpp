@@ -123,7 +123,7 @@ TEST(Flops, EqualTheProductsOfTheModel) {
     const ModelSpec m = preset(name);
     const std::int64_t Q = m.num_attention_heads * m.head_dim, KV = m.num_key_value_heads * m.head_dim;
     const std::int64_t projections =
-        m.hidden_size * (2 * Q + 2 * KV) + (m.mlp == MlpKind::swiglu ? 3 : 2) * m.hidden_size * m.intermediate_size;
+        m.hidden_size * (2 * Q + 2 * KV) + (is_gated(m.mlp) ? 3 : 2) * m.hidden_size * m.intermediate_size;
     const std::int64_t per_layer = 2 * projections + 4 * T * Q;
     const double expected =
         3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);

@@ -71,19 +71,29 @@ Json llama_like_fields(const ModelSpec& model) {
   return fields;
 }
 
+constexpr std::int64_t ModelSpec::*sizes_of_config[] = {
+    &ModelSpec::hidden_size,         &ModelSpec::num_hidden_layers, &ModelSpec::num_attention_heads,
+    &ModelSpec::num_key_value_heads, &ModelSpec::head_dim,          &ModelSpec::intermediate_size,
+    &ModelSpec::vocab_size,          &ModelSpec::sliding_window,    &ModelSpec::max_position_embeddings,
+    &ModelSpec::max_window_layers};
+
 Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
 }  // namespace
 
 void require_sayable(const ModelSpec& model) {
   // There is no field for choices that a family fixes, so a different choice would be lost silently.
-  const ModelSpec fixed = family_defaults(model.family);
-  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp &&
-                        model.qkv_bias == fixed.qkv_bias && model.output_bias == fixed.output_bias &&
-                        model.qk_norm == fixed.qk_norm;
-  require(is_plain,
-          "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written "
-          "as a Hugging Face folder",
+  ModelSpec said = family_defaults(model.family);
+  for (const auto size : sizes_of_config) said.*size = model.*size;
+  said.norm_eps = model.norm_eps;
+  said.initializer_range = model.initializer_range;
+  said.tie_word_embeddings = model.tie_word_embeddings;
+  const bool is_llama3_scaling = model.rope_scaling && model.rope_scaling->rope_type == RopeType::llama3;
+  if (model.position == PositionKind::rope) said.rope_theta = model.rope_theta;
+  if (!model.rope_scaling || is_llama3_scaling) said.rope_scaling = model.rope_scaling;
+  require(said == model,
+          "a model of family {} with another norm, position, mlp, bias, q/k norm, RoPE or kind of layers than the "
+          "family's cannot be written as a Hugging Face folder",
           name_of(model.family));
   if (model.family != Family::gpt2) return;
   require(model.num_key_value_heads == model.num_attention_heads,

@@ -56,11 +56,11 @@ class ParameterList {
     add_linear(layer + "self_attn.v_proj", w_.K, w_.D, model_.qkv_bias);
     if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {model_.head_dim});
     if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {model_.head_dim});
-    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.output_bias);
+    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.o_bias);
     add_norm(layer + "post_attention_layernorm");
-    if (model_.mlp == MlpKind::swiglu) add_linear(layer + "mlp.gate_proj", w_.F, w_.D, model_.output_bias);
-    add_linear(layer + "mlp.up_proj", w_.F, w_.D, model_.output_bias);
-    add_linear(layer + "mlp.down_proj", w_.D, w_.F, model_.output_bias);
+    if (is_gated(model_.mlp)) add_linear(layer + "mlp.gate_proj", w_.F, w_.D, model_.mlp_bias);
+    add_linear(layer + "mlp.up_proj", w_.F, w_.D, model_.mlp_bias);
+    add_linear(layer + "mlp.down_proj", w_.D, w_.F, model_.mlp_bias);
   }
 
   const ModelSpec& model_;

@@ -142,7 +142,7 @@ Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
 }
 
 void Attention::rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
-  if (options_.model.position != PositionKind::rope) return;
+  if (options_.model.position != PositionKind::rope || !options_.has_rope) return;
   context.ops.rope({.x = x_BTHC,
                     .y = x_BTHC,
                     .cos = rope_.cos,
@@ -150,7 +150,8 @@ void Attention::rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64
                     .inverse = inverse,
                     .first_position = first_position,
                     .positions = options_.has_positions ? context.microbatch.positions : Tensor(),
-                    .frequencies = rope_.frequencies});
+                    .frequencies = rope_.frequencies,
+                    .scale = rope_.attention_factor});
 }
 
 }  // namespace echelon

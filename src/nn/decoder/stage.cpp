@@ -31,11 +31,14 @@ void for_units_in_reverse(int unit, int num_units, Visit visit) {
 }  // namespace
 
 Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
-    : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()), tied_weight_(tied_weight) {
+    : options_(options),
+      layers_(layers),
+      ropes_(std::make_unique<std::array<RopeTables, 2>>()),
+      tied_weight_(tied_weight) {
   const DType table_dtype = accumulate_dtype(options.dtype);
-  *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()},
-            .sin = {nullptr, table_dtype, rope_table_sizes()},
-            .frequencies = {nullptr, DType::float64, rope_frequency_sizes()}};
+  ropes_->fill({.cos = {nullptr, table_dtype, rope_table_sizes()},
+                .sin = {nullptr, table_dtype, rope_table_sizes()},
+                .frequencies = {nullptr, DType::float64, rope_frequency_sizes()}});
   if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head) && tied_weight_ == nullptr) {
     own_tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
     tied_weight_ = own_tied_weight_.get();
@@ -50,7 +53,9 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
     LayerOptions of_block = options;
     of_block.recompute.operations = options.recompute.of_block(i);
     of_block.window = options.model.window_of(layers.first_layer + i);
-    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i, *rope_)));
+    of_block.has_rope = options.model.has_rope(layers.first_layer + i);
+    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i,
+                                                         (*ropes_)[options.model.rope_index(of_block.window)])));
   }
   if (layers.has_head) head_ = add(make_head(options, tied_weight_));
 }
@@ -70,26 +75,40 @@ Head& Stage::head() {
 
 Sizes Stage::rope_table_sizes() const {
   if (options_.model.position != PositionKind::rope || options_.has_positions) return {};
-  return {options_.seq_len, options_.model.head_dim / 2};
+  return {std::ssize(options_.model.ropes()) * options_.seq_len, options_.model.rotary_dim() / 2};
 }
 
 Sizes Stage::rope_frequency_sizes() const {
   if (options_.model.position != PositionKind::rope || !options_.has_positions) return {};
-  return {options_.model.head_dim / 2};
+  return {std::ssize(options_.model.ropes()) * (options_.model.rotary_dim() / 2)};
 }
 
 void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   if (rope_table_sizes().num_dims() == 0) return;
-  *rope_ = {.cos = cos, .sin = sin};
   const RankTokens* tokens = options_.tokens.get();
-  upload_rope_tables(ops, options_.model, *rope_,
-                     tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank));
+  const std::vector<std::int32_t> positions =
+      tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank);
+  const std::vector<RopeSpec> specs = options_.model.ropes();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    (*ropes_)[i] = {.cos = of_rope(cos, i), .sin = of_rope(sin, i)};
+    upload_rope_tables(ops, rotation_of(options_.model, specs[i], options_.whole_seq_len()), (*ropes_)[i], positions);
+  }
 }
 
 void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {
   if (rope_frequency_sizes().num_dims() == 0) return;
-  *rope_ = {.cos = {}, .sin = {}, .frequencies = frequencies};
-  upload_rope_tables(ops, options_.model, *rope_);
+  const std::vector<RopeSpec> specs = options_.model.ropes();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const Rotation rotation = rotation_of(options_.model, specs[i], options_.whole_seq_len());
+    (*ropes_)[i] = {
+        .cos = {}, .sin = {}, .frequencies = of_rope(frequencies, i), .attention_factor = rotation.attention_factor};
+    upload_rope_tables(ops, rotation, (*ropes_)[i]);
+  }
+}
+
+Tensor Stage::of_rope(Tensor all, std::size_t i) const {
+  const std::int64_t rows = all.size(0) / std::ssize(options_.model.ropes());
+  return all.rows(static_cast<std::int64_t>(i) * rows, rows);
 }
 
 void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {

@@ -22,13 +22,14 @@ std::pair<A, A> turn_of(const RopeArgs& args, std::int64_t row, std::int64_t i) 
     return {args.cos.as<A>()[at], args.sin.as<A>()[at]};
   }
   const double angle = static_cast<double>(args.positions.as<std::int32_t>()[row]) * args.frequencies.as<double>()[i];
-  return {static_cast<A>(std::cos(angle)), static_cast<A>(std::sin(angle))};
+  return {static_cast<A>(args.scale * std::cos(angle)), static_cast<A>(args.scale * std::sin(angle))};
 }
 
 // Rotates the pair (x1, x2) by the angle of its position: (x1 cos - x2 sin, x1 sin + x2 cos).
 template <class T, class A = Accumulate<T>>
 void rotate(const RopeArgs& args) {
-  const std::int64_t N = args.x.size(0) * args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2;
+  const std::int64_t N = args.x.size(0) * args.x.size(1), H = args.x.size(2), C = args.x.size(3),
+                     half = args.num_pairs();
   for (std::int64_t row = 0; row < N * H; ++row) {
     const T* x = args.x.as<T>() + row * C;
     T* y = args.y.as<T>() + row * C;

@@ -142,10 +142,10 @@ PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerC
   made.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
-  const bool has_one_window = layers.model->windows().size() == 1;
+  const bool has_one_kind = layers.model->layer_kinds().size() == 1;
   const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    const bool is_like_before = before != nullptr && has_one_window && each.num_layers == before->num_layers &&
+    const bool is_like_before = before != nullptr && has_one_kind && each.num_layers == before->num_layers &&
                                 each.has_embedding == before->has_embedding && each.has_head == before->has_head;
     StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
     before = &each;

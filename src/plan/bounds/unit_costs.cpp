@@ -144,9 +144,9 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});
-  for (const std::int64_t window : config.model.windows()) {
-    add({.role = UnitKind::Role::block, .window = window});
-    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .window = window});
+  for (const LayerKind& layer : config.model.layer_kinds()) {
+    add({.role = UnitKind::Role::block, .layer = layer});
+    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .layer = layer});
   }
   add({.role = UnitKind::Role::head});
   if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});

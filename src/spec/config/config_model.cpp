@@ -52,6 +52,7 @@ ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) 
 
 // Derives sizes that the user did not set from those that are set. Otherwise a preset's own sizes remain.
 void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpec& model) {
+  if (base.num_hidden_layers > 0) model.set_num_layers(model.num_hidden_layers);
   const bool from_scratch = base.hidden_size == 0;
   const bool equal_heads = from_scratch || base.num_key_value_heads == base.num_attention_heads;
   if (!settings.has("model.num_key_value_heads") && equal_heads) model.num_key_value_heads = model.num_attention_heads;
@@ -63,10 +64,9 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
         "model.hidden_size = {} is not a multiple of model.num_attention_heads = {} (use {}, or set model.head_dim)",
         model.hidden_size, model.num_attention_heads,
         std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
-    model.head_dim = model.hidden_size / model.num_attention_heads;
+    model.set_head_dim(model.hidden_size / model.num_attention_heads);
   }
-  const bool four_times =
-      model.mlp == MlpKind::gelu && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
+  const bool four_times = !is_gated(model.mlp) && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
   if (!settings.has("model.intermediate_size") && four_times) model.intermediate_size = 4 * model.hidden_size;
 }
 
@@ -77,7 +77,7 @@ void require_given(const ModelSettings& settings, const ModelSpec& model) {
     require(settings.has(name),
             "{} is missing: a model that starts from model.model_type = '{}' needs its sizes; or use model.preset",
             name, name_of(model.family));
-  require(settings.has("model.intermediate_size") || model.mlp == MlpKind::gelu,
+  require(settings.has("model.intermediate_size") || !is_gated(model.mlp),
           "model.intermediate_size is missing: a model that starts from model.model_type = '{}' needs its sizes; or "
           "use model.preset",
           name_of(model.family));

@@ -1,7 +1,5 @@
 #include "verify/context/attention_parts.h"
 
-#include "nn/decoder/rope_tables.h"
-
 #include <cmath>
 #include <limits>
 #include <map>
@@ -27,7 +25,8 @@ AttentionParts::AttentionParts(const Case& at, const Activations& expected, cons
       group_(at.config().model.num_attention_heads / at.config().model.num_key_value_heads),
       T_(at.config().training.seq_len),
       window_(window_of_layer(at.config().model, layer)) {
-  if (at.config().model.position == PositionKind::rope) frequencies_ = rope_frequencies(at.config().model);
+  const ModelSpec& model = at.config().model;
+  if (has_rope_in_layer(model, layer)) rotation_ = rotation_of(model, model.ropes()[model.rope_index(window_)], T_);
 }
 
 double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t head) const {
@@ -97,10 +96,12 @@ void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t ke
 }
 
 void AttentionParts::turn_back(double* head, std::int64_t token) const {
-  const auto half = static_cast<std::int64_t>(frequencies_.size());
+  const auto half = std::ssize(rotation_.frequencies);
+  const double factor = rotation_.attention_factor;
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(places_.position_id(token)) * frequencies_[static_cast<std::size_t>(i)];
-    const double x = head[i], y = head[i + half];
+    const double angle =
+        static_cast<double>(places_.position_id(token)) * rotation_.frequencies[static_cast<std::size_t>(i)];
+    const double x = factor * head[i], y = factor * head[i + half];
     head[i] = x * std::cos(angle) + y * std::sin(angle);
     head[i + half] = y * std::cos(angle) - x * std::sin(angle);
   }

@@ -2,6 +2,7 @@
 // the keys: a naive loop. What a ring computed is then compared with sums of these parts.
 #pragma once
 
+#include "nn/decoder/rope_tables.h"
 #include "verify/activations.h"
 
 #include <span>
@@ -55,7 +56,7 @@ class AttentionParts {
   const TokenPlaces& places_;
   const Activation *queries_, *keys_, *values_, *of_result_;
   std::int64_t C_, group_, T_, window_;
-  std::vector<double> frequencies_;  // of RoPE; empty: none
+  Rotation rotation_;  // of RoPE; no frequencies: none
 };
 
 }  // namespace echelon
