@@ -32,6 +32,8 @@
   X(copy, CopyArgs)                                          \
   X(fill, FillArgs)                                          \
   X(scale, ScaleArgs)                                        \
+  X(soft_cap, SoftCapArgs)                                   \
+  X(soft_cap_backward, SoftCapBackwardArgs)                  \
   X(embedding, EmbeddingArgs)                                \
   X(embedding_backward, EmbeddingBackwardArgs)               \
   X(add_positions, PositionsArgs)                            \
@@ -40,6 +42,7 @@
   X(layer_norm_backward_input, LayerNormBackwardInputArgs)   \
   X(layer_norm_backward_weight, LayerNormBackwardWeightArgs) \
   X(layer_norm_backward, LayerNormBackwardArgs)              \
+  X(row_products, RowProductsArgs)                           \
   X(rms_norm, RmsNormArgs)                                   \
   X(rms_norm_backward_input, RmsNormBackwardInputArgs)       \
   X(rms_norm_backward_weight, RmsNormBackwardWeightArgs)     \

@@ -77,6 +77,29 @@ void validate_windows(const ModelSpec& m) {
           m.sliding_window, has_sliding ? "layers" : "no layer", has_sliding ? "the model's, such as 4096" : "0");
 }
 
+void validate_norms(const ModelSpec& m) {
+  require(!m.qk_norm_of_projection || m.qk_norm, "model.qk_norm_of_projection = true needs model.qk_norm = true");
+  require(m.norm == NormKind::rms_norm || (!m.norm_adds_one && !m.norm_rounds_before_gain),
+          "model.norm_adds_one and model.norm_rounds_before_gain are of RMSNorm, but the model has LayerNorm");
+  require(!m.use_parallel_residual || m.norm_placement == NormPlacement::before,
+          "model.use_parallel_residual = true needs norms before the branches (use false)");
+}
+
+// A multiplier of 0 would disconnect the model; a soft cap of 0 is none.
+void validate_scales(const ModelSpec& m) {
+  const std::tuple<std::string_view, double, double> keys[] = {{"embedding_multiplier", m.embedding_multiplier, 1},
+                                                               {"residual_multiplier", m.residual_multiplier, 1},
+                                                               {"logits_scaling", m.logits_scaling, 1}};
+  for (const auto& [key, value, usual] : keys)
+    require(value > 0 && std::isfinite(value), "model.{} = {} is not a number above 0 (use {})", key, value, usual);
+  const std::pair<std::string_view, double> optional_keys[] = {{"attention_multiplier", m.attention_multiplier},
+                                                               {"query_pre_attn_scalar", m.query_pre_attn_scalar},
+                                                               {"attn_logit_softcapping", m.attn_logit_softcapping},
+                                                               {"final_logit_softcapping", m.final_logit_softcapping}};
+  for (const auto& [key, value] : optional_keys)
+    require(value >= 0 && std::isfinite(value), "model.{} = {} is not a number from 0 on (use 0)", key, value);
+}
+
 }  // namespace
 
 void validate(const ModelSpec& m) {
@@ -106,6 +129,8 @@ void validate(const ModelSpec& m) {
   require(m.initializer_range > 0 && m.initializer_range < 10,
           "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
   validate_windows(m);
+  validate_norms(m);
+  validate_scales(m);
   if (m.position == PositionKind::rope) return validate_rope(m);
   require(m.no_rope_layers.empty() && !m.sliding_rope && m.partial_rotary_factor == 1.0,
           "model.model_type = '{}' has no RoPE that layers could differ in", name_of(m.family));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace echelon {
@@ -75,11 +76,12 @@ std::int64_t ModelSpec::num_parameters() const {
   const std::int64_t norm_size = norm == NormKind::layer_norm ? 2 * D : D;
   const std::int64_t num_up = is_gated(mlp) ? 2 : 1;  // gate and up, or up alone
 
-  std::int64_t layer = 2 * norm_size + D * (Q + 2 * KV) + Q * D + (num_up + 1) * D * F;
+  const std::int64_t num_norms = norm_placement == NormPlacement::both ? 4 : 2;
+  std::int64_t layer = num_norms * norm_size + D * (Q + 2 * KV) + Q * D + (num_up + 1) * D * F;
   if (qkv_bias) layer += Q + 2 * KV;
   if (o_bias) layer += D;
   if (mlp_bias) layer += num_up * F + D;
-  if (qk_norm) layer += 2 * head_dim;
+  if (qk_norm) layer += qk_norm_of_projection ? Q + KV : 2 * head_dim;
 
   const std::int64_t positions = position == PositionKind::learned ? max_position_embeddings * D : 0;
   const std::int64_t head = tie_word_embeddings ? 0 : vocab_size * D;
@@ -132,6 +134,11 @@ void ModelSpec::set_head_dim(std::int64_t width) {
     repeat_to((*scaling)->short_factor, rotary_dim() / 2);
     repeat_to((*scaling)->long_factor, rotary_dim() / 2);
   }
+}
+
+double ModelSpec::attention_scale() const {
+  if (attention_multiplier > 0) return attention_multiplier;
+  return 1.0 / std::sqrt(query_pre_attn_scalar > 0 ? query_pre_attn_scalar : static_cast<double>(head_dim));
 }
 
 std::vector<RopeSpec> ModelSpec::ropes() const {

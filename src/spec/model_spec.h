@@ -18,6 +18,7 @@ enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
 enum class MlpKind : std::uint8_t { gelu, swiglu, geglu, gelu_erf };  // gelu, geglu: approximated by tanh
 [[nodiscard]] constexpr bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
+enum class NormPlacement : std::uint8_t { before, after, both };  // of a block's branches
 enum class LayerType : std::uint8_t { full_attention, sliding_attention };
 
 /// What tells the attention of layers apart.
@@ -54,10 +55,25 @@ struct ModelSpec {
   NormKind norm = NormKind::rms_norm;
   PositionKind position = PositionKind::rope;
   MlpKind mlp = MlpKind::swiglu;
-  bool qkv_bias = false;  // biases of q, k and v
-  bool o_bias = false;    // bias of the attention's output
-  bool mlp_bias = false;  // biases of all linear layers of the MLP
-  bool qk_norm = false;   // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
+  bool qkv_bias = false;               // biases of q, k and v
+  bool o_bias = false;                 // bias of the attention's output
+  bool mlp_bias = false;               // biases of all linear layers of the MLP
+  bool qk_norm = false;                // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
+  bool qk_norm_of_projection = false;  // then over all heads together (OLMo 2)
+
+  NormPlacement norm_placement = NormPlacement::before;
+  bool norm_adds_one = false;            // the gain of RMSNorm is 1 + weight (Gemma)
+  bool norm_rounds_before_gain = false;  // x rstd is rounded to the activations' dtype before its gain
+  bool use_parallel_residual = false;    // attention and the MLP read the same x (GPT-NeoX)
+
+  double embedding_multiplier = 1.0;
+  bool rounds_embedding_multiplier = false;  // to the weights' dtype (Gemma)
+  double residual_multiplier = 1.0;          // of what a branch adds
+  double attention_multiplier = 0;           // of scores; 0: 1 / sqrt(query_pre_attn_scalar)
+  double query_pre_attn_scalar = 0;          // 0: head_dim
+  double logits_scaling = 1.0;               // logits are divided by it
+  double attn_logit_softcapping = 0;         // cap tanh(score / cap); 0: none
+  double final_logit_softcapping = 0;
 
   bool operator==(const ModelSpec&) const = default;
 
@@ -88,6 +104,9 @@ struct ModelSpec {
   /// With the lists of layers or pairs that the model has, shortened or repeated.
   void set_num_layers(std::int64_t count);
   void set_head_dim(std::int64_t width);
+
+  /// What scores are multiplied by.
+  [[nodiscard]] double attention_scale() const;
 
   /// Columns of a head that RoPE turns.
   [[nodiscard]] std::int64_t rotary_dim() const {

@@ -118,7 +118,7 @@ TEST(Gradient, DecoderBlocksOfOtherMechanisms) {
 }
 
 TEST(Gradient, Embeddings) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_granite()}) {
     const LayerOptions options = one_rank(model);
     Embedding embedding(options);
     expect_right_gradients(embedding, options);
@@ -126,7 +126,7 @@ TEST(Gradient, Embeddings) {
 }
 
 TEST(Gradient, Heads) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_gemma(), small_granite()}) {
     const LayerOptions options = one_rank(model);
     const std::unique_ptr<Head> head = make_head(options);
     expect_right_gradients(*head, options);

@@ -85,8 +85,54 @@ inline ModelSpec small_layer_types() {
   return model;
 }
 
+/// Gemma-like: norms with gain 1 + w on both sides of each branch, soft caps, a scaled embedding.
+inline ModelSpec small_gemma() {
+  ModelSpec model = small_llama();
+  model.mlp = MlpKind::geglu;
+  model.qk_norm = true;
+  model.norm_placement = NormPlacement::both;
+  model.norm_adds_one = true;
+  model.embedding_multiplier = 3.2;
+  model.query_pre_attn_scalar = 5;
+  model.attn_logit_softcapping = 0.7;
+  model.final_logit_softcapping = 1.5;
+  model.tie_word_embeddings = true;
+  return model;
+}
+
+/// OLMo-2-like: norms after the branches, and of the whole q and k.
+inline ModelSpec small_olmo() {
+  ModelSpec model = small_llama();
+  model.norm_placement = NormPlacement::after;
+  model.qk_norm = model.qk_norm_of_projection = true;
+  return model;
+}
+
+/// Granite's four multipliers.
+inline ModelSpec small_granite() {
+  ModelSpec model = small_llama();
+  model.embedding_multiplier = 2.5;
+  model.residual_multiplier = 0.4;
+  model.attention_multiplier = 0.3;
+  model.logits_scaling = 1.7;
+  return model;
+}
+
+/// GPT-NeoX-like: both branches read x, LayerNorm, biases everywhere, a part of the columns turns.
+inline ModelSpec small_neox() {
+  ModelSpec model = small_llama();
+  model.norm = NormKind::layer_norm;
+  model.mlp = MlpKind::gelu_erf;
+  model.qkv_bias = model.o_bias = model.mlp_bias = true;
+  model.use_parallel_residual = true;
+  model.partial_rotary_factor = 0.34;
+  return model;
+}
+
 /// Models whose mechanisms no family of the others has.
-inline std::vector<ModelSpec> small_mechanisms() { return {small_yarn(), small_gelu(), small_layer_types()}; }
+inline std::vector<ModelSpec> small_mechanisms() {
+  return {small_yarn(), small_gelu(), small_layer_types(), small_gemma(), small_olmo(), small_granite(), small_neox()};
+}
 
 inline std::vector<ModelSpec> all_small_models() {
   std::vector<ModelSpec> models = small_mechanisms();

@@ -244,6 +244,22 @@ TEST(ReferenceGradients, GeluAndSwiglu) {
   expect_gradient(up, dup, swiglu, "swiglu dup");
 }
 
+TEST(ReferenceGradients, SoftCaps) {
+  ReferenceOps ops;
+  const Sizes sizes = {3, 5};
+  Numbers x = random(sizes, 1), y = empty(sizes), dy = random(sizes, 3);
+  const auto soft_cap = [&] {
+    y = x;
+    ops.soft_cap({.x = y, .cap = 1.3});
+    return dot(y, dy);
+  };
+  soft_cap();
+  for (std::int64_t i = 0; i < x.count(); ++i) EXPECT_NEAR(y.get(i), 1.3 * std::tanh(x.get(i) / 1.3), 1e-15);
+  Numbers dx = dy;
+  ops.soft_cap_backward({.dx = dx, .y = y, .cap = 1.3});
+  expect_gradient(x, dx, soft_cap, "soft cap dx");
+}
+
 // A vocabulary of 7 in two shards of 4 columns, the last column padding; one ignored target.
 TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
   ReferenceOps ops;

@@ -47,8 +47,40 @@ void set_gemma3_windows(ModelSpec& m) {
                                .long_factor = {1.5, 4}};
 }
 
+void set_gemma2(ModelSpec& m) {
+  m.mlp = MlpKind::geglu;
+  m.norm_placement = NormPlacement::both;
+  m.norm_adds_one = true;
+  m.embedding_multiplier = 5.7;
+  m.query_pre_attn_scalar = 7;
+  m.attn_logit_softcapping = 0.5;
+  m.final_logit_softcapping = 2;
+  m.tie_word_embeddings = true;
+}
+
+void set_norms_after(ModelSpec& m) {
+  m.norm_placement = NormPlacement::after;
+  m.qk_norm = m.qk_norm_of_projection = true;
+  m.norm_rounds_before_gain = true;
+}
+
+void set_granite(ModelSpec& m) {
+  m.embedding_multiplier = 3;
+  m.residual_multiplier = 0.22;
+  m.attention_multiplier = 0.3;
+  m.logits_scaling = 4;
+}
+
+void set_gpt_neox(ModelSpec& m) {
+  set_starcoder2(m);
+  m.qkv_bias = m.use_parallel_residual = true;
+  m.partial_rotary_factor = 0.5;
+}
+
 constexpr Mechanisms all_mechanisms[] = {
-    {"yarn", set_yarn}, {"starcoder2", set_starcoder2}, {"gemma3_windows", set_gemma3_windows}};
+    {"yarn", set_yarn},        {"starcoder2", set_starcoder2},   {"gemma3_windows", set_gemma3_windows},
+    {"gemma2", set_gemma2},    {"norms_after", set_norms_after}, {"granite", set_granite},
+    {"gpt_neox", set_gpt_neox}};
 
 std::vector<Layout> all_kinds_of_layouts() {
   return {{.tp = 2},

@@ -103,6 +103,19 @@ TEST_F(LayoutTypeRules, FactorsThatDoNotBelongTogether) {
   EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
 }
 
+TEST_F(LayoutTypeRules, SoftCapsAreOfCompleteValues) {
+  const Tensor logits = columns({6, 8}), gradient = columns({6, 8});
+  ops_.soft_cap({.x = logits, .cap = 30});
+  EXPECT_EQ(type_of(logits), "sharded(1)");
+  ops_.soft_cap_backward({.dx = gradient, .y = logits, .cap = 30});
+  EXPECT_EQ(type_of(gradient), "sharded(1)");
+  EXPECT_THAT(fault([&] { ops_.soft_cap({.x = tensor({6, 8}, partial), .cap = 30}); }), HasSubstr("partial over tp"));
+  EXPECT_THAT(fault([&] {
+                ops_.soft_cap_backward({.dx = tensor({6, 8}, whole), .y = tensor({6, 8}, partial), .cap = 30});
+              }),
+              HasSubstr("partial over tp"));
+}
+
 TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
   const Tensor a = tensor({6, 4}, partial), b = tensor({6, 4}, partial), c = tensor({6, 4}, whole);
   ops_.add(a, a, b);

@@ -50,17 +50,20 @@ class ParameterList {
   }
 
   void add_layer(const std::string& layer) {
-    add_norm(layer + "input_layernorm");
+    if (model_.norm_placement != NormPlacement::after) add_norm(layer + "input_layernorm");
     add_linear(layer + "self_attn.q_proj", w_.Q, w_.D, model_.qkv_bias);
     add_linear(layer + "self_attn.k_proj", w_.K, w_.D, model_.qkv_bias);
     add_linear(layer + "self_attn.v_proj", w_.K, w_.D, model_.qkv_bias);
-    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {model_.head_dim});
-    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {model_.head_dim});
+    const bool is_whole = model_.qk_norm_of_projection;
+    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
+    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {is_whole ? w_.K : model_.head_dim});
     add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.o_bias);
     add_norm(layer + "post_attention_layernorm");
+    if (model_.norm_placement == NormPlacement::both) add_norm(layer + "pre_feedforward_layernorm");
     if (is_gated(model_.mlp)) add_linear(layer + "mlp.gate_proj", w_.F, w_.D, model_.mlp_bias);
     add_linear(layer + "mlp.up_proj", w_.F, w_.D, model_.mlp_bias);
     add_linear(layer + "mlp.down_proj", w_.D, w_.F, model_.mlp_bias);
+    if (model_.norm_placement != NormPlacement::before) add_norm(layer + "post_feedforward_layernorm");
   }
 
   const ModelSpec& model_;

@@ -12,7 +12,9 @@ Attention::Attention(const LayerOptions& options, const std::string& name, const
       projections_(qkv_projections(options, name, split_)),
       core_(make_attention_core(options, split_)),
       output_(output_projection(options, name, split_)) {
-  if (options.model.qk_norm)
+  if (options.model.qk_norm_of_projection)
+    norms_ = norms_of_projections(options, name, split_);
+  else if (options.model.qk_norm)
     norms_ = {Norm::of_heads(options, name + ".q_norm"), Norm::of_heads(options, name + ".k_norm")};
 }
 
@@ -47,12 +49,12 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
   Qkv products = qkv;  // without norms, q and k are rotated where they were projected
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     products[i] = place(saved_q_product + static_cast<int>(i), i, drops_products, LastReader::backward_weight);
-    norms_[i].save(pass, per_head(products[i]), drops_qk);
+    norms_[i].save(pass, norm_rows(products[i]), drops_qk);
   }
   compute_first(pass, projections_, x, products);
   if (!pass.runs(drops_qk)) return qkv;
   for (const std::size_t i : {0, 1}) {
-    if (!norms_.empty()) norms_[i].normalise(pass.context, per_head(qkv[i]), pass.stash);
+    if (!norms_.empty()) norms_[i].normalise(pass.context, norm_rows(qkv[i]), pass.stash);
     rotate(pass.context, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
   }
   return qkv;
@@ -70,7 +72,7 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
     const Stack::Scope scope(context.workspace);
     const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
-      norms_[i].backward_input(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+      norms_[i].backward_input(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
   projections_.backward_input(context, dqkv, dx);
 }
@@ -91,7 +93,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     output_.backward_weight(context, dy_full, core_->out(stash));
     const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
-      norms_[i].backward(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+      norms_[i].backward(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
   projections_.backward_weight(context, dqkv, saved_x(stash));
   projections_.backward_input(context, dqkv, dx);
@@ -114,7 +116,8 @@ Sizes Attention::sizes_of(std::size_t i, std::int64_t num_tokens) const {
   return {num_tokens, (i == 0 ? split_.num_heads : split_.num_kv_heads) * options_.model.head_dim};
 }
 
-Tensor Attention::per_head(Tensor x) const {
+Tensor Attention::norm_rows(Tensor x) const {
+  if (options_.model.qk_norm_of_projection) return x;
   const std::int64_t C = options_.model.head_dim;
   return x.reshaped({x.num_elements() / C, C});
 }

@@ -66,7 +66,9 @@ struct HeadView {
     return sum;
   }
   [[nodiscard]] A score(std::int64_t i, std::int64_t j) const {
-    return static_cast<A>(args.scale) * dot(args.q.as<T>() + query_offset(i), args.k.as<T>() + key_offset(j));
+    const A score = static_cast<A>(args.scale) * dot(args.q.as<T>() + query_offset(i), args.k.as<T>() + key_offset(j));
+    const A cap = static_cast<A>(args.soft_cap);
+    return cap > 0 ? cap * std::tanh(score / cap) : score;
   }
 };
 
@@ -100,8 +102,10 @@ void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args,
     std::vector<A> dq(static_cast<std::size_t>(head.C));
     for (std::int64_t j = head.first_visible(i); j < head.end_visible(i); ++j) {
       const T* k = args.k.as<T>() + head.key_offset(j);
-      const A p = std::exp(head.score(i, j) - args.lse.as<A>()[head.row(i)]);
-      const A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
+      const A score = head.score(i, j), p = std::exp(score - args.lse.as<A>()[head.row(i)]);
+      A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
+      if (const A share = args.soft_cap > 0 ? score / static_cast<A>(args.soft_cap) : A{0}; share != 0)
+        ds *= 1 - share * share;
       for (std::int64_t c = 0; c < head.C; ++c) {
         dq[static_cast<std::size_t>(c)] += scale * ds * to<A>(k[c]);
         dk[static_cast<std::size_t>(head.key_offset(j) + c)] += scale * ds * to<A>(q[c]);
@@ -123,7 +127,8 @@ void attention_gradients(const AttentionBackwardArgs& args) {
                               .scale = args.scale,
                               .group = args.group,
                               .first_head = args.first_head,
-                              .mask = args.mask};
+                              .mask = args.mask,
+                              .soft_cap = args.soft_cap};
   std::vector<A> dk(static_cast<std::size_t>(args.k.num_elements())), dv(dk.size());
   for (std::int64_t b = 0; b < args.q.size(0); ++b)
     for (std::int64_t h = 0; h < args.q.size(2); ++h) attend_backward<T>({forward, b, h}, args, dk, dv);

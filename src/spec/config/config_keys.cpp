@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "spec/config/run_formats.h"
+#include "spec/model_mechanisms.h"
 
 #include <algorithm>
 
@@ -41,6 +42,12 @@ auto& scaling(RunConfig& config) {
   return *config.model.rope_scaling.*member;
 }
 
+constexpr TextField mechanisms = {
+    .text = [](const RunConfig& config) { return mechanisms_of(config.model); },
+    .parse = [](std::string_view key, std::string_view text,
+                RunConfig& config) { set_mechanisms(key, text, config.model); },
+};
+
 bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
 bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
@@ -74,6 +81,7 @@ const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name: llama-1m | llama-10m | llama-100m | gpt2-124m | gpt2-355m | gpt2-774m | gpt2-1.5b | gpt3-175b | llama2-7b | llama2-13b | llama2-70b | llama3-8b | llama3-70b | llama3-405b | qwen2-0.5b | qwen2.5-7b | qwen3-0.6b | qwen3-8b"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
     {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral"},
+    {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu norm_adds_one=true'"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
     {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},
@@ -211,7 +219,8 @@ bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key
 bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
 
 bool takes_text(const ConfigKey& key) {
-  return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field);
+  return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field) ||
+         std::holds_alternative<TextField>(key.field);
 }
 
 bool takes_integers(const ConfigKey& key) {

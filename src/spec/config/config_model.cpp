@@ -98,6 +98,8 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
   const ModelSpec base = base_model(model_settings, source);
   config.model = base;
   const bool scaled = needs_scaling(model_settings);
+  // These decide which keys apply.
+  if (const Setting* mechanisms = model_settings.find("model.mechanisms")) assign(*mechanisms, config);
   for (const Setting& setting : settings) {
     const ConfigKey& key = *find_config_key(setting.name);
     if (section_of(key) != "model") continue;

@@ -206,6 +206,9 @@ void check_attention(const RunConfig& config) {
   require(config.model.sliding_window == 0,
           "training.attention = 'cudnn' is not supported with model.sliding_window = {} (use auto)",
           config.model.sliding_window);
+  require(config.model.attn_logit_softcapping == 0,
+          "training.attention = 'cudnn' is not supported with model.attn_logit_softcapping = {} (use auto)",
+          config.model.attn_logit_softcapping);
 }
 
 void check_ranks(const RunConfig& config) {

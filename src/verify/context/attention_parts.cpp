@@ -24,14 +24,16 @@ AttentionParts::AttentionParts(const Case& at, const Activations& expected, cons
       C_(at.config().model.head_dim),
       group_(at.config().model.num_attention_heads / at.config().model.num_key_value_heads),
       T_(at.config().training.seq_len),
+      scale_(at.config().model.attention_scale()),
+      soft_cap_(at.config().model.attn_logit_softcapping),
       window_(window_of_layer(at.config().model, layer)) {
   const ModelSpec& model = at.config().model;
   if (has_rope_in_layer(model, layer)) rotation_ = rotation_of(model, model.ropes()[model.rope_index(window_)], T_);
 }
 
 double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t head) const {
-  return inner_product(row(queries_, query, head), row(keys_, key, head / group_), C_) /
-         std::sqrt(static_cast<double>(C_));
+  const double scaled = scale_ * inner_product(row(queries_, query, head), row(keys_, key, head / group_), C_);
+  return soft_cap_ > 0 ? soft_cap_ * std::tanh(scaled / soft_cap_) : scaled;
 }
 
 std::vector<std::int64_t> AttentionParts::keys_of(std::int64_t token, int cp_rank) const {
@@ -82,14 +84,15 @@ AttentionParts::Query AttentionParts::query_at(std::int64_t token, std::int64_t 
 }
 
 void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t key, double* out) const {
-  const double p = std::exp(score(query.token, key, query.head) - query.lse);
+  const double capped = score(query.token, key, query.head), p = std::exp(capped - query.lse);
   const double* dout = row(of_result_, query.token, query.head);
   if (which == HeadGradient::values) {
     for (std::int64_t i = 0; i < C_; ++i) out[i] += p * dout[i];
     return;
   }
   const double dp = inner_product(dout, row(values_, key, query.head / group_), C_);
-  const double ds = p * (dp - query.delta) / std::sqrt(static_cast<double>(C_));
+  const double of_cap = soft_cap_ > 0 ? 1 - std::pow(capped / soft_cap_, 2) : 1.0;
+  const double ds = scale_ * of_cap * p * (dp - query.delta);
   const double* other =
       which == HeadGradient::queries ? row(keys_, key, query.head / group_) : row(queries_, query.token, query.head);
   for (std::int64_t i = 0; i < C_; ++i) out[i] += ds * other[i];

@@ -55,7 +55,9 @@ class AttentionParts {
 
   const TokenPlaces& places_;
   const Activation *queries_, *keys_, *values_, *of_result_;
-  std::int64_t C_, group_, T_, window_;
+  std::int64_t C_, group_, T_;
+  double scale_, soft_cap_;
+  std::int64_t window_;
   Rotation rotation_;  // of RoPE; no frequencies: none
 };
 
