@@ -28,6 +28,7 @@ CASES = {  # of heads of 32 columns, with 32,768 positions: the length of the se
 
 def main():
     torch.float = torch.float32 = torch.float64  # the precision that the functions name
+    torch.Tensor.float = torch.Tensor.double
     lines = []
     for name, (seq_len, parameters) in CASES.items():
         config = transformers.LlamaConfig(
