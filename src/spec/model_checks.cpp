@@ -53,6 +53,9 @@ void validate_rope(const ModelSpec& m) {
           m.partial_rotary_factor, m.rotary_dim(),
           static_cast<double>(m.rotary_dim() / 2 * 2 + (m.rotary_dim() < 2 ? 2 : 0)) / static_cast<double>(m.head_dim));
   for (const RopeSpec& rope : m.ropes()) validate(rope, "model.", m.rotary_dim() / 2);
+  require(!m.has_growing_queries() || m.partial_rotary_factor == 1,
+          "model.partial_rotary_factor = {} is not supported with rope_scaling.llama_4_scaling_beta (use 1)",
+          m.partial_rotary_factor);
   if (!m.no_rope_layers.empty()) require_of_every_layer(m, "no_rope_layers", m.no_rope_layers.size());
 }
 

@@ -76,6 +76,7 @@ void add_scaling(WhichRope which, std::vector<Mechanism>& all) {
   all.push_back(mechanism(which, "mscale_all_dim", &S::mscale_all_dim));
   all.push_back(mechanism(which, "truncate", &S::truncate));
   all.push_back(mechanism(which, "attention_factor", &S::attention_factor));
+  all.push_back(mechanism(which, "llama_4_scaling_beta", &S::llama_4_scaling_beta));
   all.push_back(mechanism(which, "short_factor", &S::short_factor));
   all.push_back(mechanism(which, "long_factor", &S::long_factor));
 }

@@ -144,6 +144,11 @@ double ModelSpec::attention_scale() const {
 std::vector<RopeSpec> ModelSpec::ropes() const {
   std::vector<RopeSpec> all = {{rope_theta, rope_scaling}};
   if (sliding_rope) all.push_back(*sliding_rope);
+  if (!has_growing_queries()) return all;
+  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().is_of_queries = true;
+  }
   return all;
 }
 

@@ -112,10 +112,11 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t rotary_dim() const {
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
   }
-  /// Those of layers without a window, and of layers with one if they differ.
+  /// Those of layers without a window, and of layers with one if they differ; then as many of queries if they grow.
   [[nodiscard]] std::vector<RopeSpec> ropes() const;
   /// Which of them is that of layers with this window.
   [[nodiscard]] std::size_t rope_index(std::int64_t window) const { return window > 0 && sliding_rope ? 1 : 0; }
+  [[nodiscard]] bool has_growing_queries() const { return rope_scaling && rope_scaling->llama_4_scaling_beta > 0; }
   /// The windows of all layers, each once, in the order of the layers.
   [[nodiscard]] std::vector<std::int64_t> windows() const;
 };

@@ -88,6 +88,9 @@ void validate(const RopeSpec& rope, std::string_view prefix, std::int64_t num_pa
   require(s.factor >= 1 && std::isfinite(s.factor), "{}rope_scaling.factor = {} is not a number from 1 on (use 1)",
           prefix, s.factor);
   const ScalingChecks checks(s, prefix, num_pairs);
+  require(s.llama_4_scaling_beta >= 0 && std::isfinite(s.llama_4_scaling_beta),
+          "{}rope_scaling.llama_4_scaling_beta = {} is not a number from 0 on (use 0)", prefix, s.llama_4_scaling_beta);
+  if (s.llama_4_scaling_beta > 0) checks.original_positions();
   switch (s.rope_type) {
     case RopeType::linear:
     case RopeType::dynamic: return;

@@ -29,12 +29,14 @@ struct RopeScaling {
   double attention_factor = 0;            // of yarn and longrope; 0: from factor
   std::vector<double> short_factor = {};  // longrope, a value for each pair
   std::vector<double> long_factor = {};
+  double llama_4_scaling_beta = 0;  // queries grow with their positions (Ministral 3)
   bool operator==(const RopeScaling&) const = default;
 };
 
 struct RopeSpec {
   double rope_theta = 10000.0;
   std::optional<RopeScaling> scaling = {};
+  bool is_of_queries = false;  // alone, where they grow
   bool operator==(const RopeSpec&) const = default;
 };
 

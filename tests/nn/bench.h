@@ -68,7 +68,7 @@ struct Tables {
   explicit Tables(const LayerOptions& options);
   Arena arena{1 << 16};
   Tensor cos, sin;
-  RopeTables rope;
+  RopeTables rope, rope_of_queries;
 };
 
 /// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or

@@ -57,12 +57,14 @@ def config_of(name):
         return t.Phi3Config(
             **without_head_dim() | dict(num_attention_heads=2, num_key_value_heads=1), rope_parameters=LONGROPE, original_max_position_embeddings=6
         )
+    if name == "ministral3":
+        return t.Ministral3Config(**SIZES, sliding_window=None, rope_parameters=YARN | dict(truncate=True, llama_4_scaling_beta=0.3))
     if name == "smollm3":
         return t.SmolLM3Config(**without_head_dim(), no_rope_layers=[1, 0], rope_parameters=PLAIN)
     return t.Starcoder2Config(**without_head_dim(), hidden_act="gelu", use_bias=True, sliding_window=None, rope_parameters=PLAIN)
 
 
-NAMES = ("llama_yarn", "gemma2", "gemma3", "olmo2", "granite", "gpt_neox", "phi3", "smollm3", "starcoder2")
+NAMES = ("llama_yarn", "gemma2", "gemma3", "olmo2", "granite", "gpt_neox", "ministral3", "phi3", "smollm3", "starcoder2")
 
 
 def without_head_dim():

@@ -129,9 +129,22 @@ inline ModelSpec small_neox() {
   return model;
 }
 
+/// Ministral-3-like: queries grow with their positions, every two positions here.
+inline ModelSpec small_growing_queries() {
+  ModelSpec model = small_llama();
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                                   .factor = 4,
+                                   .original_max_position_embeddings = 2,
+                                   .beta_fast = 1,
+                                   .beta_slow = 0.1,
+                                   .llama_4_scaling_beta = 0.5};
+  return model;
+}
+
 /// Models whose mechanisms no family of the others has.
 inline std::vector<ModelSpec> small_mechanisms() {
-  return {small_yarn(), small_gelu(), small_layer_types(), small_gemma(), small_olmo(), small_granite(), small_neox()};
+  return {small_yarn(), small_gelu(),    small_layer_types(), small_gemma(),
+          small_olmo(), small_granite(), small_neox(),        small_growing_queries()};
 }
 
 inline std::vector<ModelSpec> all_small_models() {

@@ -114,6 +114,15 @@ ModelSpec phi3() {
   return model;
 }
 
+ModelSpec ministral3() {
+  ModelSpec model = llama_yarn();
+  model.norm_eps = 1e-5;
+  model.qkv_bias = model.o_bias = model.mlp_bias = false;
+  model.rope_scaling->truncate = true;
+  model.rope_scaling->llama_4_scaling_beta = 0.3;
+  return model;
+}
+
 ModelSpec smollm3() {
   ModelSpec model = sizes();
   model.no_rope_layers = {1, 0};
@@ -204,7 +213,7 @@ void expect_as_in_transformers(const std::string& name, const ModelSpec& model) 
 }
 
 // Claim (reference): Tiny models with the mechanisms of Gemma 2 and 3, OLMo 2, Granite, GPT-NeoX,
-//   Phi-3, SmolLM3, StarCoder2 and a Llama with YaRN give the loss and the gradients of transformers.
+//   Ministral 3, Phi-3, SmolLM3, StarCoder2 and a Llama with YaRN give the loss and the gradients of transformers.
 // Bound: 1e-5 of the loss and of each gradient's norm; transformers computes in float32.
 // Tests: Transformers
 TEST(Transformers, GiveTheSameLossesAndGradients) {
@@ -214,6 +223,7 @@ TEST(Transformers, GiveTheSameLossesAndGradients) {
   expect_as_in_transformers("olmo2", olmo2());
   expect_as_in_transformers("granite", granite());
   expect_as_in_transformers("gpt_neox", gpt_neox());
+  expect_as_in_transformers("ministral3", ministral3());
   expect_as_in_transformers("phi3", phi3());
   expect_as_in_transformers("smollm3", smollm3());
   expect_as_in_transformers("starcoder2", starcoder2());

@@ -400,7 +400,15 @@ TEST_P(OpsConformance, RopeOfAPartOfTheColumns) {
     compare("rope of a part", tensors,
             [](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[0], .cos = t[1], .sin = t[2]}); });
     compare("rope of a part, of given positions", tensors, [](Ops& ops, Tensors& t) {
-      ops.rope({.x = t[0], .y = t[0], .cos = {}, .sin = {}, .positions = t[3], .frequencies = t[4], .scale = 1.25});
+      ops.rope({.x = t[0],
+                .y = t[0],
+                .cos = {},
+                .sin = {},
+                .positions = t[3],
+                .frequencies = t[4],
+                .scale = 1.25,
+                .growth = 0.3,
+                .period = 4});
     });
   }
 }

@@ -27,6 +27,15 @@ void set_yarn(ModelSpec& m) {
                                .beta_slow = 0.2};
 }
 
+void set_growing_queries(ModelSpec& m) {
+  m.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                               .factor = 4,
+                               .original_max_position_embeddings = 3,
+                               .beta_fast = 2,
+                               .beta_slow = 0.2,
+                               .llama_4_scaling_beta = 0.4};
+}
+
 void set_starcoder2(ModelSpec& m) {
   m.norm = NormKind::layer_norm;
   m.mlp = MlpKind::gelu_erf;
@@ -77,10 +86,14 @@ void set_gpt_neox(ModelSpec& m) {
   m.partial_rotary_factor = 0.5;
 }
 
-constexpr Mechanisms all_mechanisms[] = {
-    {"yarn", set_yarn},        {"starcoder2", set_starcoder2},   {"gemma3_windows", set_gemma3_windows},
-    {"gemma2", set_gemma2},    {"norms_after", set_norms_after}, {"granite", set_granite},
-    {"gpt_neox", set_gpt_neox}};
+constexpr Mechanisms all_mechanisms[] = {{"growing_queries", set_growing_queries},
+                                         {"yarn", set_yarn},
+                                         {"starcoder2", set_starcoder2},
+                                         {"gemma3_windows", set_gemma3_windows},
+                                         {"gemma2", set_gemma2},
+                                         {"norms_after", set_norms_after},
+                                         {"granite", set_granite},
+                                         {"gpt_neox", set_gpt_neox}};
 
 std::vector<Layout> all_kinds_of_layouts() {
   return {{.tp = 2},

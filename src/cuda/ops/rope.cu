@@ -27,7 +27,8 @@ struct Rotation {
   const Wide<T>*cos, *sin;        // from the first position on; null:
   const std::int32_t* positions;  // of the tokens,
   const double* frequencies;      // times which they give the angles
-  double scale;                   // of their cosines and sines
+  double scale, growth;           // of their cosines and sines
+  std::int64_t period;            // of positions that share a scale
   Wide<T> sign;
   std::int64_t num_tokens, seq_len;
   int half, head_dim;  // R / 2, C
@@ -45,11 +46,14 @@ __device__ Turn<Wide<T>, width> turn_of(const Rotation<T>& by, std::int64_t toke
     return {load_pack<width>(by.cos + angles), load_pack<width>(by.sin + angles)};
   }
   Turn<Wide<T>, width> turn;
+  const std::int64_t position = by.positions[token];
+  const double scale =
+      by.growth == 0 ? by.scale : by.scale * (1 + by.growth * log(1.0 + static_cast<double>(position / by.period)));
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    const double angle = static_cast<double>(by.positions[token]) * by.frequencies[column + i];
-    turn.cos.at[i] = static_cast<Wide<T>>(by.scale * cos(angle));
-    turn.sin.at[i] = static_cast<Wide<T>>(by.scale * sin(angle));
+    const double angle = static_cast<double>(position) * by.frequencies[column + i];
+    turn.cos.at[i] = static_cast<Wide<T>>(scale * cos(angle));
+    turn.sin.at[i] = static_cast<Wide<T>>(scale * sin(angle));
   }
   return turn;
 }
@@ -103,6 +107,8 @@ void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
                                              .positions = numbers<std::int32_t>(first.positions),
                                              .frequencies = numbers<double>(first.frequencies),
                                              .scale = first.scale,
+                                             .growth = first.growth,
+                                             .period = first.period,
                                              .sign = first.inverse ? A{-1} : A{1},
                                              .num_tokens = num_tokens,
                                              .seq_len = first.x.size(1),

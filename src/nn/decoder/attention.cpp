@@ -55,7 +55,7 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
   if (!pass.runs(drops_qk)) return qkv;
   for (const std::size_t i : {0, 1}) {
     if (!norms_.empty()) norms_[i].normalise(pass.context, norm_rows(qkv[i]), pass.stash);
-    rotate(pass.context, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
+    rotate(pass.context, i, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
   }
   return qkv;
 }
@@ -108,7 +108,7 @@ Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dq
   context.mesh.enter_layer(name_);
   core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
   context.mesh.leave_layer();
-  for (const std::size_t i : {0, 1}) rotate(context, by_heads[i], true, 0);
+  for (const std::size_t i : {0, 1}) rotate(context, i, by_heads[i], true, 0);
   return dnormed;
 }
 
@@ -144,17 +144,21 @@ Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
   return across;
 }
 
-void Attention::rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
+void Attention::rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse,
+                       std::int64_t first_position) const {
   if (options_.model.position != PositionKind::rope || !options_.has_rope) return;
+  const RopeTables& rope = which == 0 && rope_.of_queries != nullptr ? *rope_.of_queries : rope_;
   context.ops.rope({.x = x_BTHC,
                     .y = x_BTHC,
-                    .cos = rope_.cos,
-                    .sin = rope_.sin,
+                    .cos = rope.cos,
+                    .sin = rope.sin,
                     .inverse = inverse,
                     .first_position = first_position,
                     .positions = options_.has_positions ? context.microbatch.positions : Tensor(),
-                    .frequencies = rope_.frequencies,
-                    .scale = rope_.attention_factor});
+                    .frequencies = rope.frequencies,
+                    .scale = rope.rotation.attention_factor,
+                    .growth = rope.rotation.growth,
+                    .period = rope.rotation.period});
 }
 
 }  // namespace echelon

@@ -65,7 +65,8 @@ class Attention : public Branch {
   /// Of new queries in `decode`, from `first_query` on, counted from the first key: int32 [1, num_queries], the first
   /// key that each sees. Does not exist where that is key 0 for all.
   [[nodiscard]] Tensor upload_begins(Context& context, std::int64_t first_query, std::int64_t num_queries) const;
-  void rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
+  /// which: 0 for q, 1 for k.
+  void rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 
   LayerOptions options_;
   std::string name_;

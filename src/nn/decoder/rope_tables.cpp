@@ -91,10 +91,11 @@ void upload_as(Ops& ops, const Rotation& rotation, const RopeTables& tables, std
     const std::int64_t position = positions.empty()             ? row
                                   : row < std::ssize(positions) ? positions[static_cast<std::size_t>(row)]
                                                                 : 0;
+    const double factor = rotation.factor_at(position);
     for (const double frequency : rotation.frequencies) {
       const double angle = static_cast<double>(position) * frequency;
-      cos.push_back(static_cast<T>(rotation.attention_factor * std::cos(angle)));
-      sin.push_back(static_cast<T>(rotation.attention_factor * std::sin(angle)));
+      cos.push_back(static_cast<T>(factor * std::cos(angle)));
+      sin.push_back(static_cast<T>(factor * std::sin(angle)));
     }
   }
   ops.upload(tables.cos, cos.data());
@@ -109,6 +110,10 @@ Rotation rotation_of(const ModelSpec& model, const RopeSpec& rope, std::int64_t 
   for (std::int64_t i = 0; i < R / 2; ++i)
     rotation.frequencies.push_back(std::pow(rope.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(R)));
   if (rope.scaling) scale(rope, seq_len, rotation);
+  if (rope.is_of_queries && rope.scaling) {
+    rotation.growth = rope.scaling->llama_4_scaling_beta;
+    rotation.period = rope.scaling->original_max_position_embeddings;
+  }
   return rotation;
 }
 

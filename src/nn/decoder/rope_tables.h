@@ -19,6 +19,14 @@ namespace echelon {
 struct Rotation {
   std::vector<double> frequencies;  // radians per position of pair i < rotary_dim / 2
   double attention_factor = 1.0;    // of all cosines and sines
+  double growth = 0;                // of queries: at a position times 1 + growth log(1 + floor(position / period))
+  std::int64_t period = 1;
+
+  [[nodiscard]] double factor_at(std::int64_t position) const {
+    return RopeArgs{
+        .x = {}, .y = {}, .cos = {}, .sin = {}, .scale = attention_factor, .growth = growth, .period = period}
+        .scale_at(position);
+  }
 };
 
 /// theta^(-2 i / rotary_dim), scaled as the model says. longrope has other factors for sequences of more than
@@ -31,7 +39,8 @@ struct Rotation {
 struct RopeTables {
   Tensor cos, sin;
   Tensor frequencies = {};
-  double attention_factor = 1.0;  // of frequencies
+  Rotation rotation = {};                  // of frequencies
+  const RopeTables* of_queries = nullptr;  // if they have others than keys
 };
 
 /// Fills what exists of the tables. The angles are computed in float64 whatever the tables' dtype. `positions` are

@@ -33,7 +33,7 @@ void for_units_in_reverse(int unit, int num_units, Visit visit) {
 Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
     : options_(options),
       layers_(layers),
-      ropes_(std::make_unique<std::array<RopeTables, 2>>()),
+      ropes_(std::make_unique<std::array<RopeTables, 4>>()),
       tied_weight_(tied_weight) {
   const DType table_dtype = accumulate_dtype(options.dtype);
   ropes_->fill({.cos = {nullptr, table_dtype, rope_table_sizes()},
@@ -88,22 +88,23 @@ void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   const RankTokens* tokens = options_.tokens.get();
   const std::vector<std::int32_t> positions =
       tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank);
-  const std::vector<RopeSpec> specs = options_.model.ropes();
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    (*ropes_)[i] = {.cos = of_rope(cos, i), .sin = of_rope(sin, i)};
-    upload_rope_tables(ops, rotation_of(options_.model, specs[i], options_.whole_seq_len()), (*ropes_)[i], positions);
-  }
+  for (std::size_t i = 0; i < options_.model.ropes().size(); ++i)
+    bind_rope(ops, i, {.cos = of_rope(cos, i), .sin = of_rope(sin, i)}, positions);
 }
 
 void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {
   if (rope_frequency_sizes().num_dims() == 0) return;
+  for (std::size_t i = 0; i < options_.model.ropes().size(); ++i)
+    bind_rope(ops, i, {.cos = {}, .sin = {}, .frequencies = of_rope(frequencies, i)}, {});
+}
+
+void Stage::bind_rope(Ops& ops, std::size_t i, RopeTables tables, std::span<const std::int32_t> positions) {
   const std::vector<RopeSpec> specs = options_.model.ropes();
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Rotation rotation = rotation_of(options_.model, specs[i], options_.whole_seq_len());
-    (*ropes_)[i] = {
-        .cos = {}, .sin = {}, .frequencies = of_rope(frequencies, i), .attention_factor = rotation.attention_factor};
-    upload_rope_tables(ops, rotation, (*ropes_)[i]);
-  }
+  tables.rotation = rotation_of(options_.model, specs[i], options_.whole_seq_len());
+  if (options_.model.has_growing_queries() && !specs[i].is_of_queries)
+    tables.of_queries = &(*ropes_)[i + specs.size() / 2];
+  (*ropes_)[i] = tables;
+  upload_rope_tables(ops, tables.rotation, tables, positions);
 }
 
 Tensor Stage::of_rope(Tensor all, std::size_t i) const {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 
 namespace echelon {
 
@@ -60,12 +61,13 @@ class Stage {
   void decode(Context& context, const DecodeArgs& args) const;
 
  private:
+  void bind_rope(Ops& ops, std::size_t i, RopeTables tables, std::span<const std::int32_t> positions);
   /// The part of `all` that is of the model's rope i.
   [[nodiscard]] Tensor of_rope(Tensor all, std::size_t i) const;
 
   LayerOptions options_;
   StageLayers layers_;
-  std::unique_ptr<std::array<RopeTables, 2>> ropes_;  // of ModelSpec::ropes, shared by the decoder blocks
+  std::unique_ptr<std::array<RopeTables, 4>> ropes_;  // of ModelSpec::ropes, shared by the decoder blocks
   // Shared by the embedding and the head of one rank, or this rank's copy of it.
   std::unique_ptr<Param> own_tied_weight_;
   Param* tied_weight_ = nullptr;

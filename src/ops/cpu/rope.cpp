@@ -57,9 +57,9 @@ void rotate_by_angles(const RopeArgs& args, int num_threads) {
   const std::int64_t H = args.x.size(2), C = args.x.size(3), half = args.num_pairs(),
                      N = args.x.size(0) * args.x.size(1);
   divide({N, (H + 4) * C, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    const auto scale = hn::Set(Tag<double>(), args.scale);
     std::vector<A> cos(static_cast<std::size_t>(half)), sin(cos.size());
     for (std::int64_t token = first; token < last; ++token) {
+      const auto scale = hn::Set(Tag<double>(), args.scale_at(args.positions.as<std::int32_t>()[token]));
       const auto position = hn::Set(Tag<double>(), static_cast<double>(args.positions.as<std::int32_t>()[token]));
       for_lanes<double>(0, half, [&](auto lanes, std::int64_t i) HWY_ATTR {
         const SinCos of = sin_and_cos(hn::Mul(position, lanes.load(args.frequencies.as<double>() + i)));

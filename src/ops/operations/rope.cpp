@@ -23,6 +23,7 @@ void check_positions(const ArgumentChecker& must, const RopeArgs& args) {
             "have half a head's width at most");
   must.that(args.first_position == 0 && !args.cos.exists() && !args.sin.exists(), "positions", args.positions,
             "come without tables");
+  must.that(args.period >= 1, "positions", args.positions, "have a period of at least 1");
   check_part(must, args);
 }
 

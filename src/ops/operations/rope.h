@@ -3,6 +3,7 @@
 
 #include "tensor/tensor.h"
 
+#include <cmath>
 #include <cstdint>
 
 namespace echelon {
@@ -18,7 +19,13 @@ struct RopeArgs {
   Tensor positions = {};            // int32 [B T], none negative
   Tensor frequencies = {};          // float64 [R/2], radians per position, from 0 to 1
   double scale = 1.0;               // of the cosines and sines of these angles; tables have theirs
+  double growth = 0;                // likewise, times 1 + growth log(1 + floor(position / period))
+  std::int64_t period = 1;
 
+  /// Of the cosines and sines at a position.
+  [[nodiscard]] double scale_at(std::int64_t position) const {
+    return growth == 0 ? scale : scale * (1 + growth * std::log(1.0 + static_cast<double>(position / period)));
+  }
   [[nodiscard]] bool has_tables() const { return !positions.exists(); }
   [[nodiscard]] std::int64_t num_pairs() const { return has_tables() ? cos.size(1) : frequencies.num_elements(); }
 };

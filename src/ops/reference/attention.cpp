@@ -22,7 +22,8 @@ std::pair<A, A> turn_of(const RopeArgs& args, std::int64_t row, std::int64_t i) 
     return {args.cos.as<A>()[at], args.sin.as<A>()[at]};
   }
   const double angle = static_cast<double>(args.positions.as<std::int32_t>()[row]) * args.frequencies.as<double>()[i];
-  return {static_cast<A>(args.scale * std::cos(angle)), static_cast<A>(args.scale * std::sin(angle))};
+  const double scale = args.scale_at(args.positions.as<std::int32_t>()[row]);
+  return {static_cast<A>(scale * std::cos(angle)), static_cast<A>(scale * std::sin(angle))};
 }
 
 // Rotates the pair (x1, x2) by the angle of its position: (x1 cos - x2 sin, x1 sin + x2 cos).

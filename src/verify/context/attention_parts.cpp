@@ -28,7 +28,11 @@ AttentionParts::AttentionParts(const Case& at, const Activations& expected, cons
       soft_cap_(at.config().model.attn_logit_softcapping),
       window_(window_of_layer(at.config().model, layer)) {
   const ModelSpec& model = at.config().model;
-  if (has_rope_in_layer(model, layer)) rotation_ = rotation_of(model, model.ropes()[model.rope_index(window_)], T_);
+  if (!has_rope_in_layer(model, layer)) return;
+  const std::vector<RopeSpec> ropes = model.ropes();
+  const std::size_t i = model.rope_index(window_);
+  rotation_ = rotation_of(model, ropes[i], T_);
+  rotation_of_queries_ = model.has_growing_queries() ? rotation_of(model, ropes[i + ropes.size() / 2], T_) : rotation_;
 }
 
 double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t head) const {
@@ -98,12 +102,13 @@ void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t ke
   for (std::int64_t i = 0; i < C_; ++i) out[i] += ds * other[i];
 }
 
-void AttentionParts::turn_back(double* head, std::int64_t token) const {
-  const auto half = std::ssize(rotation_.frequencies);
-  const double factor = rotation_.attention_factor;
+void AttentionParts::turn_back(HeadGradient which, double* head, std::int64_t token) const {
+  const Rotation& rotation = which == HeadGradient::queries ? rotation_of_queries_ : rotation_;
+  const auto half = std::ssize(rotation.frequencies);
+  const double factor = rotation.factor_at(places_.position_id(token));
   for (std::int64_t i = 0; i < half; ++i) {
     const double angle =
-        static_cast<double>(places_.position_id(token)) * rotation_.frequencies[static_cast<std::size_t>(i)];
+        static_cast<double>(places_.position_id(token)) * rotation.frequencies[static_cast<std::size_t>(i)];
     const double x = factor * head[i], y = factor * head[i + half];
     head[i] = x * std::cos(angle) + y * std::sin(angle);
     head[i + half] = y * std::cos(angle) - x * std::sin(angle);
@@ -140,7 +145,7 @@ std::vector<Values> AttentionParts::gradient(HeadGradient which, const Read& rea
         }
       }
       if (which != HeadGradient::values)
-        for (Values& part : parts) turn_back(&part[at], turned.empty() ? token : turned[i]);
+        for (Values& part : parts) turn_back(which, &part[at], turned.empty() ? token : turned[i]);
     }
   }
   return parts;
