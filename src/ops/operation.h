@@ -17,6 +17,7 @@
 #include "ops/operations/optimizer.h"
 #include "ops/operations/rms_norm.h"
 #include "ops/operations/rope.h"
+#include "ops/operations/router.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -66,6 +67,10 @@
   X(permute_to_experts, PermuteToExpertsArgs)                \
   X(combine_experts, CombineExpertsArgs)                     \
   X(combine_experts_backward, CombineExpertsBackwardArgs)    \
+  X(choose_experts, ChooseExpertsArgs)                       \
+  X(choose_experts_backward, ChooseExpertsBackwardArgs)      \
+  X(weight_rows, WeightRowsArgs)                             \
+  X(weight_rows_backward, WeightRowsBackwardArgs)            \
   X(grouped_matmul, GroupedMatmulArgs)                       \
   X(grouped_matmul_backward_weight, GroupedMatmulBackwardWeightArgs)
 
