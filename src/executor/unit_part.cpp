@@ -10,6 +10,10 @@ ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind
   part.options.recompute = {.operations = kind.recompute};
   part.options.model.sliding_window = kind.window;  // of the only layer
   part.options.model.max_window_layers = 0;
+  if (kind.has_experts)
+    part.options.model.mixture.put_in_all_layers();
+  else
+    part.options.model.mixture = {};
   part.rank_of_stage = {0};
   if (kind.has_copy) part.rank_of_stage.push_back(1);
   part.pipeline_rank = kind.is_head_copy ? 1 : 0;

@@ -13,6 +13,7 @@ struct UnitKind {
   Role role = Role::block;
   BlockOperations recompute = {};  // of a block
   std::int64_t window = 0;         // of a block: ModelSpec::window_of
+  bool has_experts = false;        // of a block
   // Of a model that ties embedding and head: the unit that the tied weight is in, or is used by. Where the head is on
   // another rank, it has a copy of it.
   bool has_copy = false;

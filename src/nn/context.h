@@ -52,6 +52,7 @@ struct LayerOptions {
   // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
   std::vector<std::int64_t> windows = {};
   std::int64_t window = 0;
+  bool has_experts = false;  // of a block: MixtureSpec::is_in
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank

@@ -25,7 +25,9 @@ constexpr double most_parameters = 1e15;       // byte counts fit in int64
 void require_countable(const ModelSpec& m) {
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
   const double heads = real(m.num_attention_heads) * real(m.head_dim);
-  const double layer = real(m.hidden_size) * (4 * heads + 3 * real(m.intermediate_size));
+  const double experts = real(m.mixture.num_experts + 1) *
+                         (real(m.mixture.moe_intermediate_size) + real(m.mixture.shared_expert_intermediate_size));
+  const double layer = real(m.hidden_size) * (4 * heads + 3 * (real(m.intermediate_size) + experts));
   const double bound = real(m.num_hidden_layers) * layer +
                        (2 * real(m.vocab_size) + real(m.max_position_embeddings)) * real(m.hidden_size);
   require(bound <= most_parameters,
@@ -133,7 +135,19 @@ std::int64_t ModelSpec::num_parameters() const {
 
   const std::int64_t positions = position == PositionKind::learned ? max_position_embeddings * D : 0;
   const std::int64_t head = tie_word_embeddings ? 0 : vocab_size * D;
-  return vocab_size * D + positions + num_hidden_layers * layer + norm_size + head;
+  const std::int64_t mixtures = mixture.num_layers_of(num_hidden_layers),
+                     instead = mixture.num_parameters(D, mixture.num_experts) - (num_up + 1) * D * F;
+  return vocab_size * D + positions + num_hidden_layers * layer + mixtures * instead + norm_size + head;
+}
+
+std::int64_t ModelSpec::num_active_parameters() const {
+  const std::int64_t unused = mixture.num_parameters(hidden_size, mixture.num_experts) -
+                              mixture.num_parameters(hidden_size, mixture.num_experts_per_tok);
+  return num_parameters() - (mixture.exists() ? mixture.num_layers_of(num_hidden_layers) * unused : 0);
+}
+
+std::int64_t ModelSpec::narrowest_mlp() const {
+  return mixture.exists() ? std::min(intermediate_size, mixture.narrowest()) : intermediate_size;
 }
 
 std::int64_t ModelSpec::end_of_windows_from(std::int64_t layer) const {
@@ -175,13 +189,17 @@ void validate(const ModelSpec& m) {
   require(m.initializer_range > 0 && m.initializer_range < 10,
           "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
   validate_windows(m);
+  validate(m.mixture);
+  require(!m.mixture.exists() || (m.mlp == MlpKind::swiglu && !m.output_bias),
+          "model.num_experts = {} is not supported by model_type = '{}', whose MLP has no gate or has biases (use 0)",
+          m.mixture.num_experts, name_of(m.family));
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 
 double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
   const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) +
                                  (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
-  const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
+  const std::int64_t N = m.num_active_parameters() - looked_up * m.hidden_size;
   std::int64_t keys = 0;  // of one token in all layers
   for (std::int64_t layer = 0; layer < m.num_hidden_layers;) {
     const std::int64_t end = m.end_of_windows_from(layer), window = m.window_of(layer);

@@ -2,6 +2,8 @@
 // that layers never test the family.
 #pragma once
 
+#include "spec/mixture_spec.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,10 +53,14 @@ struct ModelSpec {
   bool output_bias = false;  // biases of the attention's output and of both linear layers of the MLP
   bool qk_norm = false;      // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
 
+  MixtureSpec mixture = {};  // of experts, in place of the MLP of some layers or all
+
   bool operator==(const ModelSpec&) const = default;
 
   /// Parameters of the whole model; a tied head is counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
+  /// Those that a token uses: of the experts of a layer the num_experts_per_tok chosen ones.
+  [[nodiscard]] std::int64_t num_active_parameters() const;
 
   /// Of a layer; 0: no limit. Which layer has which window is said here alone.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
@@ -62,14 +68,15 @@ struct ModelSpec {
   }
   /// The first layer after `layer` with another window, or the number of layers.
   [[nodiscard]] std::int64_t end_of_windows_from(std::int64_t layer) const;
+  /// The fewest features of an MLP or an expert: tensor parallelism divides each.
+  [[nodiscard]] std::int64_t narrowest_mlp() const;
   /// The windows of all layers, each once, in the order of the layers.
   [[nodiscard]] std::vector<std::int64_t> windows() const;
 };
 
-/// 6 N + 12 L H d_head T, forward and backward. N: the parameters used in matmuls, so without position tables and, if
-/// the head has its own weight, without the token table. Attention is not halved for the causal mask; in layers with a
-/// shorter window, T is the window. (PaLM, Chowdhery
-/// et al. 2022, appendix B; torchtitan counts the same.)
+/// 6 N + 12 L H d_head T, forward and backward. N: the active parameters used in matmuls, so without position tables
+/// and, if the head has its own weight, without the token table. Attention is not halved for the causal mask; in layers
+/// with a shorter window, T is the window. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts the same.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.

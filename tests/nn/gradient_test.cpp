@@ -3,6 +3,7 @@
 #include "nn/decoder/attention.h"
 #include "nn/decoder/decoder_block.h"
 #include "nn/decoder/embedding.h"
+#include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 #include "nn/models.h"
 
@@ -95,9 +96,23 @@ TEST(Gradient, Mlps) {
   }
 }
 
+TEST(Gradient, Mixtures) {
+  for (const ModelSpec& model : {small_mixture(), small_groups_of_experts()}) {
+    LayerOptions options = one_rank(model);
+    Mixture mixture(options, "mlp");
+    expect_right_gradients(mixture, options);
+    // In sigmoids without a sum, and in a softmax of which weights are a part.
+    options.model.mixture.norm_topk_prob = false;
+    options.model.mixture.shared_expert_intermediate_size = 0;
+    Mixture another(options, "mlp");
+    expect_right_gradients(another, options);
+  }
+}
+
 TEST(Gradient, DecoderBlocks) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
-    const LayerOptions options = one_rank(model);
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture()}) {
+    LayerOptions options = one_rank(model);
+    options.has_experts = model.mixture.exists();
     const Tables tables(options);
     DecoderBlock block(options, 0, tables.rope);
     expect_right_gradients(block, options);

@@ -33,6 +33,33 @@ inline ModelSpec small_qwen() {
   return model;
 }
 
+/// A mixture of experts in every layer: of five experts two for a token, and a shared one.
+inline ModelSpec small_mixture() {
+  ModelSpec model = small_llama();
+  model.mixture = {.num_experts = 5,
+                   .num_experts_per_tok = 2,
+                   .moe_intermediate_size = 7,
+                   .norm_topk_prob = true,
+                   .shared_expert_intermediate_size = 5};
+  return model;
+}
+
+/// DeepSeek-V3's rule of choice, and a dense layer before the mixture.
+inline ModelSpec small_groups_of_experts() {
+  ModelSpec model = small_qwen();
+  model.mixture = {.num_experts = 6,
+                   .num_experts_per_tok = 3,
+                   .moe_intermediate_size = 5,
+                   .scoring_func = RouterScores::sigmoid,
+                   .norm_topk_prob = true,
+                   .routed_scaling_factor = 1.5,
+                   .n_group = 3,
+                   .topk_group = 2,
+                   .sums_two_of_group = true,
+                   .first_k_dense_replace = 1};
+  return model;
+}
+
 /// GPT-2-like: LayerNorm, learned positions, GELU, biases everywhere, no shared kv heads.
 inline ModelSpec small_gpt2() {
   ModelSpec model = small_llama();

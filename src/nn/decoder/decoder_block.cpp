@@ -1,6 +1,7 @@
 #include "nn/decoder/decoder_block.h"
 
 #include "nn/decoder/attention.h"
+#include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,11 @@ namespace {
 
 std::string name_of_block(std::int64_t index) { return fmt::format("model.layers.{}.", index); }
 
+std::unique_ptr<Branch> feed_forward(const LayerOptions& options, const std::string& name) {
+  if (options.has_experts) return std::make_unique<Mixture>(options, name);
+  return std::make_unique<Mlp>(options, name);
+}
+
 }  // namespace
 
 DecoderBlock::DecoderBlock(const LayerOptions& options, std::int64_t index, const RopeTables& rope)
@@ -17,7 +23,7 @@ DecoderBlock::DecoderBlock(const LayerOptions& options, std::int64_t index, cons
       sublayers_{{{Norm::of_tokens(options, name_of_block(index) + "input_layernorm"),
                    std::make_unique<Attention>(options, name_of_block(index) + "self_attn", rope)},
                   {Norm::of_tokens(options, name_of_block(index) + "post_attention_layernorm"),
-                   std::make_unique<Mlp>(options, name_of_block(index) + "mlp")}}} {}
+                   feed_forward(options, name_of_block(index) + "mlp")}}} {}
 
 std::vector<Param*> DecoderBlock::params() {
   std::vector<Param*> params;

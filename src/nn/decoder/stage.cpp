@@ -50,6 +50,7 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
     LayerOptions of_block = options;
     of_block.recompute.operations = options.recompute.of_block(i);
     of_block.window = options.model.window_of(layers.first_layer + i);
+    of_block.has_experts = options.model.mixture.is_in(layers.first_layer + i);
     blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i, *rope_)));
   }
   if (layers.has_head) head_ = add(make_head(options, tied_weight_));
