@@ -1,22 +1,16 @@
-// Families, parameter counts and checks of a model's sizes.
+// Parameter counts and checks of a model's sizes.
 #include "spec/model_spec.h"
 
 #include "base/error.h"
+#include "spec/families/family.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <tuple>
 #include <utility>
 
 namespace echelon {
 namespace {
-
-constexpr std::array<std::pair<Family, std::string_view>, 5> family_names = {{{Family::gpt2, "gpt2"},
-                                                                              {Family::llama, "llama"},
-                                                                              {Family::qwen2, "qwen2"},
-                                                                              {Family::qwen3, "qwen3"},
-                                                                              {Family::mistral, "mistral"}}};
 
 constexpr std::int64_t most_layers = 1 << 14;  // far above every model, and still quick to plan
 constexpr double most_parameters = 1e15;       // byte counts fit in int64
@@ -67,9 +61,10 @@ void validate_rope(const ModelSpec& m) {
 
 // A model that cannot be written would train in vain.
 void validate_windows(const ModelSpec& m) {
+  const WindowFields fields = description_of(m.family).windows;
   const std::tuple<std::string_view, std::int64_t, bool> keys[] = {
-      {"sliding_window", m.sliding_window, has_windows(m.family)},
-      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || has_windows_of_layers(m.family)}};
+      {"sliding_window", m.sliding_window, fields != WindowFields::none},
+      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || fields == WindowFields::from_a_layer}};
   for (const auto& [key, value, is_sayable] : keys) {
     require(value >= 0, "model.{} = {} is below 0 (use 0)", key, value);
     require(value == 0 || is_sayable,
@@ -79,48 +74,6 @@ void validate_windows(const ModelSpec& m) {
 }
 
 }  // namespace
-
-std::string_view name_of(Family family) {
-  for (const auto& [candidate, name] : family_names)
-    if (candidate == family) return name;
-  return "?";
-}
-
-Family parse_family(std::string_view model_type) {
-  std::vector<std::string_view> names;
-  for (const auto& [family, name] : family_names) {
-    if (name == model_type) return family;
-    names.push_back(name);
-  }
-  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; did you mean {}?", model_type,
-                          closest_name(model_type, names)));
-}
-
-ModelSpec family_defaults(Family family) {
-  ModelSpec spec;
-  spec.family = family;
-  switch (family) {
-    case Family::gpt2:
-      spec.norm = NormKind::layer_norm;
-      spec.position = PositionKind::learned;
-      spec.mlp = MlpKind::gelu;
-      spec.qkv_bias = true;
-      spec.output_bias = true;
-      spec.tie_word_embeddings = true;
-      break;
-    case Family::llama:
-    case Family::mistral: break;
-    case Family::qwen2:
-      spec.qkv_bias = true;
-      spec.norm_eps = 1e-6;
-      break;
-    case Family::qwen3:
-      spec.qk_norm = true;
-      spec.norm_eps = 1e-6;
-      break;
-  }
-  return spec;
-}
 
 std::int64_t ModelSpec::num_parameters() const {
   const std::int64_t D = hidden_size, F = intermediate_size, Q = num_attention_heads * head_dim,

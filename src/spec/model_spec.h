@@ -79,15 +79,8 @@ struct ModelSpec {
 /// with a shorter window, T is the window. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts the same.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
-/// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
+/// The family's fixed choices and defaults with no sizes set. A family is described in spec/families.
 [[nodiscard]] ModelSpec family_defaults(Family family);
-/// Whether config.json can say sliding_window, and max_window_layers.
-[[nodiscard]] constexpr bool has_windows_of_layers(Family family) {
-  return family == Family::qwen2 || family == Family::qwen3;
-}
-[[nodiscard]] constexpr bool has_windows(Family family) {
-  return family == Family::mistral || has_windows_of_layers(family);
-}
 [[nodiscard]] std::string_view name_of(Family family);           // config.json's model_type
 [[nodiscard]] Family parse_family(std::string_view model_type);  // Throws Error with a value to use
 

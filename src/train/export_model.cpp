@@ -12,6 +12,7 @@ std::optional<SharedFailure> export_model(const std::filesystem::path& folder, c
                       .model = config.model,
                       .dtype = run.model().part().options.dtype,
                       .tokenizer = config.checkpoint.tokenizer,
+                      .source = config.checkpoint.initial_load_path,
                       .training = {.seq_len = config.training.seq_len, .steps = step}});
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {
     if (is_writer) writer.begin();

@@ -93,7 +93,7 @@ TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
   EXPECT_EQ(ModelReader(scratch / "model").unused_tensors_note(), "");
   ModelSpec smaller = model;
   smaller.num_hidden_layers = 1;
-  write_model_config(scratch / "model", smaller, DType::float32);
+  write_model_config(scratch / "model", smaller, {});
   EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
               testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "scratch_folder.h"
+#include "spec/families/family.h"
 #include "tiny_models.h"
 
 #include <gmock/gmock.h>
@@ -180,9 +181,9 @@ TEST(WriteModelConfig, IsReadBackEqual) {
       model.initializer_range = 0.01;
       if (family == Family::llama) model.rope_scaling = RopeScaling{.factor = 2, .original_max_position_embeddings = 4};
       if (family != Family::gpt2) model.rope_theta = 1234.5;
-      if (tied && has_windows(family)) model.sliding_window = 3;
-      if (tied && has_windows_of_layers(family)) model.max_window_layers = 1;
-      write_model_config(scratch.path(), model, DType::bfloat16, {.bos = 3, .eos = 5});
+      if (tied && description_of(family).windows != WindowFields::none) model.sliding_window = 3;
+      if (tied && description_of(family).windows == WindowFields::from_a_layer) model.max_window_layers = 1;
+      write_model_config(scratch.path(), model, {.dtype = DType::bfloat16, .tokens = {.bos = 3, .eos = 5}});
       EXPECT_EQ(read_model_spec(scratch.path()), model);
       const json written = json::parse(get(scratch / "config.json"));
       EXPECT_EQ(written.at("torch_dtype"), "bfloat16");
@@ -194,12 +195,12 @@ TEST(WriteModelConfig, IsReadBackEqual) {
 TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {
   const ScratchFolder scratch;
   ModelSpec model = tiny_model(Family::llama, true);
-  write_model_config(scratch.path(), model, DType::float32, {}, {.seq_len = 5});
+  write_model_config(scratch.path(), model, {.training = {.seq_len = 5}});
   EXPECT_EQ(read_training_seq_len(scratch.path()), 5);
-  write_model_config(scratch.path(), model, DType::float32);
+  write_model_config(scratch.path(), model, {});
   EXPECT_EQ(read_training_seq_len(scratch.path()), model.max_position_embeddings);
   model.max_position_embeddings = 131072;
-  write_model_config(scratch.path(), model, DType::float32);
+  write_model_config(scratch.path(), model, {});
   EXPECT_EQ(read_training_seq_len(scratch.path()), 8192);
 }
 
@@ -207,11 +208,10 @@ TEST(WriteModelConfig, RefusesWhatTheFamilyCannotSay) {
   const ScratchFolder scratch;
   ModelSpec model = tiny_model(Family::llama, false);
   model.qkv_bias = true;
-  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, DType::float32); }), HasSubstr("family llama"));
+  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, {}); }), HasSubstr("family llama"));
   model = tiny_model(Family::gpt2, true);
   model.num_key_value_heads = 1;
-  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, DType::float32); }),
-              HasSubstr("num_key_value_heads = 1"));
+  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, {}); }), HasSubstr("num_key_value_heads = 1"));
   EXPECT_FALSE(std::filesystem::exists(scratch / "config.json"));
 }
 

@@ -40,15 +40,14 @@ double error(const std::vector<double>& actual, const std::vector<double>& expec
 /// The part of a file's tensor that a parameter is, in the parameter's own order.
 std::vector<double> cut_out(const std::vector<double>& tensor, const PlacedParameter& parameter) {
   const FilePlace& place = parameter.place;
-  const Sizes& sizes = parameter.sizes;
-  const int last = sizes.num_dims() - 1;
-  const std::int64_t file_cols = place.slice.global_sizes()[last], first_col = place.slice.entries(last).first;
-  const std::int64_t rows = last == 0 ? 1 : sizes[0], cols = sizes[last];
+  const std::int64_t rows = parameter.sizes[0], cols = parameter.sizes.num_dims() == 1 ? 1 : parameter.sizes[1];
+  const std::int64_t file_cols = place.sizes.num_dims() == 1 ? 1 : place.sizes[1];
   std::vector<double> part;
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j)
-      part.push_back(tensor[static_cast<std::size_t>(place.transposed ? j * file_cols + first_col + i
-                                                                      : i * file_cols + first_col + j)]);
+  place.rows.for_each_block({0, rows}, [&](Range block, std::int64_t in_file) {
+    for (std::int64_t i = in_file; i < in_file + block.count; ++i)
+      for (std::int64_t j = 0; j < cols; ++j)
+        part.push_back(tensor[static_cast<std::size_t>(place.transposed ? j * file_cols + i : i * file_cols + j)]);
+  });
   return part;
 }
 

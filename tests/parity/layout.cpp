@@ -1,5 +1,7 @@
 #include "parity/layout.h"
 
+#include "spec/families/family.h"
+
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -26,7 +28,8 @@ ModelSpec tiny_model(const Layout& layout) {
   model.initializer_range = 0.15;
   model.tie_word_embeddings = layout.tied;
   model.sliding_window = layout.window;
-  model.max_window_layers = layout.window > 0 && has_windows_of_layers(layout.family) ? 1 : 0;
+  model.max_window_layers =
+      layout.window > 0 && description_of(layout.family).windows == WindowFields::from_a_layer ? 1 : 0;
   if (layout.experts > 0)
     model.mixture = {.num_experts = layout.experts,
                      .num_experts_per_tok = 2,

@@ -25,6 +25,9 @@ ConfigFields::ConfigFields(const std::filesystem::path& path) : path_(path.strin
   require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
 }
 
+ConfigFields::ConfigFields(const std::filesystem::path& path, nlohmann::json fields)
+    : ConfigFields(path.string(), "", std::move(fields)) {}
+
 ConfigFields::ConfigFields(std::string path, std::string prefix, nlohmann::json fields)
     : path_(std::move(path)), prefix_(std::move(prefix)), fields_(std::move(fields)) {}
 
@@ -38,6 +41,13 @@ bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr
 
 bool ConfigFields::is_null(std::string_view key) const {
   return find(key) == nullptr && fields_.is_object() && fields_.contains(std::string(key));
+}
+
+bool ConfigFields::is_neutral(std::string_view key, double neutral) const {
+  const auto* value = find(key);
+  if (value == nullptr || (value->is_structured() && value->empty())) return true;
+  if (value->is_boolean()) return !value->get<bool>();
+  return value->is_number() && value->get<double>() == neutral;
 }
 
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
@@ -101,10 +111,9 @@ ConfigFields ConfigFields::object(std::string_view key) const {
 }
 
 void ConfigFields::require_one_of(std::string_view key, std::string_view value,
-                                  std::initializer_list<std::string_view> supported) const {
+                                  const std::vector<std::string_view>& supported) const {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    refuse(key, fmt::format("is not supported; did you mean \"{}\"?",
-                            closest_name(value, {supported.begin(), supported.size()})));
+    refuse(key, fmt::format("is not supported; did you mean \"{}\"?", closest_name(value, supported)));
 }
 
 void ConfigFields::require_flag(std::string_view key, bool supported) const {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,11 +16,16 @@ class ConfigFields {
  public:
   /// Throws Error if the file is missing or not a JSON object.
   explicit ConfigFields(const std::filesystem::path& path);
+  /// Fields that are said to come from `path`.
+  ConfigFields(const std::filesystem::path& path, nlohmann::json fields);
 
   /// Absent and null are equivalent.
   [[nodiscard]] bool has(std::string_view key) const;
   /// Where a default would replace an absent value, but not null.
   [[nodiscard]] bool is_null(std::string_view key) const;
+
+  /// Absent, null, false, an empty list or object, or this number.
+  [[nodiscard]] bool is_neutral(std::string_view key, double neutral) const;
 
   /// Whole numbers from `least` to `max`; without a `fallback` the key is required.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback = {},
@@ -35,7 +39,7 @@ class ConfigFields {
 
   /// Throws Error unless the text is one of `supported`, and suggests one.
   void require_one_of(std::string_view key, std::string_view value,
-                      std::initializer_list<std::string_view> supported) const;
+                      const std::vector<std::string_view>& supported) const;
   /// Throws Error unless the flag is `supported` or absent.
   void require_flag(std::string_view key, bool supported) const;
   /// Throws Error: the value of the key is `what`.

@@ -1,21 +1,18 @@
 #include "checkpoint/hf/folder_swap.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/companion_files.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "files/file.h"
 
 #include <algorithm>
-#include <array>
 
 namespace echelon {
 namespace {
 
-constexpr std::array<std::string_view, 5> model_files = {"config.json", "generation_config.json", "tokenizer.json",
-                                                         "tokenizer_config.json", index_file_name};
-
 bool is_model_file(const std::filesystem::path& name) {
-  return name.extension() == ".safetensors" ||
-         std::find(model_files.begin(), model_files.end(), name.string()) != model_files.end();
+  return name.extension() == ".safetensors" || name == "config.json" || name == index_file_name ||
+         is_companion(name.string());
 }
 
 std::filesystem::path parent_of(const std::filesystem::path& folder) {

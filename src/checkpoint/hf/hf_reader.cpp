@@ -5,6 +5,7 @@
 #include "checkpoint/hf/model_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"
+#include "spec/families/family.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,10 +15,10 @@ namespace echelon {
 namespace {
 
 // Base models are saved without the prefix that the same model with a head has.
-const WeightFolder::Entry* find_tensor(const WeightFolder& weights, std::string_view name) {
+const WeightFolder::Entry* find_tensor(const WeightFolder& weights, const ModelSpec& model, std::string_view name) {
+  const std::string_view base = description_of(model.family).weights.base;
   const auto* entry = weights.find(name);
-  if (entry != nullptr || !(name.starts_with("transformer.") || name.starts_with("model."))) return entry;
-  return weights.find(name.substr(name.find('.') + 1));
+  return entry != nullptr || !name.starts_with(base) ? entry : weights.find(name.substr(base.size()));
 }
 
 FileShape shape_of(const Sizes& sizes) {
@@ -29,8 +30,9 @@ FileShape shape_of(const Sizes& sizes) {
 // Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
 bool is_redundant(std::string_view name, const ModelSpec& model) {
   const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
-  return is_tied_head || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq");
+  constexpr std::string_view buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                                          ".attention.masked_bias", ".rotary_emb.inv_freq"};
+  return is_tied_head || std::ranges::any_of(buffers, [&](std::string_view buffer) { return name.ends_with(buffer); });
 }
 
 /// A few bytes of config.json may claim any number of layers.
@@ -47,7 +49,7 @@ HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
   require_layers(spec_, weights_, folder);
   parameters_ = placed_parameters(spec_);
   for (const NamedShape& expected : file_tensors(spec_)) {
-    const auto* entry = find_tensor(weights_, expected.name);
+    const auto* entry = find_tensor(weights_, spec_, expected.name);
     require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
             expected.name, to_string(expected.sizes));
     require(entry->tensor.shape == shape_of(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
@@ -62,7 +64,7 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
   const auto found = parameters_.find(name);
   require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
   const auto& [sizes, place] = found->second;
-  const WeightFolder::Entry& entry = *find_tensor(weights_, place.tensor);
+  const WeightFolder::Entry& entry = *find_tensor(weights_, spec_, place.tensor);
   require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
           entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
           to_string(slice.global_sizes()));
@@ -73,9 +75,16 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
           entry.path.string(), place.tensor, name_of(dtype));
 }
 
+std::map<std::string, DType> HuggingFaceReader::dtypes() const {
+  std::map<std::string, DType> dtypes;
+  for (const NamedShape& each : file_tensors(spec_))
+    dtypes[each.name] = *find_tensor(weights_, spec_, each.name)->tensor.dtype;
+  return dtypes;
+}
+
 std::string HuggingFaceReader::unused_tensors_note() const {
   std::set<const WeightFolder::Entry*> used;
-  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, expected.name));
+  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, spec_, expected.name));
   std::vector<std::string> unused;
   for (const auto& [name, entry] : weights_.entries())
     if (!used.contains(&entry) && !is_redundant(name, spec_)) unused.push_back(printable(name, 200));

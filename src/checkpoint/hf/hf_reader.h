@@ -21,6 +21,9 @@ class HuggingFaceReader {
   /// is NaN or infinite.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
 
+  /// Of the model's tensors, by their names in a folder with a head.
+  [[nodiscard]] std::map<std::string, DType> dtypes() const;
+
   /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
   [[nodiscard]] std::string unused_tensors_note() const;
 

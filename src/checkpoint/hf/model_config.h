@@ -1,4 +1,4 @@
-// Hugging Face's config.json to ModelSpec and back, for GPT-2, Llama, Qwen2 and Qwen3.
+// Hugging Face's config.json to ModelSpec and back, for the families of spec/families.
 #pragma once
 
 #include "spec/model_spec.h"
@@ -10,9 +10,8 @@
 
 namespace echelon {
 
-/// The model of FOLDER/config.json. Unsupported features (windows that alternate, other kinds of RoPE or activations,
-/// unusual biases, quantised weights) are refused by name. Dropout is ignored: Echelon has none. Throws Error naming
-/// the file, the key and the value.
+/// The model of FOLDER/config.json. What would change the computation and is not supported is refused by name. Dropout
+/// is ignored: Echelon has none. Throws Error naming the file, the key and the value.
 [[nodiscard]] ModelSpec read_config_json(const std::filesystem::path& folder);
 
 /// Ids of the tokenizer's special tokens, if known.
@@ -31,10 +30,21 @@ struct TrainingNote {
   std::int64_t steps = 0;
 };
 
-/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if it
-/// cannot express the model, Failure if the file cannot be written.
-void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
-                        const SpecialTokens& tokens = {}, const TrainingNote& note = {});
+/// What a config.json says in addition to the model.
+struct ConfigNotes {
+  DType dtype = DType::float32;  // of the weights
+  SpecialTokens tokens{};
+  bool replaces_tokens = false;  // these instead of the source's, also where they are unknown
+  TrainingNote training{};
+  std::filesystem::path source{};  // a folder of the family whose config.json keeps its other fields; empty: none
+};
+
+/// `folder`, if it has a config.json of that family; else empty. Throws Error if its config.json is damaged.
+[[nodiscard]] std::filesystem::path source_of(const std::filesystem::path& folder, Family family);
+
+/// Writes FOLDER/config.json so that transformers 4.57 and 5 load the model. Throws Error if it cannot express the
+/// model or the source's config.json is damaged, Failure if the file cannot be written.
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, const ConfigNotes& notes);
 
 /// What FOLDER/config.json says of it. Without a length: all positions of the model, at most 8,192. Throws the errors
 /// of read_config_json.

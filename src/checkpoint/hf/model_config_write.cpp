@@ -1,113 +1,62 @@
 #include "checkpoint/hf/model_config.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/family_fields.h"
 #include "files/file.h"
-
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string_view architecture_of(Family family) {
-  switch (family) {
-    case Family::gpt2: return "GPT2LMHeadModel";
-    case Family::llama: return "LlamaForCausalLM";
-    case Family::qwen2: return "Qwen2ForCausalLM";
-    case Family::qwen3: return "Qwen3ForCausalLM";
-    case Family::mistral: return "MistralForCausalLM";
-  }
-  return "";
+ModelSpec as_read(const ModelSpec& model) {
+  Json written = Json::object();
+  write_family_fields(model, written);
+  return read_family_fields(ConfigFields("config.json", nlohmann::json::parse(written.dump())), model.family);
 }
 
-Json gpt2_fields(const ModelSpec& model) {
-  return {{"activation_function", "gelu_new"},
-          {"n_embd", model.hidden_size},
-          {"n_layer", model.num_hidden_layers},
-          {"n_head", model.num_attention_heads},
-          {"n_inner", model.intermediate_size},
-          {"n_positions", model.max_position_embeddings},
-          {"n_ctx", model.max_position_embeddings},
-          {"layer_norm_epsilon", model.norm_eps},
-          {"attn_pdrop", 0.0},
-          {"embd_pdrop", 0.0},
-          {"resid_pdrop", 0.0}};
+void require_equal(const ModelSpec& model, std::string_view key, std::int64_t wanted, std::int64_t read) {
+  require(wanted == read, "model.{} = {} cannot be written for a model of family {} (use {})", key, wanted,
+          name_of(model.family), read);
 }
 
-Json rope_scaling_of(const ModelSpec& model) {
-  if (!model.rope_scaling) return nullptr;
-  return {{"rope_type", "llama3"},
-          {"factor", model.rope_scaling->factor},
-          {"low_freq_factor", model.rope_scaling->low_freq_factor},
-          {"high_freq_factor", model.rope_scaling->high_freq_factor},
-          {"original_max_position_embeddings", model.rope_scaling->original_max_position_embeddings}};
+void put_tokens(const ConfigNotes& notes, Json& config) {
+  const bool has_source = !config.empty();  // whose ids stay, or the defaults of its family
+  const std::pair<const char*, std::optional<std::int64_t>> ids[] = {{"bos_token_id", notes.tokens.bos},
+                                                                     {"eos_token_id", notes.tokens.eos}};
+  for (const auto& [key, id] : ids)
+    if (id || notes.replaces_tokens || !has_source) config[key] = id ? Json(*id) : Json(nullptr);
+  if (notes.replaces_tokens) config.erase("pad_token_id");
 }
-
-void add_windows(const ModelSpec& model, Json& fields) {
-  const bool has_window = model.sliding_window > 0;
-  if (has_windows(model.family)) fields["sliding_window"] = has_window ? Json(model.sliding_window) : Json(nullptr);
-  if (!has_windows_of_layers(model.family)) return;
-  fields["use_sliding_window"] = has_window;
-  if (has_window) fields["max_window_layers"] = model.max_window_layers;
-}
-
-Json llama_like_fields(const ModelSpec& model) {
-  Json fields = {{"hidden_act", "silu"},
-                 {"hidden_size", model.hidden_size},
-                 {"num_hidden_layers", model.num_hidden_layers},
-                 {"num_attention_heads", model.num_attention_heads},
-                 {"num_key_value_heads", model.num_key_value_heads},
-                 {"head_dim", model.head_dim},
-                 {"intermediate_size", model.intermediate_size},
-                 {"max_position_embeddings", model.max_position_embeddings},
-                 {"rms_norm_eps", model.norm_eps},
-                 {"rope_theta", model.rope_theta},
-                 {"rope_scaling", rope_scaling_of(model)},
-                 {"attention_dropout", 0.0}};
-  if (model.family != Family::qwen2) fields["attention_bias"] = false;
-  if (model.family == Family::llama) fields["mlp_bias"] = false;
-  add_windows(model, fields);
-  return fields;
-}
-
-Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
 }  // namespace
 
 void require_sayable(const ModelSpec& model) {
-  // There is no field for choices that a family fixes, so a different choice would be lost silently.
-  const ModelSpec fixed = family_defaults(model.family);
-  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp &&
-                        model.qkv_bias == fixed.qkv_bias && model.output_bias == fixed.output_bias &&
-                        model.qk_norm == fixed.qk_norm;
-  require(is_plain,
-          "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written "
-          "as a Hugging Face folder",
-          name_of(model.family));
-  if (model.family != Family::gpt2) return;
-  require(model.num_key_value_heads == model.num_attention_heads,
-          "model.num_key_value_heads = {} cannot be written for GPT-2 (use {})", model.num_key_value_heads,
-          model.num_attention_heads);
-  require(model.head_dim * model.num_attention_heads == model.hidden_size,
-          "model.head_dim = {} cannot be written for GPT-2 (use {})", model.head_dim,
-          model.hidden_size / model.num_attention_heads);
+  const ModelSpec read = as_read(model);
+  if (read == model) return;
+  require_equal(model, "num_key_value_heads", model.num_key_value_heads, read.num_key_value_heads);
+  require_equal(model, "head_dim", model.head_dim, read.head_dim);
+  throw Error(
+      fmt::format("a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be "
+                  "written as a Hugging Face folder",
+                  name_of(model.family)));
 }
 
-void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
-                        const SpecialTokens& tokens, const TrainingNote& note) {
+std::filesystem::path source_of(const std::filesystem::path& folder, Family family) {
+  if (folder.empty() || !has_target(folder / "config.json")) return {};
+  return ConfigFields(folder / "config.json").text("model_type") == name_of(family) ? folder : std::filesystem::path();
+}
+
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, const ConfigNotes& notes) {
   require_sayable(model);
-  Json config = {{"architectures", {architecture_of(model.family)}}, {"model_type", name_of(model.family)}};
-  config.update(model.family == Family::gpt2 ? gpt2_fields(model) : llama_like_fields(model));
-  config["vocab_size"] = model.vocab_size;
-  config["initializer_range"] = model.initializer_range;
-  config["tie_word_embeddings"] = model.tie_word_embeddings;
-  config["bos_token_id"] = id_or_null(tokens.bos);
-  config["eos_token_id"] = id_or_null(tokens.eos);
-  config["use_cache"] = true;
-  config["torch_dtype"] = name_of(dtype);
-  if (note.seq_len > 0) config["training_seq_len"] = note.seq_len;
-  if (note.steps > 0) config["training_steps"] = note.steps;
+  Json config = Json::object();
+  if (!notes.source.empty()) config = Json::parse(read_text_in_folder(notes.source, "config.json"));
+  put_tokens(notes, config);
+  write_family_fields(model, config);
+  if (!config.contains("use_cache")) config["use_cache"] = true;
+  for (const char* key : {"torch_dtype", "dtype"}) config[key] = name_of(notes.dtype);
+  if (notes.training.seq_len > 0) config["training_seq_len"] = notes.training.seq_len;
+  if (notes.training.steps > 0) config["training_steps"] = notes.training.steps;
   write_text(folder / "config.json", config.dump(2) + "\n");
 }
 

@@ -1,24 +1,27 @@
 #include "checkpoint/hf/model_writer.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/companion_files.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/hf/model_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/hf/tokenizer_files.h"
+#include "files/file.h"
 
 #include <utility>
 
 namespace echelon {
 namespace {
 
-FolderPlan plan_folder(const ModelSpec& model, DType dtype, std::int64_t max_file_bytes) {
+FolderPlan plan_folder(const ModelWriter::Options& options) {
   std::vector<TensorPlan> tensors;
-  for (const auto& [name, sizes] : file_tensors(model)) {
-    TensorPlan tensor{.name = name, .dtype = dtype, .shape = {}};
+  for (const auto& [name, sizes] : file_tensors(options.model)) {
+    const auto own = options.dtypes.find(name);
+    TensorPlan tensor{.name = name, .dtype = own == options.dtypes.end() ? options.dtype : own->second, .shape = {}};
     for (int dim = 0; dim < sizes.num_dims(); ++dim) tensor.shape.push_back(sizes[dim]);
     tensors.push_back(std::move(tensor));
   }
-  return plan_safetensors(tensors, max_file_bytes);
+  return plan_safetensors(tensors, options.max_file_bytes);
 }
 
 // "a/b/" and "a/b" are one folder, and names next to it are made by appending a suffix.
@@ -29,11 +32,31 @@ std::filesystem::path without_slash(const std::filesystem::path& folder) {
 
 // A tokenizer may have more tokens than the model, whose config.json must not name them.
 SpecialTokens tokens_of(const ModelWriter::Options& options) {
-  if (options.tokenizer.empty()) return {};
   SpecialTokens tokens = special_tokens(options.tokenizer);
   for (auto* token : {&tokens.bos, &tokens.eos})
     if (*token && **token >= options.model.vocab_size) token->reset();
   return tokens;
+}
+
+// Whether the tokenizer is another one than that of the source.
+bool has_own_tokenizer(const ModelWriter::Options& options, const std::filesystem::path& source) {
+  if (options.tokenizer.empty()) return false;
+  if (source.empty() || !has_target(source / "tokenizer.json")) return true;
+  return read_text(options.tokenizer) != read_text_in_folder(source, "tokenizer.json");
+}
+
+void write_texts(const ModelWriter::Options& options, const std::filesystem::path& folder) {
+  const std::filesystem::path source = source_of(options.source, options.model.family);
+  ConfigNotes notes = {.dtype = options.dtype, .training = options.training, .source = source};
+  if (!has_own_tokenizer(options, source)) {
+    write_model_config(folder, options.model, notes);
+    if (!source.empty()) copy_companions(source, folder);
+    return;
+  }
+  notes.tokens = tokens_of(options);
+  notes.replaces_tokens = true;
+  write_model_config(folder, options.model, notes);
+  write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
 }
 
 }  // namespace
@@ -47,7 +70,7 @@ ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
   options_.folder = without_slash(options_.folder);
   temporary_ = temporary_name(options_.folder);
   parameters_ = placed_parameters(options_.model);
-  plan_ = plan_folder(options_.model, options_.dtype, options_.max_file_bytes);
+  plan_ = plan_folder(options_);
 }
 
 ModelWriter::~ModelWriter() {
@@ -71,9 +94,7 @@ void ModelWriter::begin() {
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
-  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_), options_.training);
-  if (!options_.tokenizer.empty())
-    write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
+  write_texts(options_, temporary_);
 }
 
 void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host) {

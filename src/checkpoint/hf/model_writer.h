@@ -23,10 +23,12 @@ class ModelWriter {
   struct Options {
     std::filesystem::path folder;  // the final name
     ModelSpec model;
-    DType dtype = DType::float32;                 // dtype of the weights in the files
-    std::filesystem::path tokenizer{};            // tokenizer.json, copied; empty: none
+    DType dtype = DType::float32;       // dtype of the weights in the files
+    std::filesystem::path tokenizer{};  // tokenizer.json instead of the source's; empty: none
+    std::filesystem::path source{};     // the model's first folder, of which everything else stays; empty: none
     std::int64_t max_file_bytes = 5'000'000'000;  // bytes of data; larger models get several files with an index
     TrainingNote training{};                      // for config.json
+    std::map<std::string, DType> dtypes{};        // of tensors of the files that have another one
   };
 
   /// Plans only: touches no file.

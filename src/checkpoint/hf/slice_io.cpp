@@ -4,7 +4,6 @@
 #include "checkpoint/safetensors/convert_values.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -29,15 +28,21 @@ struct Region {
   }
 };
 
+// The outputs of a linear layer are the rows of its weight, and the columns of its bias, which is one row.
 std::vector<Region> regions_of(const FilePlace& place, const TensorSlice& slice) {
   std::vector<Region> regions;
-  for (auto [rows, columns, first, stride] : rectangles_of(slice)) {
-    if (place.transposed) std::swap(rows, columns);  // from here on offsets in the file
-    columns.first += place.slice.entries(place.slice.global_sizes().num_dims() - 1).first;
-    regions.push_back({.in_file = TensorSlice(place.slice.global_sizes(), rows, columns),
-                       .first = first,
-                       .stride = stride,
-                       .transposed = place.transposed});
+  const bool is_bias = slice.global_sizes().num_dims() == 1;
+  for (const SliceRectangle& part : rectangles_of(slice)) {
+    const Range outputs = is_bias ? part.columns : part.rows, inputs = is_bias ? part.rows : part.columns;
+    place.rows.for_each_block(outputs, [&](Range block, std::int64_t first_in_file) {
+      const Range in_file = {first_in_file, block.count};
+      const bool is_along_columns = is_bias || place.transposed;
+      regions.push_back({.in_file = TensorSlice(place.sizes, is_along_columns ? inputs : in_file,
+                                                is_along_columns ? in_file : inputs),
+                         .first = part.first + (block.first - outputs.first) * (is_bias ? 1 : part.stride),
+                         .stride = part.stride,
+                         .transposed = place.transposed});
+    });
   }
   return regions;
 }

@@ -7,32 +7,42 @@
 
 namespace echelon {
 namespace {
-constexpr std::string_view end_of_text = "<|endoftext|>";
+
+using nlohmann::json;
+
+std::optional<std::int64_t> id_of(const json& tokenizer, std::string_view token) {
+  const auto added = tokenizer.find("added_tokens");
+  if (added != tokenizer.end() && added->is_array())
+    for (const json& each : *added)
+      if (each.is_object() && each.contains("content") && each.contains("id") && each["id"].is_number_unsigned() &&
+          each["content"] == token)
+        return each["id"].get<std::int64_t>();
+  const json& model = tokenizer.at("model");
+  if (!model.is_object() || !model.contains("vocab") || !model["vocab"].is_object()) return std::nullopt;
+  const auto found = model["vocab"].find(std::string(token));
+  if (found == model["vocab"].end() || !found->is_number_unsigned()) return std::nullopt;
+  return found->get<std::int64_t>();
 }
+
+/// A token is a string, or an object that has it as its content.
+std::optional<std::int64_t> id_of_named(const json& tokenizer, const json& config, std::string_view key) {
+  const auto token = config.find(std::string(key));
+  if (token == config.end()) return std::nullopt;
+  if (token->is_string()) return id_of(tokenizer, token->get<std::string>());
+  if (!token->is_object() || !token->contains("content") || !token->at("content").is_string()) return std::nullopt;
+  return id_of(tokenizer, token->at("content").get<std::string>());
+}
+
+}  // namespace
 
 SpecialTokens special_tokens(const std::filesystem::path& tokenizer) {
-  const auto json = nlohmann::json::parse(read_text(tokenizer), nullptr, /*allow_exceptions=*/false);
-  require(json.is_object() && json.contains("model"), "{} is not a tokenizer.json", tokenizer.string());
-  const auto added = json.find("added_tokens");
-  if (added == json.end() || !added->is_array()) return {};
-  for (const auto& token : *added) {
-    const bool is_whole =
-        token.is_object() && token.contains("content") && token.contains("id") && token["id"].is_number_unsigned();
-    if (is_whole && token["content"] == end_of_text)
-      return {.bos = token["id"].get<std::int64_t>(), .eos = token["id"].get<std::int64_t>()};
-  }
-  return {};
-}
-
-void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
-                           std::int64_t max_tokens) {
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                   {"clean_up_tokenization_spaces", false},
-                                   {"model_max_length", max_tokens}};
-  if (special_tokens(tokenizer).eos)
-    for (const char* key : {"bos_token", "eos_token", "unk_token"}) config[key] = end_of_text;
-  write_text(folder / "tokenizer.json", read_text(tokenizer));
-  write_text(folder / "tokenizer_config.json", config.dump(2) + "\n");
+  const json read = json::parse(read_text(tokenizer), nullptr, /*allow_exceptions=*/false);
+  require(read.is_object() && read.contains("model"), "{} is not a tokenizer.json", tokenizer.string());
+  const std::filesystem::path sibling = tokenizer.parent_path() / "tokenizer_config.json";
+  if (!has_target(sibling)) return {.bos = id_of(read, end_of_text), .eos = id_of(read, end_of_text)};
+  const json config = json::parse(read_text(sibling), nullptr, /*allow_exceptions=*/false);
+  require(config.is_object(), "{} is not a JSON object", sibling.string());
+  return {.bos = id_of_named(read, config, "bos_token"), .eos = id_of_named(read, config, "eos_token")};
 }
 
 }  // namespace echelon

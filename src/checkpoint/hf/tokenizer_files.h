@@ -1,20 +1,18 @@
-// The tokenizer files of a Hugging Face folder.
+// The ids of a tokenizer's special tokens.
 #pragma once
 
 #include "checkpoint/hf/model_config.h"
 
 #include <filesystem>
+#include <string_view>
 
 namespace echelon {
 
-/// The token that separates documents, "<|endoftext|>", as both bos and eos, if the tokenizer.json has it. Throws Error
-/// naming the file if it is not a tokenizer.json.
-[[nodiscard]] SpecialTokens special_tokens(const std::filesystem::path& tokenizer);
+/// The token that separates documents in tokenizers that Echelon trains.
+inline constexpr std::string_view end_of_text = "<|endoftext|>";
 
-/// Copies the tokenizer.json into `folder` and writes the tokenizer_config.json that transformers' AutoTokenizer needs.
-/// `max_tokens`: the longest sequence of the model. Throws Error if the tokenizer cannot be read, Failure if the files
-/// cannot be written.
-void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
-                           std::int64_t max_tokens);
+/// The ids of bos_token and eos_token of the tokenizer_config.json next to a tokenizer.json. Without that file: of
+/// "<|endoftext|>" as both, if the tokenizer has it. Throws Error naming the file if it is not what its name says.
+[[nodiscard]] SpecialTokens special_tokens(const std::filesystem::path& tokenizer);
 
 }  // namespace echelon

@@ -1,10 +1,10 @@
 #include "checkpoint/hf/weight_names.h"
 
-#include "base/error.h"
+#include "spec/families/family.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <set>
 
 namespace echelon {
@@ -68,73 +68,68 @@ class ParameterList {
   std::vector<NamedShape> parameters_;
 };
 
-enum class Slot : std::uint8_t { whole, query, key, value };  // the parameter's place among the columns of its tensor
-
-struct Gpt2Name {
-  std::string_view parameter;  // without ".weight" or ".bias"
-  std::string_view tensor;
-  Slot slot = Slot::whole;
-  bool is_conv1d = false;
+/// The rows of a slot, and all rows of the tensor that holds it and its neighbours.
+struct SlotRows {
+  FusedRows rows;
+  std::int64_t num_rows = 0;
 };
 
-constexpr std::array gpt2_layer_names = {
-    Gpt2Name{"input_layernorm", "ln_1"},
-    Gpt2Name{"self_attn.q_proj", "attn.c_attn", Slot::query, true},
-    Gpt2Name{"self_attn.k_proj", "attn.c_attn", Slot::key, true},
-    Gpt2Name{"self_attn.v_proj", "attn.c_attn", Slot::value, true},
-    Gpt2Name{"self_attn.o_proj", "attn.c_proj", Slot::whole, true},
-    Gpt2Name{"post_attention_layernorm", "ln_2"},
-    Gpt2Name{"mlp.up_proj", "mlp.c_fc", Slot::whole, true},
-    Gpt2Name{"mlp.down_proj", "mlp.c_proj", Slot::whole, true},
-};
-constexpr std::array gpt2_names = {Gpt2Name{"model.embed_tokens", "transformer.wte"},
-                                   Gpt2Name{"model.embed_positions", "transformer.wpe"},
-                                   Gpt2Name{"model.norm", "transformer.ln_f"}, Gpt2Name{"lm_head", "lm_head"}};
-
-constexpr std::string_view layer_prefix = "model.layers.";
-
-/// The slot in a tensor of sizes `in_file` that stores query, key and value next to each other.
-TensorSlice slice_of(const Widths& w, Slot slot, const Sizes& in_file) {
-  if (slot == Slot::whole) return TensorSlice(in_file);
-  Sizes tensor = in_file;
-  tensor[-1] = w.Q + 2 * w.K;
-  const std::int64_t first = slot == Slot::query ? 0 : slot == Slot::key ? w.Q : w.Q + w.K;
-  return {tensor, tensor.num_dims() - 1, {first, in_file[-1]}};
+SlotRows rows_of(Slot slot, const Widths& w, std::int64_t own, std::int64_t C) {
+  const std::int64_t qkv = w.Q + 2 * w.K;
+  switch (slot) {
+    case Slot::whole: return {{}, own};
+    case Slot::query: return {{}, qkv};
+    case Slot::key: return {{.first = w.Q}, qkv};
+    case Slot::value: return {{.first = w.Q + w.K}, qkv};
+    case Slot::gate: return {{}, 2 * w.F};
+    case Slot::up: return {{.first = w.F}, 2 * w.F};
+    case Slot::query_of_heads: return {{.first = 0, .block = C, .stride = 3 * C}, qkv};
+    case Slot::key_of_heads: return {{.first = C, .block = C, .stride = 3 * C}, qkv};
+    case Slot::value_of_heads: return {{.first = 2 * C, .block = C, .stride = 3 * C}, qkv};
+  }
+  return {};
 }
 
-FilePlace gpt2_place(const Widths& w, std::string_view parameter, const Sizes& sizes) {
-  const auto suffix = parameter.substr(parameter.rfind('.'));  // ".weight", ".bias"
-  std::string_view stem = parameter.substr(0, parameter.size() - suffix.size());
-  std::string block;
-  const Gpt2Name* name = nullptr;
+const WeightName* find_name(const std::vector<WeightName>& names, std::string_view parameter) {
+  const auto found = std::ranges::find(names, parameter, &WeightName::parameter);
+  return found == names.end() ? nullptr : &*found;
+}
+
+/// The name in the files, without ".weight" or ".bias", and how the tensor is stored.
+struct Found {
+  std::string tensor;
+  Slot slot = Slot::whole;
+  bool is_transposed = false;
+};
+
+Found find_tensor(const WeightNames& names, std::string_view stem) {
+  constexpr std::string_view layer_prefix = "model.layers.";
+  std::string prefix;
+  const WeightName* name = nullptr;
   if (stem.starts_with(layer_prefix)) {
     stem.remove_prefix(layer_prefix.size());
     const auto dot = stem.find('.');
-    block = fmt::format("transformer.h.{}.", stem.substr(0, dot));
-    name = std::find_if(gpt2_layer_names.begin(), gpt2_layer_names.end(),
-                        [&](const Gpt2Name& candidate) { return candidate.parameter == stem.substr(dot + 1); });
-    require(name != gpt2_layer_names.end(), "GPT-2 has no parameter '{}'", parameter);
+    prefix = fmt::format("{}{}.", names.layers, stem.substr(0, dot));
+    stem.remove_prefix(dot + 1);
+    name = find_name(names.of_layer, stem);
   } else {
-    name = std::find_if(gpt2_names.begin(), gpt2_names.end(),
-                        [&](const Gpt2Name& candidate) { return candidate.parameter == stem; });
-    require(name != gpt2_names.end(), "GPT-2 has no parameter '{}'", parameter);
+    name = find_name(names.of_model, stem);
   }
-  const bool transposed = name->is_conv1d && sizes.num_dims() == 2;
-  const Sizes in_file = transposed ? Sizes{sizes[1], sizes[0]} : sizes;
-  return {.tensor = fmt::format("{}{}{}", block, name->tensor, suffix),
-          .slice = slice_of(w, name->slot, in_file),
-          .transposed = transposed};
+  if (name == nullptr) return {fmt::format("{}{}", prefix, stem)};
+  return {fmt::format("{}{}", prefix, name->tensor), name->slot, name->is_transposed};
 }
 
 FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
-  switch (model.family) {
-    case Family::gpt2: return gpt2_place(Widths(model), parameter.name, parameter.sizes);
-    case Family::llama:
-    case Family::qwen2:
-    case Family::qwen3:
-    case Family::mistral: return {.tensor = parameter.name, .slice = TensorSlice(parameter.sizes)};
-  }
-  throw Error("unknown model family");
+  const auto suffix = std::string_view(parameter.name).substr(parameter.name.rfind('.'));  // ".weight", ".bias"
+  const std::string_view stem(parameter.name.data(), parameter.name.size() - suffix.size());
+  const Found found = find_tensor(description_of(model.family).weights, stem);
+  const SlotRows slot = rows_of(found.slot, Widths(model), parameter.sizes[0], model.head_dim);
+  Sizes sizes = parameter.sizes;
+  sizes[0] = slot.num_rows;
+  const bool transposed = found.is_transposed && sizes.num_dims() == 2;
+  if (transposed) sizes = {sizes[1], sizes[0]};
+  return {
+      .tensor = fmt::format("{}{}", found.tensor, suffix), .sizes = sizes, .rows = slot.rows, .transposed = transposed};
 }
 
 }  // namespace
@@ -154,7 +149,7 @@ std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   std::set<std::string> names;
   for (const NamedShape& parameter : global_parameters(model)) {
     const FilePlace place = place_of(model, parameter);
-    if (names.insert(place.tensor).second) tensors.push_back({place.tensor, place.slice.global_sizes()});
+    if (names.insert(place.tensor).second) tensors.push_back({place.tensor, place.sizes});
   }
   return tensors;
 }

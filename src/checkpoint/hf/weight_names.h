@@ -1,11 +1,12 @@
 // The parameters of a model, and the place of each in the files of its family. Parameters have Hugging Face's Llama
-// names in every family. GPT-2's files use other names, store q, k and v as one tensor and transpose every matrix
-// (Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
+// names in every family. Files of other families use other names, store several linear layers as one tensor, or
+// transpose every matrix (GPT-2's Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
 #pragma once
 
 #include "spec/model_spec.h"
 #include "tensor/tensor_slice.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,11 +23,29 @@ struct NamedShape {
 /// Every parameter once (a tied head is the embedding), in the order of the forward pass.
 [[nodiscard]] std::vector<NamedShape> global_parameters(const ModelSpec& model);
 
-/// A parameter's place in a file: a whole tensor or some of its columns.
+/// Where the outputs of a linear layer (rows of its weight, entries of its bias) are among those of a fused tensor:
+/// blocks of equal size at equal distances.
+struct FusedRows {
+  std::int64_t first = 0, block = 0, stride = 0;  // a block of 0: all rows in one
+
+  /// visit(rows of the parameter, the first of them in the tensor), in order.
+  template <class F>
+  void for_each_block(Range rows, F&& visit) const {
+    if (block == 0) return visit(rows, rows.first + first);
+    for (std::int64_t at = rows.first, end = rows.first + rows.count; at < end;) {
+      const std::int64_t count = std::min(end - at, block - at % block);
+      visit(Range{at, count}, at / block * stride + first + at % block);
+      at += count;
+    }
+  }
+};
+
+/// A parameter's place in a file: a whole tensor or some of its rows.
 struct FilePlace {
   std::string tensor;
-  TensorSlice slice;
-  bool transposed = false;  // the parameter's element (i, j) is the slice's (j, i)
+  Sizes sizes;  // of the whole tensor
+  FusedRows rows{};
+  bool transposed = false;  // the parameter's element (i, j) is the tensor's (j, i)
 };
 
 struct PlacedParameter {

@@ -1,0 +1,22 @@
+// The files of a Hugging Face folder that belong to a model and that Echelon does not compute with: the tokenizer, its
+// chat template, the defaults of generation. A folder that is trained or converted keeps them byte for byte.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace echelon {
+
+/// Whether a file of that name is one of them.
+[[nodiscard]] bool is_companion(std::string_view file_name);
+
+/// Copies those of `source` into `folder`. Throws Error if a file cannot be read, Failure if one cannot be written.
+void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder);
+
+/// Copies the tokenizer.json `tokenizer` into `folder`, with the tokenizer_config.json and the chat template next to
+/// it. Without a tokenizer_config.json there, writes one that transformers' AutoTokenizer reads. `max_tokens`: the
+/// longest sequence of the model. Throws as copy_companions.
+void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
+                           std::int64_t max_tokens);
+
+}  // namespace echelon

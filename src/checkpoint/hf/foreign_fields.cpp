@@ -1,0 +1,73 @@
+#include "checkpoint/hf/foreign_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+/// null, false, an empty list and `neutral` change nothing.
+struct ForeignField {
+  std::string_view key;
+  double neutral = 0;
+};
+
+constexpr ForeignField foreign_fields[] = {
+    // Scales and caps (Gemma, Granite, Cohere, MiniCPM, Falcon H1)
+    {"attn_logit_softcapping"},
+    {"final_logit_softcapping"},
+    {"query_pre_attn_scalar"},
+    {"attention_multiplier"},
+    {"embedding_multiplier", 1},
+    {"residual_multiplier", 1},
+    {"logits_scaling", 1},
+    {"logit_scale", 1},
+    {"scale_emb", 1},
+    {"scale_depth"},
+    {"mup_width_multiplier"},
+    {"lm_head_multiplier", 1},
+    // Attention
+    {"clip_qkv"},
+    {"qk_layernorm"},
+    {"use_qk_norm"},
+    {"kv_lora_rank"},
+    {"q_lora_rank"},
+    {"attention_chunk_size"},
+    {"attn_temperature_tuning"},
+    {"use_attention_sinks"},
+    {"alibi"},
+    {"no_rope_layers"},
+    {"no_rope_layer_interval"},
+    {"rope_local_base_freq"},
+    {"rotary_pct", 1},
+    // Blocks
+    {"use_parallel_residual"},
+    {"parallel_attn"},
+    {"parallel_residual"},
+    {"num_experts"},
+    {"num_local_experts"},
+    {"n_routed_experts"},
+    {"num_kv_shared_layers"},
+    {"hidden_size_per_layer_input"},
+    {"mamba_d_state"},
+    {"linear_num_key_heads"},
+    {"vision_config"},
+    {"audio_config"},
+};
+
+}  // namespace
+
+void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family) {
+  for (const ForeignField& foreign : foreign_fields) {
+    const bool is_own = std::ranges::any_of(family.fields, [&](const FamilyField& field) {
+      return std::visit([&](const auto& own) { return own.key == foreign.key; }, field);
+    });
+    if (!is_own && !config.is_neutral(foreign.key, foreign.neutral))
+      config.refuse(foreign.key, fmt::format("would change the computation, but models of model_type \"{}\" have no "
+                                             "such field (use null)",
+                                             family.model_type));
+  }
+}
+
+}  // namespace echelon

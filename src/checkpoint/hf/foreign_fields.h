@@ -1,0 +1,13 @@
+// Fields that change the computation of other families than the one that a config.json names.
+#pragma once
+
+#include "checkpoint/hf/config_fields.h"
+#include "spec/families/family.h"
+
+namespace echelon {
+
+/// Throws Error if a field that the family does not have asks for a computation that Echelon would not do. Fields with
+/// the value that changes nothing, and fields that are not in its list, are kept.
+void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family);
+
+}  // namespace echelon

@@ -1,0 +1,114 @@
+// A family of models as data: its fixed choices, the fields of its config.json, and the names of its weights. Each
+// family is a file of this folder. Readers and writers interpret the description, and nothing else asks for the family.
+#pragma once
+
+#include "spec/model_spec.h"
+
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace echelon {
+
+/// Whole numbers from 1 to `most`. If the field is absent: `absent` of the fields before it; without one, an error.
+struct IntegerField {
+  std::string_view key;
+  std::int64_t ModelSpec::*member;
+  std::int64_t most;
+  std::int64_t (*absent)(const ModelSpec&) = nullptr;
+};
+
+struct NumberField {
+  std::string_view key;
+  double ModelSpec::*member;
+  std::optional<double> absent{};
+};
+
+/// Without `absent`, the family's own choice is the default.
+struct FlagField {
+  std::string_view key;
+  bool ModelSpec::*member;
+  std::optional<bool> absent{};
+};
+
+/// A field that has one value in every model that Echelon computes. `also`: another spelling of it.
+struct FixedField {
+  std::string_view key;
+  std::variant<bool, std::string_view> value;
+  std::string_view also{};
+};
+
+/// A probability that is kept and not applied: Echelon has no dropout.
+struct DropoutField {
+  std::string_view key;
+};
+
+using FamilyField = std::variant<IntegerField, NumberField, FlagField, FixedField, DropoutField>;
+
+/// How config.json says which layers have a sliding window.
+enum class WindowFields : std::uint8_t {
+  none,
+  everywhere,   // sliding_window, or null
+  from_a_layer  // use_sliding_window, max_window_layers, layer_types
+};
+
+/// The rows of a fused tensor that a linear layer has. `of_heads`: the parts alternate from head to head.
+enum class Slot : std::uint8_t { whole, query, key, value, gate, up, query_of_heads, key_of_heads, value_of_heads };
+
+/// The name of a norm or a linear layer in the files, without ".weight" or ".bias".
+struct WeightName {
+  std::string_view parameter;  // Echelon's, which is Llama's, without "model.layers.N."
+  std::string_view tensor;     // that of the family, without its own prefix of layers
+  Slot slot = Slot::whole;
+  bool is_transposed = false;  // a matrix [in, out]
+};
+
+/// What is not listed has the same name in the files.
+struct WeightNames {
+  std::string_view layers = "model.layers.";
+  std::string_view base = "model.";  // a prefix that models saved without their head lack
+  std::vector<WeightName> of_layer{}, of_model{};
+};
+
+struct FamilyDescription {
+  std::string_view model_type, architecture;  // of config.json
+  ModelSpec fixed{};                          // choices and defaults; no sizes
+  std::vector<FamilyField> fields;
+  WindowFields windows = WindowFields::none;
+  WeightNames weights{};
+};
+
+[[nodiscard]] const FamilyDescription& description_of(Family family);
+/// In the order of the enumeration.
+[[nodiscard]] const std::vector<FamilyDescription>& all_families();
+
+/// The key of the family's config.json that sets the member; empty if none does.
+[[nodiscard]] std::string_view key_of(const FamilyDescription& family, std::int64_t ModelSpec::*member);
+
+// Upper bounds above any model, and small enough that no product of them overflows.
+constexpr std::int64_t max_width = 1 << 24;
+constexpr std::int64_t max_heads = 1 << 16;
+constexpr std::int64_t max_layers = 100'000;
+constexpr std::int64_t max_rows = (1LL << 31) - 1;  // of embeddings
+
+/// The default of an absent field.
+template <std::int64_t value>
+std::int64_t always(const ModelSpec& /*model*/) {
+  return value;
+}
+
+/// The sizes and constants that Llama and the families after it have under the same keys.
+[[nodiscard]] std::vector<FamilyField> fields_of_llama();
+
+/// `fields` and `more`, of which those with the key of a field replace it.
+[[nodiscard]] std::vector<FamilyField> with(std::vector<FamilyField> fields, const std::vector<FamilyField>& more);
+
+// One file each.
+[[nodiscard]] FamilyDescription describe_gpt2();
+[[nodiscard]] FamilyDescription describe_llama();
+[[nodiscard]] FamilyDescription describe_qwen2();
+[[nodiscard]] FamilyDescription describe_qwen3();
+[[nodiscard]] FamilyDescription describe_mistral();
+
+}  // namespace echelon
