@@ -61,14 +61,9 @@ std::int64_t MixtureSpec::narrowest() const {
 }
 
 void validate(const MixtureSpec& m) {
-  require(m.num_experts >= 0 && m.num_experts <= most_experts,
-          "model.num_experts = {} is not between 0 and 8192 (use {})", m.num_experts,
-          std::clamp<std::int64_t>(m.num_experts, 0, most_experts));
-  if (!m.exists()) {
-    require(m == MixtureSpec(), "model.num_experts = 0 leaves the other keys of experts without a meaning (use {})",
-            "model.num_experts = 8, or omit them");
-    return;
-  }
+  require(m.num_experts >= 1 && m.num_experts <= most_experts,
+          "model.num_experts = {} is not between 1 and 8192 (use {})", m.num_experts,
+          std::clamp<std::int64_t>(m.num_experts, 1, most_experts));
   require(m.num_experts_per_tok >= 1 && m.num_experts_per_tok <= m.num_experts,
           "model.num_experts_per_tok = {} is not between 1 and model.num_experts = {} (use {})", m.num_experts_per_tok,
           m.num_experts, std::clamp<std::int64_t>(m.num_experts_per_tok, 1, m.num_experts));

@@ -49,7 +49,7 @@ struct MixtureSpec {
   [[nodiscard]] std::int64_t narrowest() const;
 };
 
-/// Throws Error with the key, the value and the fix.
+/// Of a model with experts. Throws Error with the key, the value and the fix.
 void validate(const MixtureSpec& mixture);
 
 }  // namespace echelon

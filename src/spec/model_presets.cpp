@@ -18,6 +18,7 @@ struct Preset {
   double rope_theta;
   bool tie_word_embeddings;
   std::optional<RopeScaling> rope_scaling = {};
+  std::int64_t num_experts = 0, num_experts_per_tok = 0, moe_intermediate_size = 0;
 };
 
 constexpr double unused = 10000.0;  // GPT-2 has no RoPE
@@ -43,6 +44,11 @@ constexpr Preset presets[] = {
     {"qwen2.5-7b",  Family::qwen2,  3584,  28,  28,   4, 128,  18944, 152064, 131072,   1e6,    false},
     {"qwen3-0.6b",  Family::qwen3,  1024,  28,  16,   8, 128,   3072, 151936,  40960,   1e6,    true},
     {"qwen3-8b",    Family::qwen3,  4096,  36,  32,   8, 128,  12288, 151936,  40960,   1e6,    false},
+    {"mixtral-30m",     Family::mixtral,   256,  8,  4, 2,  64,   512,   4096,  1024, 1e6, false, {},   8, 2,   512},
+    {"mixtral-8x7b",    Family::mixtral,  4096, 32, 32, 8, 128, 14336,  32000, 32768, 1e6, false, {},   8, 2, 14336},
+    {"mixtral-8x22b",   Family::mixtral,  6144, 56, 48, 8, 128, 16384,  32000, 65536, 1e6, false, {},   8, 2, 16384},
+    {"qwen3-30b-a3b",   Family::qwen3_moe, 2048, 48, 32, 4, 128,  6144, 151936, 40960, 1e6, false, {}, 128, 8,   768},
+    {"qwen3-235b-a22b", Family::qwen3_moe, 4096, 94, 64, 4, 128, 12288, 151936, 40960, 1e6, false, {}, 128, 8,  1536},
 };
 // clang-format on
 
@@ -69,6 +75,11 @@ ModelSpec preset(std::string_view name) {
     spec.rope_theta = p.rope_theta;
     spec.tie_word_embeddings = p.tie_word_embeddings;
     spec.rope_scaling = p.rope_scaling;
+    if (p.num_experts == 0) return spec;
+    spec.mixture.num_experts = p.num_experts;
+    spec.mixture.num_experts_per_tok = p.num_experts_per_tok;
+    spec.mixture.moe_intermediate_size = p.moe_intermediate_size;
+    spec.mixture.norm_topk_prob = true;
     return spec;
   }
   const std::string meant = similar(name, preset_names());

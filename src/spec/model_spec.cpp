@@ -73,6 +73,17 @@ void validate_windows(const ModelSpec& m) {
   }
 }
 
+void validate_mixture(const ModelSpec& m) {
+  const bool has_experts = description_of(m.family).mixture.has_value();
+  require(has_experts || !m.mixture.exists(),
+          "model.num_experts = {} is not supported: config.json of model_type = '{}' has none (use 0, or model_type = "
+          "'mixtral')",
+          m.mixture.num_experts, name_of(m.family));
+  require(!has_experts || m.mixture.exists(), "model.num_experts = 0: models of model_type = '{}' have experts (use 8)",
+          name_of(m.family));
+  if (has_experts) validate(m.mixture);
+}
+
 }  // namespace
 
 std::int64_t ModelSpec::num_parameters() const {
@@ -142,10 +153,7 @@ void validate(const ModelSpec& m) {
   require(m.initializer_range > 0 && m.initializer_range < 10,
           "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
   validate_windows(m);
-  validate(m.mixture);
-  require(!m.mixture.exists() || (m.mlp == MlpKind::swiglu && !m.output_bias),
-          "model.num_experts = {} is not supported by model_type = '{}', whose MLP has no gate or has biases (use 0)",
-          m.mixture.num_experts, name_of(m.family));
+  validate_mixture(m);
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 

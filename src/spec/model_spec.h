@@ -12,7 +12,7 @@
 
 namespace echelon {
 
-enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral };
+enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral, mixtral, qwen3_moe };
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
 enum class MlpKind : std::uint8_t { gelu, swiglu };

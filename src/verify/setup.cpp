@@ -62,6 +62,8 @@ void shrink_width(RunConfig& config, std::int64_t hidden_size, bool shrinks_voca
   model.hidden_size = hidden_size;
   model.head_dim = hidden_size / heads;
   model.intermediate_size = scaled_like(model.intermediate_size, hidden_size, before, tp);
+  if (model.mixture.exists())
+    model.mixture.moe_intermediate_size = scaled_like(model.mixture.moe_intermediate_size, hidden_size, before, tp);
   if (shrinks_vocabulary) model.vocab_size = scaled_like(model.vocab_size, hidden_size, before, tp);
 }
 
@@ -74,6 +76,7 @@ void note_shrinking(const ModelSpec& before, const ModelSpec& after, std::vector
   add("hidden_size", before.hidden_size, after.hidden_size);
   add("head_dim", before.head_dim, after.head_dim);
   add("intermediate_size", before.intermediate_size, after.intermediate_size);
+  add("moe_intermediate_size", before.mixture.moe_intermediate_size, after.mixture.moe_intermediate_size);
   add("vocab_size", before.vocab_size, after.vocab_size);
   if (!line.empty())
     notes.push_back(line + fmt::format("; kept: {} heads, {} kv heads, the layout", after.num_attention_heads,

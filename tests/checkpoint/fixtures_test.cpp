@@ -53,7 +53,8 @@ TEST_P(Fixture, IsWrittenAsItWas) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral",
+                                           "mixtral", "qwen3_moe"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them

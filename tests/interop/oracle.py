@@ -1,4 +1,4 @@
-"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Mistral, Qwen2 and Qwen3, in whatever dtype the weights have.
+"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Mistral, Mixtral, Qwen2, Qwen3 and Qwen3-MoE, in whatever dtype the weights have.
 
 The oracle of the interop tests. It shares no code with Echelon and none with transformers, to which make_fixtures.py holds it in float32. Nothing in it casts,
 so that in float64 every digit counts. Weights are a dict with the names and shapes of Hugging Face's folders; what differs between the families is
@@ -48,7 +48,7 @@ def gpt2(config, weights, tokens, hidden, positions):
 
 def window_of(config, layer):
     """How many keys a query of a layer sees at most, its own among them; None: all before it."""
-    is_mistral = config["model_type"] == "mistral"
+    is_mistral = config["model_type"] in ("mistral", "mixtral")
     has_window = is_mistral or (config.get("use_sliding_window") and layer >= config["max_window_layers"])
     return config["sliding_window"] if has_window else None
 
@@ -75,9 +75,29 @@ def llama(config, weights, tokens, hidden, positions):
         k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
         x = x + linear(attention(rotate(q, angles), k, v, hidden | beyond_window(tokens, window_of(config, i))), layer + "self_attn.o_proj")
         h = norm(x, layer + "post_attention_layernorm")
-        x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+        branch = next(name for name in ("mlp.gate", "block_sparse_moe.gate", "mlp") if name == "mlp" or layer + name + ".weight" in w)
+        if branch == "mlp":
+            x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+        else:
+            x = x + mixture(config, w, h, layer + branch.removesuffix(".gate"))
     head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
     return norm(x, "model.norm") @ w[head + ".weight"].T
+
+
+def mixture(config, w, x, name):
+    """Every expert for every token, times its weight: the softmax of the router over all experts, zero for those that are not among a token's largest."""
+    probabilities = F.linear(x, w[name + ".gate.weight"]).softmax(-1)
+    chosen = torch.zeros_like(probabilities).scatter(-1, probabilities.topk(config["num_experts_per_tok"], dim=-1).indices, 1.0)
+    weights = probabilities * chosen
+    if config.get("norm_topk_prob", config["model_type"] == "mixtral"):
+        weights = weights / weights.sum(-1, keepdim=True)
+    gate, up, down = ("w1", "w3", "w2") if config["model_type"] == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    y = torch.zeros_like(x)
+    for e in range(weights.shape[-1]):
+        expert = f"{name}.experts.{e}."
+        inner = F.silu(F.linear(x, w[f"{expert}{gate}.weight"])) * F.linear(x, w[f"{expert}{up}.weight"])
+        y = y + weights[..., e : e + 1] * F.linear(inner, w[f"{expert}{down}.weight"])
+    return y
 
 
 def heads(x, num_heads):

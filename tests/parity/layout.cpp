@@ -1,7 +1,5 @@
 #include "parity/layout.h"
 
-#include "spec/families/family.h"
-
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -13,9 +11,15 @@ int num_stages(const Layout& layout) {
   return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual);
 }
 
+/// With experts it is the family like this one that has some.
+Family family_of(const Layout& layout) {
+  if (layout.experts == 0) return layout.family;
+  return layout.family == Family::qwen3 ? Family::qwen3_moe : Family::mixtral;
+}
+
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 ModelSpec tiny_model(const Layout& layout) {
-  ModelSpec model = family_defaults(layout.family);
+  ModelSpec model = family_defaults(family_of(layout));
   const bool is_power_of_two = (layout.tp & (layout.tp - 1)) == 0;
   model.num_attention_heads = is_power_of_two ? 8 : 7;
   model.num_key_value_heads = layout.family == Family::gpt2 || !is_power_of_two ? model.num_attention_heads : 2;
@@ -28,8 +32,8 @@ ModelSpec tiny_model(const Layout& layout) {
   model.initializer_range = 0.15;
   model.tie_word_embeddings = layout.tied;
   model.sliding_window = layout.window;
-  model.max_window_layers =
-      layout.window > 0 && description_of(layout.family).windows == WindowFields::from_a_layer ? 1 : 0;
+  const bool has_windows_of_layers = model.family == Family::qwen2 || model.family == Family::qwen3;
+  model.max_window_layers = layout.window > 0 && has_windows_of_layers ? 1 : 0;
   if (layout.experts > 0)
     model.mixture = {.num_experts = layout.experts,
                      .num_experts_per_tok = 2,
@@ -753,7 +757,7 @@ std::vector<Layout> expert_rows() {
        .recompute = whole_block,
        .experts = 9,
        .dense_between = true},
-      {.shard = 2, .family = Family::qwen3, .window = 5, .experts = 3, .dense_between = true},
+      {.shard = 2, .window = 5, .experts = 3, .dense_between = true},
   };
 }
 

@@ -193,7 +193,7 @@ TEST_F(LayoutTypeRules, ExpertsOfTokensThatAreCut) {
 // Each rank routes what it has of the tokens, all experts at a time. Rows whose columns are cut give addends of the
 // gradients of weights, and of logits.
 TEST_F(LayoutTypeRules, TheRouterOfExperts) {
-  for (const LayoutType& of_tokens : {whole, rows}) {
+  for (const AxisLayout of_tokens : {whole, rows}) {
     const Tensor logits = tensor({3, 4}, of_tokens), experts = tensor({3, 2}, DType::int32), weights = tensor({3, 2});
     ops_.choose_experts({.logits = logits, .experts = experts, .weights = weights});
     const std::string expected = of_tokens == whole ? "replicated" : "sharded(0)";

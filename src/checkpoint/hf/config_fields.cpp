@@ -104,6 +104,15 @@ std::vector<std::string> ConfigFields::texts(std::string_view key) const {
   return value->get<std::vector<std::string>>();
 }
 
+std::vector<std::int64_t> ConfigFields::integers(std::string_view key) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() ||
+      !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_number_integer(); }))
+    refuse(key, "is not a list of whole numbers");
+  return value->get<std::vector<std::int64_t>>();
+}
+
 ConfigFields ConfigFields::object(std::string_view key) const {
   const auto* value = find(key);
   if (value != nullptr && !value->is_object()) refuse(key, "is not an object");

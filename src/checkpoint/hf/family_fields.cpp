@@ -72,6 +72,7 @@ ModelSpec read_family_fields(const ConfigFields& config, Family family) {
   derive_heads(config, description, model);
   if (model.position == PositionKind::rope) read_rope(config, model);
   read_windows(config, description.windows, model);
+  if (description.mixture) read_mixture(config, *description.mixture, model);
   return model;
 }
 
@@ -82,6 +83,7 @@ void write_family_fields(const ModelSpec& model, Json& config) {
   for (const FamilyField& field : description.fields) std::visit(FieldWriter{model, config}, field);
   if (model.position == PositionKind::rope) write_rope(model, config);
   write_windows(model, description.windows, config);
+  if (description.mixture) write_mixture(model, *description.mixture, config);
 }
 
 }  // namespace echelon

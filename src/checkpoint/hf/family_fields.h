@@ -1,5 +1,5 @@
-// Reads and writes config.json as a family's description says. RoPE and windows, whose fields depend on each other,
-// have files of their own.
+// Reads and writes config.json as a family's description says. RoPE, windows and mixtures of experts, whose fields
+// depend on each other, have files of their own.
 #pragma once
 
 #include "checkpoint/hf/config_fields.h"
@@ -21,5 +21,8 @@ void write_rope(const ModelSpec& model, nlohmann::ordered_json& config);
 
 void read_windows(const ConfigFields& config, WindowFields fields, ModelSpec& model);
 void write_windows(const ModelSpec& model, WindowFields fields, nlohmann::ordered_json& config);
+
+void read_mixture(const ConfigFields& config, const MixtureFields& fields, ModelSpec& model);
+void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann::ordered_json& config);
 
 }  // namespace echelon

@@ -48,6 +48,7 @@ constexpr ForeignField foreign_fields[] = {
     {"num_experts"},
     {"num_local_experts"},
     {"n_routed_experts"},
+    {"router_jitter_noise"},
     {"num_kv_shared_layers"},
     {"hidden_size_per_layer_input"},
     {"mamba_d_state"},
@@ -56,13 +57,18 @@ constexpr ForeignField foreign_fields[] = {
     {"audio_config"},
 };
 
+bool is_key_of_mixture(const FamilyDescription& family, std::string_view key) {
+  return family.mixture && (family.mixture->num_experts == key || family.mixture->also_num_experts == key);
+}
+
 }  // namespace
 
 void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family) {
   for (const ForeignField& foreign : foreign_fields) {
-    const bool is_own = std::ranges::any_of(family.fields, [&](const FamilyField& field) {
-      return std::visit([&](const auto& own) { return own.key == foreign.key; }, field);
-    });
+    const bool is_own =
+        is_key_of_mixture(family, foreign.key) || std::ranges::any_of(family.fields, [&](const FamilyField& field) {
+          return std::visit([&](const auto& own) { return own.key == foreign.key; }, field);
+        });
     if (!is_own && !config.is_neutral(foreign.key, foreign.neutral))
       config.refuse(foreign.key, fmt::format("would change the computation, but models of model_type \"{}\" have no "
                                              "such field (use null)",

@@ -144,9 +144,11 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});
+  const bool has_experts = config.model.mixture.is_in(0);  // like every other layer
   for (const std::int64_t window : config.model.windows()) {
-    add({.role = UnitKind::Role::block, .window = window});
-    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .window = window});
+    add({.role = UnitKind::Role::block, .window = window, .has_experts = has_experts});
+    if (!recomputed.empty())
+      add({.role = UnitKind::Role::block, .recompute = recomputed, .window = window, .has_experts = has_experts});
   }
   add({.role = UnitKind::Role::head});
   if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});
@@ -188,7 +190,8 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
     state.converted_part_bytes = bytes_of(BufferRole::converted_grad, true);
   };
   using Role = UnitKind::Role;
-  for (const Role role : {Role::embedding, Role::head, Role::block}) add({.role = role});
+  for (const Role role : {Role::embedding, Role::head}) add({.role = role});
+  add({.role = Role::block, .has_experts = config.model.mixture.is_in(0)});
   if (config.model.tie_word_embeddings) {
     for (const bool is_overwritten_by_first_matmul : {false, true})
       add({.role = Role::tied_weight, .is_overwritten_by_first_matmul = is_overwritten_by_first_matmul});

@@ -1,6 +1,7 @@
 #include "spec/config/config_model.h"
 
 #include "base/error.h"
+#include "spec/families/family.h"
 
 #include <algorithm>
 
@@ -65,6 +66,9 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
         std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
     model.head_dim = model.hidden_size / model.num_attention_heads;
   }
+  const auto& experts = description_of(model.family).mixture;
+  if (experts && experts->shares_width() && !settings.has("model.moe_intermediate_size"))
+    model.mixture.moe_intermediate_size = model.intermediate_size;
   const bool four_times =
       model.mlp == MlpKind::gelu && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
   if (!settings.has("model.intermediate_size") && four_times) model.intermediate_size = 4 * model.hidden_size;
@@ -81,6 +85,15 @@ void require_given(const ModelSettings& settings, const ModelSpec& model) {
           "model.intermediate_size is missing: a model that starts from model.model_type = '{}' needs its sizes; or "
           "use model.preset",
           name_of(model.family));
+}
+
+void require_experts(const ModelSettings& settings, const ModelSpec& model) {
+  const auto& experts = description_of(model.family).mixture;
+  if (!experts) return;
+  for (const std::string_view name : {"model.num_experts", "model.num_experts_per_tok", "model.moe_intermediate_size"})
+    require(settings.has(name) || (name == "model.moe_intermediate_size" && experts->shares_width()),
+            "{} is missing: a model that starts from model.model_type = '{}' needs its experts; or use model.preset",
+            name, name_of(model.family));
 }
 
 bool needs_scaling(const ModelSettings& settings) {
@@ -109,6 +122,7 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
     config.model.rope_scaling.emplace();
   if (!scaled) config.model.rope_scaling.reset();
   if (base.hidden_size == 0) require_given(model_settings, config.model);
+  if (base.hidden_size == 0) require_experts(model_settings, config.model);
   derive_sizes(model_settings, base, config.model);
 }
 

@@ -15,8 +15,9 @@ std::string_view key_of(const FamilyField& field) {
 }  // namespace
 
 const std::vector<FamilyDescription>& all_families() {
-  static const std::vector<FamilyDescription> families = {describe_gpt2(), describe_llama(), describe_qwen2(),
-                                                          describe_qwen3(), describe_mistral()};
+  static const std::vector<FamilyDescription> families = {describe_gpt2(),     describe_llama(),   describe_qwen2(),
+                                                          describe_qwen3(),    describe_mistral(), describe_mixtral(),
+                                                          describe_qwen3_moe()};
   return families;
 }
 

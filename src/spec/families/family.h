@@ -53,13 +53,26 @@ enum class WindowFields : std::uint8_t {
   from_a_layer  // use_sliding_window, max_window_layers, layer_types
 };
 
+/// How config.json describes a mixture of experts. num_experts_per_tok has one key in all families.
+struct MixtureFields {
+  std::string_view num_experts;
+  std::string_view intermediate_size;   // of an expert
+  std::string_view also_num_experts{};  // another spelling
+  std::optional<bool> normalises{};    // in every model of the family; else norm_topk_prob says it
+  bool has_dense_layers = false;       // decoder_sparse_step and mlp_only_layers
+
+  /// Whether a dense layer and an expert have the same width.
+  [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
+};
+
 /// The rows of a fused tensor that a linear layer has. `of_heads`: the parts alternate from head to head.
 enum class Slot : std::uint8_t { whole, query, key, value, gate, up, query_of_heads, key_of_heads, value_of_heads };
 
 /// The name of a norm or a linear layer in the files, without ".weight" or ".bias".
 struct WeightName {
   std::string_view parameter;  // Echelon's, which is Llama's, without "model.layers.N."
-  std::string_view tensor;     // that of the family, without its own prefix of layers
+  // That of the family, without its own prefix of layers. Of a stack of matrices, "{}" stands for the index of one.
+  std::string_view tensor;
   Slot slot = Slot::whole;
   bool is_transposed = false;  // a matrix [in, out]
 };
@@ -77,6 +90,7 @@ struct FamilyDescription {
   std::vector<FamilyField> fields;
   WindowFields windows = WindowFields::none;
   WeightNames weights{};
+  std::optional<MixtureFields> mixture{};
 };
 
 [[nodiscard]] const FamilyDescription& description_of(Family family);
@@ -110,5 +124,7 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_qwen2();
 [[nodiscard]] FamilyDescription describe_qwen3();
 [[nodiscard]] FamilyDescription describe_mistral();
+[[nodiscard]] FamilyDescription describe_mixtral();
+[[nodiscard]] FamilyDescription describe_qwen3_moe();
 
 }  // namespace echelon
