@@ -130,7 +130,7 @@ class ResumeMatrix : public SmallRun {
       const ModelSpec dense = config.model;
       config.model = preset("mixtral-30m");
       config.model.mixture.num_experts = 5;
-      config.model.mixture.moe_intermediate_size = config.model.intermediate_size = 13;
+      config.model.mixture.moe_intermediate_size = config.model.intermediate_size = 12;
       config.model.hidden_size = dense.hidden_size;
       config.model.num_hidden_layers = 3;
       config.model.num_attention_heads = dense.num_attention_heads;

@@ -17,7 +17,7 @@
 #include "nn/decoder/branch.h"
 #include "nn/decoder/mlp.h"
 #include "nn/linear.h"
-#include "ops/operations/router.h"
+#include "ops/ops.h"
 
 #include <optional>
 
