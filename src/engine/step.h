@@ -39,6 +39,12 @@ struct StepResult {
   std::int64_t num_saved = 0;             // ranks that have saved their part
 };
 
+/// What this rank sends over the ranks of context parallelism.
+struct ContextBytes {
+  std::int64_t sent = 0;     // computed from the boundaries of documents; the transport counts the same
+  std::int64_t planned = 0;  // if all rows are sent
+};
+
 /// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
@@ -85,6 +91,11 @@ class Step {
   /// Of the last step.
   [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
 
+  /// Of the last step.
+  [[nodiscard]] const ContextBytes& context_bytes() const { return context_bytes_; }
+  /// Of all steps.
+  [[nodiscard]] const ContextBytes& all_context_bytes() const { return all_context_bytes_; }
+
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
   /// `reader` outlives the steps that take a snapshot.
@@ -113,6 +124,7 @@ class Step {
   /// The sequences of the next step, while a device computes this one.
   void read_ahead();
   void observe_gradients();
+  void count_context_bytes();
   [[nodiscard]] StepResult result() const;
 
   const RunConfig& config_;
@@ -122,6 +134,7 @@ class Step {
   Mesh& mesh_;
   WorkRecorder* recorder_;
   std::array<ProgramBuffers, num_program_kinds> buffers_;  // by kind of program
+  std::array<RingTraffic, num_program_kinds> traffic_;
   ActionExecutor executor_;
   // The constants of the last training step that was enqueued action by action, and of the recorded one.
   std::optional<Constants> performed_, recorded_;
@@ -134,6 +147,7 @@ class Step {
   StepValues values_;
   std::vector<std::vector<Pending>> pending_;  // by action
   RankBatch batch_, next_batch_;
+  ContextBytes context_bytes_, all_context_bytes_;
 };
 
 }  // namespace echelon

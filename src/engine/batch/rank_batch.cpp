@@ -29,6 +29,9 @@ void RankBatch::make_room() {
   resize(positions_, BufferRole::positions);
   const auto T = static_cast<std::size_t>(config_->training.seq_len);
   for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
+  ring_rows_.resize(model_->options.skips_unseen_keys
+                        ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
+                        : 0);
   pairs_of_sequence_.clear();
   pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
   const RankTokens* of_rank = model_->options.tokens.get();
@@ -106,6 +109,7 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   const KeyBlocks& blocks = depends ? blocks_ : of_rank.blocks;
   write_ranges(blocks, row);
   write_order(blocks, row);
+  if (!ring_rows_.empty()) ring_rows_[row].assign(blocks, visibility());
   add_pairs(lists);
 }
 
@@ -159,8 +163,14 @@ void RankBatch::write_order(const KeyBlocks& blocks, std::size_t row) {
 }
 
 HostBatch RankBatch::values() const {
-  return {tokens_.data(),           targets_.data(),      key_begin_.data(), key_end_.data(),
-          rows_by_position_.data(), rows_by_rank_.data(), positions_.data()};
+  return {.tokens = tokens_.data(),
+          .targets = targets_.data(),
+          .key_begin = key_begin_.data(),
+          .key_end = key_end_.data(),
+          .rows_by_position = rows_by_position_.data(),
+          .rows_by_rank = rows_by_rank_.data(),
+          .positions = positions_.data(),
+          .ring_rows = ring_rows_.empty() ? nullptr : ring_rows_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {
@@ -173,6 +183,16 @@ PairShares RankBatch::pair_shares() const {
     shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;
+}
+
+std::optional<RingRowCounts> RankBatch::ring_row_counts() const {
+  if (ring_rows_.empty()) return std::nullopt;
+  RingRowCounts counts;
+  for (const RingRows& rows : ring_rows_) {
+    counts.keys += rows.num_keys_sent();
+    counts.gradients += rows.num_gradients_sent();
+  }
+  return counts;
 }
 
 }  // namespace echelon
