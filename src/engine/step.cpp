@@ -22,7 +22,7 @@ Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankPart
       batch_(config_, parts.model.part(), parts.mesh.rank()),
       next_batch_(batch_) {
   for (const ProgramKind program : blueprint.program_kinds())
-    traffic_[static_cast<std::size_t>(program)] = ring_traffic(config_, rank, program);
+    traffic_[static_cast<std::size_t>(program)] = context_traffic(config_, rank, program);
 }
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
@@ -46,9 +46,9 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
 }
 
 void Step::count_context_bytes() {
-  const RingTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
+  const ContextTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
   const std::int64_t planned = traffic.planned_bytes;
-  const auto rows = batch_.ring_row_counts();
+  const auto rows = batch_.key_row_counts();
   context_bytes_ = {.sent = rows ? traffic.sent_bytes(*rows) : planned, .planned = planned};
   all_context_bytes_.sent += context_bytes_.sent;
   all_context_bytes_.planned += planned;
@@ -164,7 +164,7 @@ void Step::load_batch() {
     batch_.read(*input_.batches, input_.first_sequence);
   next_batch_.release();
   values_.batch = batch_.values();
-  if (!ops_.computes_values()) values_.batch.ring_rows = nullptr;  // for types, all rows travel
+  if (!ops_.computes_values()) values_.batch.key_transfers = nullptr;  // for types, all rows travel
   values_.given = {.num_targets = static_cast<double>(batch_.num_targets()),
                    .requests = summand_of(input_.request),
                    .num_saved = input_.has_saved ? 1.0 : 0.0,

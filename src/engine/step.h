@@ -134,7 +134,7 @@ class Step {
   Mesh& mesh_;
   WorkRecorder* recorder_;
   std::array<ProgramBuffers, num_program_kinds> buffers_;  // by kind of program
-  std::array<RingTraffic, num_program_kinds> traffic_;
+  std::array<ContextTraffic, num_program_kinds> traffic_;
   ActionExecutor executor_;
   // The constants of the last training step that was enqueued action by action, and of the recorded one.
   std::optional<Constants> performed_, recorded_;

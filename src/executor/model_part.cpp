@@ -48,10 +48,9 @@ bool may_use_cudnn_backward(const RunConfig& config) {
 
 /// In a CUDA graph every step sends the same. Where attention is causal alone, a plan has all rows, and all are sent.
 bool skips_unseen_keys(const RunConfig& config) {
-  const ContextMethod method = config.parallelism.context_parallel_method;
-  const bool has_ring = method == ContextMethod::ring || method == ContextMethod::ulysses_ring;
-  return config.parallelism.context_parallel_degree > 1 && has_ring && config.data.reset_attention_mask &&
-         !config.training.cuda_graphs;
+  const ParallelConfig& p = config.parallelism;
+  return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses &&
+         config.data.reset_attention_mask && !config.training.cuda_graphs;
 }
 
 /// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "comm/mesh.h"
+#include "context/key_transfers.h"
 #include "context/rank_tokens.h"
-#include "context/ring_rows.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
 #include "spec/model_spec.h"
@@ -73,7 +73,7 @@ struct Microbatch {
   Tensor rows_by_position = {}, rows_by_rank = {};
   Tensor positions = {};  // int32 [B T], of LayerOptions::has_positions
   // By sequence, of LayerOptions::skips_unseen_keys; empty: all rows travel.
-  std::span<const RingRows> ring_rows = {};
+  std::span<const KeyTransfers> key_transfers = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step

@@ -1,4 +1,4 @@
-// What a ring sends of batches whose documents differ: the transport against every pair (query, key) by itself.
+// What attention sends of batches whose documents differ: the transport against every pair (query, key) by itself.
 #include "context/brute_force.h"
 #include "nn/context_parallel/block_ring.h"
 #include "parity/layout.h"
@@ -34,11 +34,13 @@ class DrawnDocuments final : public BatchSource {
   unsigned seed_;
 };
 
-/// Rows that the ranks of a ring send of one sequence, by rank. A key that the rank e places on is the last to see is
-/// sent e times; its gradients go home from the first one that sees it.
-std::vector<RingRowCounts> rows_of(const TokenLists& lists, int u, std::span<const std::int32_t> documents) {
-  const int n = lists.cp() / u;
-  std::vector<RingRowCounts> rows(static_cast<std::size_t>(n));
+/// Rows that the ranks send of one sequence, by rank. In a ring, a key that the rank e places on is the last to see is
+/// sent e times; its gradients go home from the first one that sees it. Where keys are gathered, each rank that sees it
+/// is sent it.
+std::vector<KeyRowCounts> rows_of(const TokenLists& lists, const KeyExchange& exchange,
+                                  std::span<const std::int32_t> documents) {
+  const int u = exchange.head_ranks, n = lists.cp() / u;
+  std::vector<KeyRowCounts> rows(static_cast<std::size_t>(n));
   const auto is_seen_by = [&](std::int32_t key, int place) {
     for (int rank = place * u; rank < (place + 1) * u; ++rank)
       for (const std::int32_t query : lists.positions(rank))
@@ -49,10 +51,16 @@ std::vector<RingRowCounts> rows_of(const TokenLists& lists, int u, std::span<con
     for (const std::int32_t key : lists.positions(source)) {
       const int block = source / u;
       int first = n, last = 0;
-      for (int distance = n - 1; distance > 0; --distance)
-        if (is_seen_by(key, (block + distance) % n)) last = std::max(last, first = distance);
+      for (int distance = n - 1; distance > 0; --distance) {
+        if (!is_seen_by(key, (block + distance) % n)) continue;
+        last = std::max(last, first = distance);
+        if (exchange.method != ContextMethod::all_gather) continue;
+        ++rows[static_cast<std::size_t>(block)].keys;
+        ++rows[static_cast<std::size_t>((block + distance) % n)].gradients;
+      }
+      if (exchange.method == ContextMethod::all_gather) continue;
       for (int distance = 0; distance < n; ++distance) {
-        RingRowCounts& of_rank = rows[static_cast<std::size_t>((block + distance) % n)];
+        KeyRowCounts& of_rank = rows[static_cast<std::size_t>((block + distance) % n)];
         of_rank.keys += distance < last ? 1 : 0;
         of_rank.gradients += distance >= first ? 1 : 0;
       }
@@ -70,7 +78,7 @@ class EachStep final : public RunObserver {
     const std::int64_t counted = rank.mesh.sent_bytes()[ring_group(exchange)], n = config_.training.global_batch_size;
     std::int64_t &before = sent_before_[rank.mesh.rank()], expected = 0;
     for (std::int64_t sequence = (step - 1) * n; sequence < step * n; ++sequence)
-      expected += bytes_of(sequence, exchange.head_ranks, rank.mesh.coordinate(Axis::cp));
+      expected += bytes_of(sequence, exchange, rank.mesh.coordinate(Axis::cp));
     EXPECT_EQ(counted - before, expected) << "rank " << rank.mesh.rank() << " step " << step;
     before = counted;
     const ContextBytes& bytes = rank.run.step().context_bytes();
@@ -82,17 +90,20 @@ class EachStep final : public RunObserver {
 
  private:
   // Each layer passes keys around forward and backward, and gradients once.
-  [[nodiscard]] std::int64_t bytes_of(std::int64_t sequence, int u, int rank) const {
+  [[nodiscard]] std::int64_t bytes_of(std::int64_t sequence, const KeyExchange& exchange, int rank) const {
     const TokenSplit split = {.seq_len = config_.training.seq_len,
                               .cp = static_cast<int>(config_.parallelism.context_parallel_degree),
                               .balancer = config_.parallelism.context_parallel_load_balancer};
     const DocumentOffsets documents = documents_.of(sequence, split.seq_len);
-    const RingRowCounts rows = rows_of(lists_of(split, documents), u, documents)[static_cast<std::size_t>(rank / u)];
-    const DType dtype = config_.training.dtype;
+    const int u = exchange.head_ranks;
+    const KeyRowCounts rows =
+        rows_of(lists_of(split, documents), exchange, documents)[static_cast<std::size_t>(rank / u)];
+    const DType dtype = config_.training.dtype,
+                of_gradients = exchange.method == ContextMethod::all_gather ? dtype : accumulate_dtype(dtype);
     const std::int64_t values =
         2 * std::max<std::int64_t>(1, config_.model.num_key_value_heads / u) * config_.model.head_dim;
     return config_.model.num_hidden_layers * values *
-           (2 * rows.keys * size_of(dtype) + rows.gradients * size_of(accumulate_dtype(dtype)));
+           (2 * rows.keys * size_of(dtype) + rows.gradients * size_of(of_gradients));
   }
 
   const RunConfig& config_;
@@ -101,7 +112,7 @@ class EachStep final : public RunObserver {
   std::map<int, std::int64_t> sent_before_;
 };
 
-// Claim (plans): With documents, a ring sends the keys that a later rank sees, and their gradients.
+// Claim (plans): With documents, rings and gathers send the keys that a later rank sees, and their gradients.
 // Bound: equal to the byte, 100 batches.
 // Tests: ContextDocuments
 TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
@@ -109,13 +120,14 @@ TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
   int num_batches = 0;
   for (const LoadBalancer balancer : load_balancers)
     for (const auto& [cp, method, u] :
-         {std::tuple(2, ring, 1), std::tuple(3, ring, 1), std::tuple(5, ring, 1), std::tuple(4, ulysses_ring, 2)}) {
+         {std::tuple(2, ring, 1), std::tuple(3, ring, 1), std::tuple(5, ring, 1), std::tuple(4, ulysses_ring, 2),
+          std::tuple(2, all_gather, 1), std::tuple(3, all_gather, 1), std::tuple(5, all_gather, 1)}) {
       Layout layout = {.microbatches = 2, .layers = 2, .documents = true, .cp = cp, .balancer = balancer};
       layout.seq_len = 23;
       layout.method = method;
       layout.ulysses = u > 1 ? u : 0;
       RunConfig config = config_of(layout);
-      config.training.steps = 5;
+      config.training.steps = 4;
       config.lr_scheduler.warmup_steps = 0;
       if (cp == 3) config.training.dtype = DType::bfloat16;
       SCOPED_TRACE(name_of(layout));

@@ -29,9 +29,9 @@ void RankBatch::make_room() {
   resize(positions_, BufferRole::positions);
   const auto T = static_cast<std::size_t>(config_->training.seq_len);
   for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
-  ring_rows_.resize(model_->options.skips_unseen_keys
-                        ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
-                        : 0);
+  key_transfers_.resize(model_->options.skips_unseen_keys
+                            ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
+                            : 0);
   pairs_of_sequence_.clear();
   pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
   const RankTokens* of_rank = model_->options.tokens.get();
@@ -109,7 +109,7 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   const KeyBlocks& blocks = depends ? blocks_ : of_rank.blocks;
   write_ranges(blocks, row);
   write_order(blocks, row);
-  if (!ring_rows_.empty()) ring_rows_[row].assign(blocks, visibility());
+  if (!key_transfers_.empty()) key_transfers_[row].assign(lists, blocks, of_rank.exchange, of_rank.rank, visibility());
   add_pairs(lists);
 }
 
@@ -170,7 +170,7 @@ HostBatch RankBatch::values() const {
           .rows_by_position = rows_by_position_.data(),
           .rows_by_rank = rows_by_rank_.data(),
           .positions = positions_.data(),
-          .ring_rows = ring_rows_.empty() ? nullptr : ring_rows_.data()};
+          .key_transfers = key_transfers_.empty() ? nullptr : key_transfers_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {
@@ -185,10 +185,10 @@ PairShares RankBatch::pair_shares() const {
   return shares;
 }
 
-std::optional<RingRowCounts> RankBatch::ring_row_counts() const {
-  if (ring_rows_.empty()) return std::nullopt;
-  RingRowCounts counts;
-  for (const RingRows& rows : ring_rows_) {
+std::optional<KeyRowCounts> RankBatch::key_row_counts() const {
+  if (key_transfers_.empty()) return std::nullopt;
+  KeyRowCounts counts;
+  for (const KeyTransfers& rows : key_transfers_) {
     counts.keys += rows.num_keys_sent();
     counts.gradients += rows.num_gradients_sent();
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "blueprint/batch_layout.h"
-#include "blueprint/ring_traffic.h"
+#include "blueprint/context_traffic.h"
 #include "context/documents.h"
 #include "data/batch_source.h"
 #include "executor/action_executor.h"
@@ -36,7 +36,7 @@ class RankBatch {
   [[nodiscard]] std::int64_t num_targets() const;  // those that are not ignored
   [[nodiscard]] PairShares pair_shares() const;
   /// That this rank sends; none where every batch is sent whole.
-  [[nodiscard]] std::optional<RingRowCounts> ring_row_counts() const;
+  [[nodiscard]] std::optional<KeyRowCounts> key_row_counts() const;
 
  private:
   /// The sequences of this rank, in the order in which it stores them.
@@ -68,7 +68,7 @@ class RankBatch {
   DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
   TokenLists lists_;                                             // of that sequence, where they depend on documents
   KeyBlocks blocks_;                                             // likewise
-  std::vector<RingRows> ring_rows_;                              // of each sequence
+  std::vector<KeyTransfers> key_transfers_;                      // of each sequence
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 

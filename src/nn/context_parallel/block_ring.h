@@ -1,17 +1,14 @@
 // A ring in which blocks of keys and values, or their gradients, go from rank to rank. Of a block only the rows of
-// RingRows travel, where the microbatch has them; else all. Both ends of a hop know how many these are.
+// KeyTransfers travel, where the microbatch has them; else all. Both ends of a hop know how many these are.
 #pragma once
 
-#include "nn/context.h"
+#include "nn/context_parallel/key_block.h"
 
 #include <array>
 #include <span>
 #include <vector>
 
 namespace echelon {
-
-/// Keys and values [B, T, K, C] of a block, or their gradients.
-using KeyBlock = std::array<Tensor, 2>;
 
 class BlockRing {
  public:
@@ -41,7 +38,7 @@ class BlockRing {
   [[nodiscard]] KeyBlock take_keys(const KeyBlock& block);
 
  private:
-  using TransferOf = const RowTransfer& (*)(const RingRows&, int distance);
+  using TransferOf = const RowTransfer& (*)(const KeyTransfers&, int distance);
   [[nodiscard]] Hop pass(const KeyBlock& sent, const KeyBlock& received, int distance, TransferOf transfer_of);
 
   Context& context_;
