@@ -41,17 +41,27 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
     replay(program);
   else
     perform_all(program);
-  count_context_bytes();
+  count_attention_work();
   return result();
 }
 
-void Step::count_context_bytes() {
+AttentionWork& AttentionWork::operator+=(const AttentionWork& more) {
+  pairs += more.pairs;
+  planned_pairs += more.planned_pairs;
+  sent_bytes += more.sent_bytes;
+  planned_sent_bytes += more.planned_sent_bytes;
+  return *this;
+}
+
+void Step::count_attention_work() {
   const ContextTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
   const std::int64_t planned = traffic.planned_bytes;
   const auto rows = batch_.key_row_counts();
-  context_bytes_ = {.sent = rows ? traffic.sent_bytes(*rows) : planned, .planned = planned};
-  all_context_bytes_.sent += context_bytes_.sent;
-  all_context_bytes_.planned += planned;
+  attention_work_ = {.pairs = batch_.num_pairs(),
+                     .planned_pairs = batch_.num_causal_pairs(),
+                     .sent_bytes = rows ? traffic.sent_bytes(*rows) : planned,
+                     .planned_sent_bytes = planned};
+  work_of_all_[static_cast<std::size_t>(kind_)] += attention_work_;
 }
 
 void Step::perform_all(std::span<const Action> actions) {

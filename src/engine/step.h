@@ -39,10 +39,13 @@ struct StepResult {
   std::int64_t num_saved = 0;             // ranks that have saved their part
 };
 
-/// What this rank sends over the ranks of context parallelism.
-struct ContextBytes {
-  std::int64_t sent = 0;     // computed from the boundaries of documents; the transport counts the same
-  std::int64_t planned = 0;  // if all rows are sent
+/// What attention of this rank computes and sends for a batch, from the boundaries of its documents: kernels and the
+/// transport count the same. Planned is what the causal mask alone leaves.
+struct AttentionWork {
+  std::int64_t pairs = 0, planned_pairs = 0;            // (query, key), of one head and one layer
+  std::int64_t sent_bytes = 0, planned_sent_bytes = 0;  // over the ranks of context parallelism
+
+  AttentionWork& operator+=(const AttentionWork& more);
 };
 
 /// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.
@@ -92,9 +95,11 @@ class Step {
   [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
 
   /// Of the last step.
-  [[nodiscard]] const ContextBytes& context_bytes() const { return context_bytes_; }
-  /// Of all steps.
-  [[nodiscard]] const ContextBytes& all_context_bytes() const { return all_context_bytes_; }
+  [[nodiscard]] const AttentionWork& attention_work() const { return attention_work_; }
+  /// Of all steps of a kind.
+  [[nodiscard]] const AttentionWork& attention_work(ProgramKind kind) const {
+    return work_of_all_[static_cast<std::size_t>(kind)];
+  }
 
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
@@ -124,7 +129,7 @@ class Step {
   /// The sequences of the next step, while a device computes this one.
   void read_ahead();
   void observe_gradients();
-  void count_context_bytes();
+  void count_attention_work();
   [[nodiscard]] StepResult result() const;
 
   const RunConfig& config_;
@@ -147,7 +152,8 @@ class Step {
   StepValues values_;
   std::vector<std::vector<Pending>> pending_;  // by action
   RankBatch batch_, next_batch_;
-  ContextBytes context_bytes_, all_context_bytes_;
+  AttentionWork attention_work_;
+  std::array<AttentionWork, num_program_kinds> work_of_all_;
 };
 
 }  // namespace echelon

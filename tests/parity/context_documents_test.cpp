@@ -81,10 +81,10 @@ class EachStep final : public RunObserver {
       expected += bytes_of(sequence, exchange, rank.mesh.coordinate(Axis::cp));
     EXPECT_EQ(counted - before, expected) << "rank " << rank.mesh.rank() << " step " << step;
     before = counted;
-    const ContextBytes& bytes = rank.run.step().context_bytes();
-    EXPECT_LE(bytes.sent, bytes.planned);
+    const AttentionWork& work = rank.run.step().attention_work();
+    EXPECT_LE(work.sent_bytes, work.planned_sent_bytes);
     sent += expected;
-    planned += bytes.planned - bytes.sent + expected;
+    planned += work.planned_sent_bytes - work.sent_bytes + expected;
   }
   std::int64_t sent = 0, planned = 0;
 

@@ -6,8 +6,17 @@
 #include "tensor/tokens.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace echelon {
+namespace {
+
+/// Of a rank and one head, where the mask is causal alone.
+std::int64_t pairs_of_sequence(const RankTokens& tokens) {
+  return std::accumulate(tokens.pairs.begin(), tokens.pairs.end(), std::int64_t{0});
+}
+
+}  // namespace
 
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
     : config_(&config),
@@ -32,6 +41,7 @@ void RankBatch::make_room() {
   key_transfers_.resize(model_->options.skips_unseen_keys
                             ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
                             : 0);
+  num_pairs_ = 0;
   pairs_of_sequence_.clear();
   pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
   const RankTokens* of_rank = model_->options.tokens.get();
@@ -59,7 +69,7 @@ void RankBatch::arrange() {
   if (config_->data.balance_batch) {
     for (std::int64_t sequence = 0; sequence < config_->training.global_batch_size; ++sequence) {
       find_documents_of(first_sequence_ + sequence);
-      pairs_of_sequence_.push_back(num_pairs(visibility()));
+      pairs_of_sequence_.push_back(echelon::num_pairs(visibility()));
     }
     const std::vector<std::int64_t> order = balanced_order(layout_, pairs_of_sequence_);
     for (std::size_t place = 0; place < order.size(); ++place)
@@ -85,6 +95,7 @@ void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
   if (!key_begin_.empty()) std::ranges::copy(starts_, key_begin_.begin() + at);
+  num_pairs_ += echelon::num_pairs(visibility());
   for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
     positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
 }
@@ -130,16 +141,20 @@ void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_
 
 // [microbatches, blocks, B, queries].
 void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
-  if (key_begin_.empty()) return;
+  if (key_begin_.empty()) {
+    num_pairs_ += pairs_of_sequence(*model_->options.tokens);
+    return;
+  }
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
              num_blocks = static_cast<std::size_t>(blocks.num_blocks()),
              num_rows = static_cast<std::size_t>(blocks.num_query_rows());
   ends_.resize(num_rows);
   for (std::size_t block = 0; block < num_blocks; ++block) {
     const std::size_t at = ((row / B * num_blocks + block) * B + row % B) * num_rows;
-    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(),
-                     {std::span(key_begin_).subspan(at, num_rows),
-                      key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)});
+    const KeyRanges ranges = {std::span(key_begin_).subspan(at, num_rows),
+                              key_end_.empty() ? std::span(ends_) : std::span(key_end_).subspan(at, num_rows)};
+    write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(), ranges);
+    num_pairs_ += echelon::num_pairs(ranges.begin, ranges.end);
   }
 }
 
@@ -183,6 +198,12 @@ PairShares RankBatch::pair_shares() const {
     shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;
+}
+
+std::int64_t RankBatch::num_causal_pairs() const {
+  const RankTokens* tokens = model_->options.tokens.get();
+  return std::ssize(sequences_) *
+         (tokens ? pairs_of_sequence(*tokens) : num_document_pairs(config_->training.seq_len, 0));
 }
 
 std::optional<KeyRowCounts> RankBatch::key_row_counts() const {

@@ -35,6 +35,9 @@ class RankBatch {
   [[nodiscard]] HostBatch values() const;
   [[nodiscard]] std::int64_t num_targets() const;  // those that are not ignored
   [[nodiscard]] PairShares pair_shares() const;
+  /// Pairs (query, key) of this rank's queries, of one head, and those that the causal mask alone leaves.
+  [[nodiscard]] std::int64_t num_pairs() const { return num_pairs_; }
+  [[nodiscard]] std::int64_t num_causal_pairs() const;
   /// That this rank sends; none where every batch is sent whole.
   [[nodiscard]] std::optional<KeyRowCounts> key_row_counts() const;
 
@@ -69,6 +72,7 @@ class RankBatch {
   TokenLists lists_;                                             // of that sequence, where they depend on documents
   KeyBlocks blocks_;                                             // likewise
   std::vector<KeyTransfers> key_transfers_;                      // of each sequence
+  std::int64_t num_pairs_ = 0;
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 
