@@ -82,9 +82,10 @@ Sizes Stage::rope_frequency_sizes() const {
 void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   if (rope_table_sizes().num_dims() == 0) return;
   *rope_ = {.cos = cos, .sin = sin};
-  const RankTokens* tokens = options_.tokens.get();
-  upload_rope_tables(ops, options_.model, *rope_,
-                     tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank));
+  std::vector<std::int32_t> positions;
+  if (options_.tokens && ops.computes_values())
+    positions = positions_of_rank(options_.tokens->split, options_.tokens->rank);
+  upload_rope_tables(ops, options_.model, *rope_, positions);
 }
 
 void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {

@@ -29,6 +29,9 @@ struct AttentionMask {
   return q.size(0) == 0 ? 0 : num_visible_pairs(mask, q, k) / q.size(0);
 }
 
+/// The pairs that its ranges leave, whose values the host can read.
+[[nodiscard]] std::int64_t count_seen_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k);
+
 /// q, out [B, Tq, H, C]; k, v [B, Tk, K, C]; lse [B, H, Tq] is written: log sum exp of the scaled scores. Head h reads
 /// kv head (h + first_head) / group, where group = query heads per kv head.
 struct AttentionArgs {

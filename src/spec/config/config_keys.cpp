@@ -161,7 +161,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_parallel_schedule_csv", at<parallelism, &P::pipeline_parallel_schedule_csv>, "file of a schedule in PyTorch's format, instead of a named one"},
     {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "layers per stage, embedding and head too, e.g. [4, 6], or Megatron's 'Ettt|tttttL'; empty: even"},
     {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 4096}},
-    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "memory limit for ZB-1p and ZB-2p, in microbatches on one rank", not_negative},
+    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "for ZB-1p and ZB-2p: time of a forward pass of one microbatch on one rank", not_negative},
     {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},

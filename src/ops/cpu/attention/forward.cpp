@@ -174,6 +174,7 @@ namespace echelon {
 HWY_EXPORT(Attention);
 
 void CpuOps::compute(const AttentionArgs& args) {
+  attention_pairs_.forward += args.q.size(2) * count_seen_pairs(args.mask, args.q, args.k);
   HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_, bfloat16_products_);
 }
 
