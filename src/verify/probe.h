@@ -91,6 +91,8 @@ class Probe final : public RankInterposer, public StepObserver {
   void start_attention(Tensor q, bool is_backward);
   /// Completes the read of rows of the rank `source` places before this one, and hands it to the listener.
   void emit(const std::string& tensor, Read read, int source);
+  /// Keys of another rank that no query of this one sees are not sent: their rows become padding.
+  void leave_out_unseen(const BlockPlace& source, std::vector<std::int64_t>& tokens) const;
   void keep_partial(const Param& weight, Tensor c);
   [[nodiscard]] const Param* param_at(const Tensor& x) const;
   [[nodiscard]] const Param* param_named(const std::string& name) const;
