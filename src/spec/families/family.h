@@ -58,8 +58,8 @@ struct MixtureFields {
   std::string_view num_experts;
   std::string_view intermediate_size;   // of an expert
   std::string_view also_num_experts{};  // another spelling
-  std::optional<bool> normalises{};    // in every model of the family; else norm_topk_prob says it
-  bool has_dense_layers = false;       // decoder_sparse_step and mlp_only_layers
+  std::optional<bool> normalises{};     // in every model of the family; else norm_topk_prob says it
+  bool has_dense_layers = false;        // decoder_sparse_step and mlp_only_layers
 
   /// Whether a dense layer and an expert have the same width.
   [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
