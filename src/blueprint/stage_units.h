@@ -34,12 +34,12 @@ void for_units(const StageLayers& layers, const ModelSpec& model, const Recomput
   if (layers.has_embedding) visit(UnitKind{.role = Role::embedding}, std::int64_t{1});
   const std::int64_t recomputed = recompute.operations.empty() ? 0 : std::min(layers.num_layers, recompute.num_blocks);
   for (std::int64_t i = 0; i < layers.num_layers;) {
-    const std::int64_t layer = layers.first_layer + i, end_of_windows = model.end_of_windows_from(layer),
-                       end = std::min(i < recomputed ? recomputed : layers.num_layers,
-                                      end_of_windows - layers.first_layer);
+    const std::int64_t layer = layers.first_layer + i, end_of_kind = model.end_of_kind_from(layer),
+                       end =
+                           std::min(i < recomputed ? recomputed : layers.num_layers, end_of_kind - layers.first_layer);
     visit(UnitKind{.role = Role::block,
                    .recompute = i < recomputed ? recompute.operations : BlockOperations(),
-                   .window = model.window_of(layer)},
+                   .layer = model.kind_of(layer)},
           end - i);
     i = end;
   }

@@ -68,7 +68,13 @@ void convert_folder(const std::filesystem::path& source, const std::filesystem::
   writer.begin();
   const auto places = placed_parameters(reader.spec());
   move_weights(reader.spec(), reader, writer, [&](const std::string& parameter) {
-    return dtype ? *dtype : dtypes.at(places.at(parameter).place.tensor);
+    if (dtype) return *dtype;
+    const std::vector<std::string> tensors = places.at(parameter).tensors();
+    for (const std::string& tensor : tensors)
+      require(dtypes.at(tensor) == dtypes.at(tensors[0]),
+              "{}: tensor '{}' has dtype {}, but '{}' has {}: the experts of a layer have one (use --dtype)",
+              source.string(), tensor, name_of(dtypes.at(tensor)), tensors[0], name_of(dtypes.at(tensors[0])));
+    return dtypes.at(tensors[0]);
   });
   writer.finish();
 }

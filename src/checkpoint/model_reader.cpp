@@ -1,7 +1,7 @@
 #include "checkpoint/model_reader.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_names.h"

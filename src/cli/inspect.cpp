@@ -31,10 +31,11 @@ struct ModelFolder {
   ModelSpec spec;
   std::vector<ListedTensor> tensors;
   std::int64_t num_parameters = 0, num_bytes = 0;
+  FolderVerdict verdict{};
 };
 
 ModelFolder read_model(const fs::path& folder) {
-  ModelFolder model = {.spec = read_model_spec(folder), .tensors = list_tensors(folder)};
+  ModelFolder model = {.spec = read_model_spec(folder), .tensors = list_tensors(folder), .verdict = verdict_of(folder)};
   for (const ListedTensor& tensor : model.tensors) {
     std::int64_t size = 1;
     for (const std::int64_t dim : tensor.shape) size *= dim;
@@ -51,6 +52,9 @@ void print(const ModelFolder& model) {
     fmt::print("{:<{}}  {:<4}  {}\n", printable(tensor.name), width, printable(tensor.format), to_string(tensor.shape));
   fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(),
              model.num_parameters, static_cast<double>(model.num_bytes) / 1e6);
+  fmt::print("{}\n", model.verdict.missing.empty() ? "it can be trained" : "it cannot be trained:");
+  for (const auto* sentences : {&model.verdict.missing, &model.verdict.notes})
+    for (const std::string& sentence : *sentences) fmt::print("  {}\n", printable(sentence));
 }
 
 nlohmann::ordered_json to_json(const ModelFolder& model) {
@@ -64,6 +68,8 @@ nlohmann::ordered_json to_json(const ModelFolder& model) {
   return {{"model_type", name_of(model.spec.family)},
           {"num_parameters", model.num_parameters},
           {"num_bytes", model.num_bytes},
+          {"missing", model.verdict.missing},
+          {"notes", model.verdict.notes},
           {"tensors", tensors}};
 }
 

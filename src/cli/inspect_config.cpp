@@ -69,7 +69,9 @@ std::string traffic_table(const StepSummary& summary) {
 }
 
 void print(const RunConfig& config, const StepSummary& summary, const std::optional<PredictedSave>& save) {
-  fmt::print("{}: {} parameters; {}\n", name_of(config.model.family), grouped(summary.num_parameters),
+  const std::string active =
+      config.model.mixture.exists() ? fmt::format(", {} active", grouped(config.model.num_active_parameters())) : "";
+  fmt::print("{}: {} parameters{}; {}\n", name_of(config.model.family), grouped(summary.num_parameters), active,
              layout_line(config));
   fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"),
              with_unit(summary.hardware_flops, "flop"));
@@ -104,6 +106,7 @@ Json to_json(const RunConfig& config, const StepSummary& summary, const std::opt
                {"world_size", config.mesh_shape().num_ranks()}, {"order", name_of(config.parallelism.order)},
                {"num_microbatches", config.num_microbatches()}, {"model_flops", summary.model_flops},
                {"hardware_flops", summary.hardware_flops},      {"pipeline_ranks", ranks}};
+  if (config.model.mixture.exists()) json["num_active_parameters"] = config.model.num_active_parameters();
   if (save) json["checkpoint"] = to_json(*save);
   return json;
 }

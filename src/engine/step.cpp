@@ -20,7 +20,10 @@ Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankPart
                ProgramBuffers(parts.memory, ProgramKind::training_with_snapshot)},
       executor_(config_, {parts.model.part(), parts.ops, parts.mesh}),
       batch_(config_, parts.model.part(), parts.mesh.rank()),
-      next_batch_(batch_) {}
+      next_batch_(batch_) {
+  for (const ProgramKind program : blueprint.program_kinds())
+    traffic_[static_cast<std::size_t>(program)] = context_traffic(config_, rank, program);
+}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
@@ -38,7 +41,27 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
     replay(program);
   else
     perform_all(program);
+  count_attention_work();
   return result();
+}
+
+AttentionWork& AttentionWork::operator+=(const AttentionWork& more) {
+  pairs += more.pairs;
+  planned_pairs += more.planned_pairs;
+  sent_bytes += more.sent_bytes;
+  planned_sent_bytes += more.planned_sent_bytes;
+  return *this;
+}
+
+void Step::count_attention_work() {
+  const ContextTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
+  const std::int64_t planned = traffic.planned_bytes;
+  const auto rows = batch_.key_row_counts();
+  attention_work_ = {.pairs = batch_.pairs().num_pairs(),
+                     .planned_pairs = batch_.pairs().num_planned_pairs(),
+                     .sent_bytes = rows ? traffic.sent_bytes(*rows) : planned,
+                     .planned_sent_bytes = planned};
+  work_of_all_[static_cast<std::size_t>(kind_)] += attention_work_;
 }
 
 void Step::perform_all(std::span<const Action> actions) {
@@ -156,6 +179,7 @@ void Step::load_batch() {
     batch_.read(*input_.batches, input_.first_sequence);
   next_batch_.release();
   values_.batch = batch_.values();
+  if (!ops_.computes_values()) values_.batch.key_transfers = nullptr;  // for types, all rows travel
   values_.given = {.num_targets = static_cast<double>(batch_.num_targets()),
                    .requests = summand_of(input_.request),
                    .num_saved = input_.has_saved ? 1.0 : 0.0,

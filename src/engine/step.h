@@ -39,6 +39,15 @@ struct StepResult {
   std::int64_t num_saved = 0;             // ranks that have saved their part
 };
 
+/// What attention of this rank computes and sends for a batch, from the boundaries of its documents: kernels and the
+/// transport count the same. Planned is what the causal mask and windows alone leave.
+struct AttentionWork {
+  std::int64_t pairs = 0, planned_pairs = 0;            // (query, key), of one head and all layers
+  std::int64_t sent_bytes = 0, planned_sent_bytes = 0;  // over the ranks of context parallelism
+
+  AttentionWork& operator+=(const AttentionWork& more);
+};
+
 /// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
@@ -85,6 +94,13 @@ class Step {
   /// Of the last step.
   [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
 
+  /// Of the last step.
+  [[nodiscard]] const AttentionWork& attention_work() const { return attention_work_; }
+  /// Of all steps of a kind.
+  [[nodiscard]] const AttentionWork& attention_work(ProgramKind kind) const {
+    return work_of_all_[static_cast<std::size_t>(kind)];
+  }
+
   /// `observer` must outlive the step.
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
   /// `reader` outlives the steps that take a snapshot.
@@ -115,6 +131,7 @@ class Step {
   /// The sequences of the next step, while a device computes this one.
   void read_ahead();
   void observe_gradients();
+  void count_attention_work();
   [[nodiscard]] StepResult result() const;
 
   const RunConfig& config_;
@@ -124,6 +141,7 @@ class Step {
   Mesh& mesh_;
   WorkRecorder* recorder_;
   std::array<ProgramBuffers, num_program_kinds> buffers_;  // by kind of program
+  std::array<ContextTraffic, num_program_kinds> traffic_;
   ActionExecutor executor_;
   // The constants of the last training step that was enqueued action by action, and of the recorded one.
   std::optional<Constants> performed_, recorded_;
@@ -136,6 +154,8 @@ class Step {
   StepValues values_;
   std::vector<std::vector<Pending>> pending_;  // by action
   RankBatch batch_, next_batch_;
+  AttentionWork attention_work_;
+  std::array<AttentionWork, num_program_kinds> work_of_all_;
 };
 
 }  // namespace echelon

@@ -215,6 +215,12 @@ Tensor ActionExecutor::of_batch(BufferRole role) {
   return buffers_->tensor({role}, DType::int32, {config_.num_microbatches() * model_.batch_size(role)});
 }
 
+std::span<const KeyTransfers> ActionExecutor::key_transfers(int microbatch) const {
+  if (values_->batch.key_transfers == nullptr) return {};
+  const auto B = static_cast<std::size_t>(model_.options.num_sequences);
+  return {values_->batch.key_transfers + static_cast<std::size_t>(microbatch) * B, B};
+}
+
 Microbatch ActionExecutor::microbatch(int index) {
   const auto rows = [&](BufferRole role) {
     const std::int64_t size = model_.batch_size(role);
@@ -227,6 +233,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .rows_by_position = rows(BufferRole::rows_by_position),
           .rows_by_rank = rows(BufferRole::rows_by_rank),
           .positions = rows(BufferRole::positions),
+          .key_transfers = key_transfers(index),
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),

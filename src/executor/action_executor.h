@@ -9,6 +9,7 @@
 #include "optim/state_parts.h"
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct HostBatch {
   const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
   const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
+  const KeyTransfers* key_transfers = nullptr;  // [microbatches, B], of LayerOptions::skips_unseen_keys
 };
 
 /// What a step is given and what it returns.
@@ -70,6 +72,7 @@ class ActionExecutor {
 
   [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
   [[nodiscard]] Microbatch microbatch(int index);
+  [[nodiscard]] std::span<const KeyTransfers> key_transfers(int microbatch) const;
   [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor loss_scale();
   [[nodiscard]] Tensor of_batch(BufferRole role);

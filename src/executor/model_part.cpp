@@ -55,6 +55,14 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
+/// In a CUDA graph every step sends the same. Where attention is causal alone, a plan has all rows, and all are sent.
+bool skips_unseen_keys(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const bool sees_a_part = config.data.reset_attention_mask || window_of_all(config) > 0;
+  return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses && sees_a_part &&
+         !config.training.cuda_graphs;
+}
+
 /// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.
 bool has_positions(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -118,6 +126,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.num_sequences = config.training.micro_batch_size;
   options.tokens = tokens_of(config, mesh, rank);
   options.seq_len = options.tokens ? options.tokens->rows : config.training.seq_len;
+  options.skips_unseen_keys = skips_unseen_keys(config);
   options.has_positions = has_positions(config);
   options.tp = mesh.degree(Axis::tp);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);

@@ -8,8 +8,7 @@ ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind
   ModelPart part;
   part.options = layer_options(config, rank);
   part.options.recompute = {.operations = kind.recompute};
-  part.options.model.sliding_window = kind.window;  // of the only layer
-  part.options.model.max_window_layers = 0;
+  part.options.model = config.model.with_layers_of(kind.layer);
   part.rank_of_stage = {0};
   if (kind.has_copy) part.rank_of_stage.push_back(1);
   part.pipeline_rank = kind.is_head_copy ? 1 : 0;
@@ -28,7 +27,7 @@ ShardedUnit& unit_of(ModelPart& part, const UnitKind& kind) {
 
 UnitKind kind_of_state(UnitKind kind) {
   kind.recompute = {};
-  kind.window = 0;
+  kind.layer = {.has_experts = kind.layer.has_experts};
   if (kind.role == UnitKind::Role::head) kind.is_overwritten_by_first_matmul = false;
   return kind;
 }

@@ -12,7 +12,7 @@ struct UnitKind {
   enum class Role : std::uint8_t { embedding, block, head, tied_weight };
   Role role = Role::block;
   BlockOperations recompute = {};  // of a block
-  std::int64_t window = 0;         // of a block: ModelSpec::window_of
+  LayerKind layer = {};            // of a block
   // Of a model that ties embedding and head: the unit that the tied weight is in, or is used by. Where the head is on
   // another rank, it has a copy of it.
   bool has_copy = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/mesh.h"
+#include "context/key_transfers.h"
 #include "context/rank_tokens.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace echelon {
@@ -52,12 +54,15 @@ struct LayerOptions {
   // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
   std::vector<std::int64_t> windows = {};
   std::int64_t window = 0;
+  bool has_rope = true;      // of a block, where the model has RoPE
+  bool has_experts = false;  // of a block: MixtureSpec::is_in
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
   // Where the ranks of a cp group hold different tokens of a sequence: T is then the rows that each has.
   std::shared_ptr<const RankTokens> tokens = nullptr;
-  bool has_positions = false;  // that come with each microbatch; else those of `tokens`, or of whole sequences
+  bool skips_unseen_keys = false;  // rows that no query sees do not travel; a plan has them all
+  bool has_positions = false;      // that come with each microbatch; else those of `tokens`, or of whole sequences
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
@@ -72,6 +77,8 @@ struct LayerOptions {
     }
     return std::nullopt;
   }
+  /// Tokens of a sequence on all ranks.
+  [[nodiscard]] std::int64_t whole_seq_len() const { return tokens ? tokens->split.seq_len : seq_len; }
   // N, inside tensor-parallel regions.
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }
   // Of x and y between layers.
@@ -89,7 +96,9 @@ struct Microbatch {
   // Of rows that are gathered from n ranks, int32, or empty: the row [n, B, T] of each in ascending order of positions
   // [B, rows], and its inverse; -1 is padding.
   Tensor rows_by_position = {}, rows_by_rank = {};
-  Tensor positions = {};        // int32 [B T], of LayerOptions::has_positions
+  Tensor positions = {};  // int32 [B T], of LayerOptions::has_positions
+  // By sequence, of LayerOptions::skips_unseen_keys; empty: all rows travel.
+  std::span<const KeyTransfers> key_transfers = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step

@@ -12,13 +12,13 @@ namespace {
 
 bool splits(const ModelSpec& model, std::int64_t tp) {
   const std::int64_t num_kv_heads = model.num_key_value_heads;
-  return tp >= 1 && tp <= model.num_attention_heads && tp <= model.intermediate_size &&
+  return tp >= 1 && tp <= model.num_attention_heads && tp <= model.narrowest_mlp() &&
          (tp <= num_kv_heads || tp % num_kv_heads == 0);
 }
 
 std::int64_t closest_degree(const ModelSpec& model, std::int64_t tp) {
   const std::int64_t start =
-      std::clamp<std::int64_t>(tp, 1, std::min(model.num_attention_heads, model.intermediate_size));
+      std::clamp<std::int64_t>(tp, 1, std::min(model.num_attention_heads, model.narrowest_mlp()));
   std::int64_t closest_below = start;
   while (!splits(model, closest_below)) --closest_below;  // ends at 1, which always goes
   for (std::int64_t above = start; above < 2 * start - closest_below; ++above)

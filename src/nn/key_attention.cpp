@@ -2,8 +2,6 @@
 
 #include "context/documents.h"
 
-#include <cmath>
-
 namespace echelon {
 
 void KeyAttention::decode(Ops& /*ops*/, const Qkv& /*qkv*/, Tensor /*first_keys*/, const Attended& /*result*/) const {
@@ -13,7 +11,8 @@ void KeyAttention::decode(Ops& /*ops*/, const Qkv& /*qkv*/, Tensor /*first_keys*
 HeadGroups::HeadGroups(const LayerOptions& options, const HeadSplit& split)
     : group_(options.model.num_attention_heads / options.model.num_key_value_heads),
       first_head_(split.head_in_group),
-      scale_(1.0 / std::sqrt(static_cast<double>(options.model.head_dim))) {}
+      scale_(options.model.attention_scale()),
+      soft_cap_(options.model.attn_logit_softcapping) {}
 
 AttentionArgs HeadGroups::forward_args(const Qkv& qkv, const Attended& result, const AttentionMask& mask) const {
   return {.q = qkv[0],
@@ -24,7 +23,8 @@ AttentionArgs HeadGroups::forward_args(const Qkv& qkv, const Attended& result, c
           .scale = scale_,
           .group = group_,
           .first_head = first_head_,
-          .mask = mask};
+          .mask = mask,
+          .soft_cap = soft_cap_};
 }
 
 AttentionBackwardArgs HeadGroups::backward_args(const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv,
@@ -42,7 +42,8 @@ AttentionBackwardArgs HeadGroups::backward_args(const Qkv& qkv, const AttendedGr
           .scale = scale_,
           .group = group_,
           .first_head = first_head_,
-          .mask = mask};
+          .mask = mask,
+          .soft_cap = soft_cap_};
 }
 
 WindowRanges::WindowRanges(const LayerOptions& options)

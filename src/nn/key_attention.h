@@ -50,7 +50,7 @@ class HeadGroups {
  private:
   std::int64_t group_;  // query heads per kv head
   std::int64_t first_head_;
-  double scale_;
+  double scale_, soft_cap_;
 };
 
 /// The ranges of keys of a block's window among those of a microbatch.

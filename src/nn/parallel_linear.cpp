@@ -76,12 +76,13 @@ void RowParallel::bias_gradient(Context& context, Tensor dy_full) {
   linear_.bias_backward(context.ops, local_tokens(options_, dy_full));
 }
 
-RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns) {
+RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns,
+                         bool has_bias) {
   const ModelSpec& model = options.model;
   Param weight = column_slice_of_matrix(options, name + ".weight", {model.hidden_size, num_inputs}, columns);
   weight.init_std = model.initializer_range / std::sqrt(2.0 * static_cast<double>(model.num_hidden_layers));
   Linear linear(options, std::move(weight));
-  if (model.output_bias) linear.set_bias(replicated(options, name + ".bias", {model.hidden_size}));
+  if (has_bias) linear.set_bias(replicated(options, name + ".bias", {model.hidden_size}));
   return {options, std::move(linear)};
 }
 

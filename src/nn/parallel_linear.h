@@ -72,8 +72,8 @@ class RowParallel {
 
 /// The matmul [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`.
 /// Its initial values are smaller by sqrt(2 layers), so that the sum over all branches keeps its variance (Radford et
-/// al. 2019). With output_bias it has a bias.
+/// al. 2019).
 [[nodiscard]] RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs,
-                                       Slice columns);
+                                       Slice columns, bool has_bias);
 
 }  // namespace echelon

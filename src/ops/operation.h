@@ -17,6 +17,7 @@
 #include "ops/operations/optimizer.h"
 #include "ops/operations/rms_norm.h"
 #include "ops/operations/rope.h"
+#include "ops/operations/router.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -32,6 +33,8 @@
   X(copy, CopyArgs)                                          \
   X(fill, FillArgs)                                          \
   X(scale, ScaleArgs)                                        \
+  X(soft_cap, SoftCapArgs)                                   \
+  X(soft_cap_backward, SoftCapBackwardArgs)                  \
   X(embedding, EmbeddingArgs)                                \
   X(embedding_backward, EmbeddingBackwardArgs)               \
   X(add_positions, PositionsArgs)                            \
@@ -40,6 +43,7 @@
   X(layer_norm_backward_input, LayerNormBackwardInputArgs)   \
   X(layer_norm_backward_weight, LayerNormBackwardWeightArgs) \
   X(layer_norm_backward, LayerNormBackwardArgs)              \
+  X(row_products, RowProductsArgs)                           \
   X(rms_norm, RmsNormArgs)                                   \
   X(rms_norm_backward_input, RmsNormBackwardInputArgs)       \
   X(rms_norm_backward_weight, RmsNormBackwardWeightArgs)     \
@@ -66,6 +70,10 @@
   X(permute_to_experts, PermuteToExpertsArgs)                \
   X(combine_experts, CombineExpertsArgs)                     \
   X(combine_experts_backward, CombineExpertsBackwardArgs)    \
+  X(choose_experts, ChooseExpertsArgs)                       \
+  X(choose_experts_backward, ChooseExpertsBackwardArgs)      \
+  X(weight_rows, WeightRowsArgs)                             \
+  X(weight_rows_backward, WeightRowsBackwardArgs)            \
   X(grouped_matmul, GroupedMatmulArgs)                       \
   X(grouped_matmul_backward_weight, GroupedMatmulBackwardWeightArgs)
 

@@ -6,6 +6,8 @@
 #include "predict/host/host_step.h"
 #include "predict/simulation/simulate.h"
 #include "spec/machine/host_spec.h"
+#include "train/data/attention_shares.h"
+#include "train/data/open_data.h"
 #include "train/run_products.h"
 
 #include <fmt/format.h>
@@ -74,18 +76,32 @@ void set_save(TrainPrediction& prediction, const Blueprint& blueprint, const Dis
   }
 }
 
+/// Of the first batches of the run's data; empty where attention ends at no document, or the data cannot be read, which
+/// the run will say.
+HostLoad load_of(const RunConfig& config) {
+  constexpr std::int64_t most_batches = 4;
+  if (!config.data.reset_attention_mask) return {};
+  try {
+    const DatasetBatches batches = open_documents(config);
+    return {.attention_shares = attention_shares(config, batches, std::min(config.training.steps, most_batches))};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement,
                        const std::optional<HostSpec>& host) {
+  const HostLoad load = load_of(blueprint.config());
   if (!host || host->operations.empty()) {
     prediction.source = "not predicted: metrics.machine does not name a machine file with measured operations";
   } else if (placement.num_ranks > placement.num_ranks_on_host) {
     prediction.source = "not predicted: the processes are on several hosts, and a machine file is of one";
   } else {
-    set_step(prediction, [&] { return host_step_of_processes(blueprint, *host); });
+    set_step(prediction, [&] { return host_step_of_processes(blueprint, *host, load); });
   }
   const bool is_of_one_host = placement.num_ranks == placement.num_ranks_on_host;
   set_save(prediction, blueprint, host && is_of_one_host ? host->disk : DiskSpec(),
-           [&] { return predicted_save_on(*host, HostRanks::processes, blueprint); });
+           [&] { return predicted_save_on(*host, HostRanks::processes, blueprint, load); });
 }
 
 }  // namespace
@@ -130,8 +146,10 @@ TrainPrediction predict_training(const RunConfig& config) {
     }
     prediction.source = "its operations, measured once before the run";
   }
-  set_step(prediction, [&] { return host_step(blueprint, *host); });
-  set_save(prediction, blueprint, host->disk, [&] { return predicted_save_on(*host, HostRanks::threads, blueprint); });
+  const HostLoad load = load_of(config);
+  set_step(prediction, [&] { return host_step(blueprint, *host, load); });
+  set_save(prediction, blueprint, host->disk,
+           [&] { return predicted_save_on(*host, HostRanks::threads, blueprint, load); });
   return prediction;
 }
 

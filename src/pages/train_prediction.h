@@ -33,7 +33,8 @@ struct TrainPrediction {
 
 /// Made before the run: from metrics.machine if it has measured operations, else from the run's operations, measured
 /// once here (at most some tenths of a second). A step of ranks that are processes is predicted if metrics.machine has
-/// their collectives and each has its own core on this host.
+/// their collectives and each has its own core on this host. Documents that attention ends at are those of the first
+/// batches.
 [[nodiscard]] TrainPrediction predict_training(const RunConfig& config);
 /// On the GPUs of metrics.machine, at the rates of `simulate` and `plan`: those that software has in common, where the
 /// file's were not measured on it.

@@ -29,6 +29,12 @@ std::string imbalance(std::string_view of, std::optional<double> largest_over_me
   return largest_over_mean ? fmt::format("  {}_imbalance: {:.3f}", of, *largest_over_mean) : "";
 }
 
+std::string part_of(std::string_view of, const std::optional<PartOfPlan>& of_plan) {
+  if (!of_plan) return "";
+  return fmt::format("  {}: {} of {}", of, with_commas(static_cast<double>(of_plan->part), 0),
+                     with_commas(static_cast<double>(of_plan->planned), 0));
+}
+
 }  // namespace
 
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops) {
@@ -46,7 +52,8 @@ std::string step_line(const StepReport& r) {
                                          : "";
   const std::string wait =
       r.snapshot_wait_seconds > 0 ? fmt::format("  waited for the disk: {:.3g} s", r.snapshot_wait_seconds) : "";
-  const std::string pairs = imbalance("cp", r.cp_imbalance) + imbalance("data", r.data_imbalance);
+  const std::string pairs = imbalance("cp", r.cp_imbalance) + imbalance("data", r.data_imbalance) +
+                            part_of("pairs", r.pairs) + part_of("cp_bytes", r.cp_bytes);
   return fmt::format(
       "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
       "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}{}",
@@ -78,6 +85,10 @@ std::string to_json(const StepReport& r) {
       {"comm_bytes", r.comm_bytes},
       {"cp_imbalance", nullptr},
       {"data_imbalance", nullptr},
+      {"pairs", nullptr},
+      {"planned_pairs", nullptr},
+      {"cp_bytes", nullptr},
+      {"planned_cp_bytes", nullptr},
       {"predicted_step_seconds", nullptr},
       {"predicted_memory_bytes", nullptr},
   };
@@ -85,6 +96,13 @@ std::string to_json(const StepReport& r) {
   if (r.mfu) json["mfu"] = *r.mfu;
   if (r.cp_imbalance) json["cp_imbalance"] = *r.cp_imbalance;
   if (r.data_imbalance) json["data_imbalance"] = *r.data_imbalance;
+  const auto set_part = [&](const std::string& name, const std::optional<PartOfPlan>& of_plan) {
+    if (!of_plan) return;
+    json[name] = of_plan->part;
+    json["planned_" + name] = of_plan->planned;
+  };
+  set_part("pairs", r.pairs);
+  set_part("cp_bytes", r.cp_bytes);
   if (r.predicted_step_seconds) json["predicted_step_seconds"] = *r.predicted_step_seconds;
   if (r.predicted_memory_bytes) json["predicted_memory_bytes"] = *r.predicted_memory_bytes;
   return json.dump();

@@ -10,6 +10,10 @@
 
 namespace echelon {
 
+struct PartOfPlan {
+  std::int64_t part = 0, planned = 0;
+};
+
 struct StepReport {
   std::int64_t step = 0;
   double loss = 0;                        // mean over the step's valid tokens, in nats
@@ -33,6 +37,9 @@ struct StepReport {
   // The largest share of attention's pairs (query, key) over the mean: of the ranks of this rank's cp group, and of the
   // replicas. None: always the same, or not known.
   std::optional<double> cp_imbalance = {}, data_imbalance = {};
+  // What documents leave of attention's pairs (query, key) on this rank, of one head and all layers, and of what it
+  // sends over the ranks of context parallelism in bytes. None: all.
+  std::optional<PartOfPlan> pairs = {}, cp_bytes = {};
   // Known before the run started; none: not predicted.
   std::optional<double> predicted_step_seconds = {};        // for every step after the first; others with a snapshot
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
@@ -45,7 +52,7 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 /// "step: 1 loss: 8.31234 grad_norm: 1.2345 memory: 0.52GiB(1.00%) tps: 1,234 tflops: 0.12 mfu: N/A" is torchtitan's
 /// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
 /// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936", and what is known of " cp_imbalance: 1.002 data_imbalance:
-/// 1.050".
+/// 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.

@@ -14,6 +14,11 @@ inline constexpr Group tp_group = {AxisSet{Axis::tp}, Group::Part::all, 0};
   return {AxisSet{Axis::tp}, Group::Part::block, num_replicas};
 }
 
+/// One of each of them: together they have every kv head once.
+[[nodiscard]] constexpr Group tp_strided_group(int num_replicas) {
+  return num_replicas == 1 ? tp_group : Group{AxisSet{Axis::tp}, Group::Part::strided, num_replicas};
+}
+
 /// The ranks that hold different tokens of the same sequences: transfers inside attention.
 inline constexpr Group cp_group = {AxisSet{Axis::cp}, Group::Part::all, 0};
 

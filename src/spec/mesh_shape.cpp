@@ -14,9 +14,9 @@ namespace {
 constexpr Axis axis_at(int index) { return static_cast<Axis>(index); }
 
 void require_blocks(const Group& group, int num_ranks) {
-  require(group.block >= 1 && num_ranks % group.block == 0,
-          "the group {} cannot be made: its {} ranks do not split into blocks of {}", name_of(group), num_ranks,
-          group.block);
+  if (group.block >= 1 && num_ranks % group.block == 0) return;
+  throw Error(fmt::format("the group {} cannot be made: its {} ranks do not split into blocks of {}", name_of(group),
+                          num_ranks, group.block));
 }
 
 /// Which of the ranks along a group's axes are in the group with the one at `all`: `size` of them, `stride` apart.

@@ -2,12 +2,17 @@
 // 2020, table 2.1.
 #include "base/error.h"
 #include "base/similar.h"
+#include "spec/model_mechanisms.h"
 #include "spec/model_spec.h"
 
 #include <span>
 
 namespace echelon {
 namespace {
+
+struct Experts {
+  std::int64_t num = 0, per_tok = 0, intermediate_size = 0;
+};
 
 // The columns in which models of one family differ.
 struct Preset {
@@ -17,32 +22,72 @@ struct Preset {
       vocab_size, max_position_embeddings;
   double rope_theta;
   bool tie_word_embeddings;
-  std::optional<RopeScaling> rope_scaling = {};
+  std::int64_t sliding_window = 0;
+  std::string_view mechanisms = {};  // a list is of the first layers, and repeats
+  Experts experts = {};
 };
 
 constexpr double unused = 10000.0;  // GPT-2 has no RoPE
 
 // clang-format off
-//   name          family           D    layers heads kv head_dim   F      V     positions  theta    tied
+//   name            family             D    layers heads kv head_dim   F      V     positions  theta  tied  window  mechanisms  experts
 constexpr Preset presets[] = {
-    {"llama-1m",    Family::llama,   128,   4,   4,   2,  32,    384,   2048,    512,   1e4,    true},
-    {"llama-10m",   Family::llama,   256,   8,   4,   2,  64,   1024,   4096,   1024,   1e4,    false},
-    {"llama-100m",  Family::llama,   768,  12,  12,   4,  64,   2048,  32000,   2048,   1e4,    true},
-    {"gpt2-124m",   Family::gpt2,    768,  12,  12,  12,  64,   3072,  50257,   1024,   unused, true},
-    {"gpt2-355m",   Family::gpt2,   1024,  24,  16,  16,  64,   4096,  50257,   1024,   unused, true},
-    {"gpt2-774m",   Family::gpt2,   1280,  36,  20,  20,  64,   5120,  50257,   1024,   unused, true},
-    {"gpt2-1.5b",   Family::gpt2,   1600,  48,  25,  25,  64,   6400,  50257,   1024,   unused, true},
-    {"gpt3-175b",   Family::gpt2,  12288,  96,  96,  96, 128,  49152,  50257,   2048,   unused, true},
-    {"llama2-7b",   Family::llama,  4096,  32,  32,  32, 128,  11008,  32000,   4096,   1e4,    false},
-    {"llama2-13b",  Family::llama,  5120,  40,  40,  40, 128,  13824,  32000,   4096,   1e4,    false},
-    {"llama2-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672,  32000,   4096,   1e4,    false},
-    {"llama3-8b",   Family::llama,  4096,  32,  32,   8, 128,  14336, 128256,   8192,   5e5,    false},
-    {"llama3-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672, 128256,   8192,   5e5,    false},
-    {"llama3-405b", Family::llama, 16384, 126, 128,   8, 128,  53248, 128256, 131072,   5e5,    false, RopeScaling{8.0, 1.0, 4.0, 8192}},
-    {"qwen2-0.5b",  Family::qwen2,   896,  24,  14,   2,  64,   4864, 151936, 131072,   1e6,    true},
-    {"qwen2.5-7b",  Family::qwen2,  3584,  28,  28,   4, 128,  18944, 152064, 131072,   1e6,    false},
-    {"qwen3-0.6b",  Family::qwen3,  1024,  28,  16,   8, 128,   3072, 151936,  40960,   1e6,    true},
-    {"qwen3-8b",    Family::qwen3,  4096,  36,  32,   8, 128,  12288, 151936,  40960,   1e6,    false},
+    {"llama-1m",          Family::llama,        128,   4,   4,   2,  32,   384,   2048,    512, 1e4, true},
+    {"llama-10m",         Family::llama,        256,   8,   4,   2,  64,  1024,   4096,   1024, 1e4, false},
+    {"llama-100m",        Family::llama,        768,  12,  12,   4,  64,  2048,  32000,   2048, 1e4, true},
+    {"gpt2-124m",         Family::gpt2,         768,  12,  12,  12,  64,  3072,  50257,   1024, unused, true},
+    {"gpt2-355m",         Family::gpt2,        1024,  24,  16,  16,  64,  4096,  50257,   1024, unused, true},
+    {"gpt2-774m",         Family::gpt2,        1280,  36,  20,  20,  64,  5120,  50257,   1024, unused, true},
+    {"gpt2-1.5b",         Family::gpt2,        1600,  48,  25,  25,  64,  6400,  50257,   1024, unused, true},
+    {"gpt3-175b",         Family::gpt2,       12288,  96,  96,  96, 128, 49152,  50257,   2048, unused, true},
+    {"tinyllama-1.1b",    Family::llama,       2048,  22,  32,   4,  64,  5632,  32000,   2048, 1e4, false},
+    {"llama2-7b",         Family::llama,       4096,  32,  32,  32, 128, 11008,  32000,   4096, 1e4, false},
+    {"llama2-13b",        Family::llama,       5120,  40,  40,  40, 128, 13824,  32000,   4096, 1e4, false},
+    {"llama2-70b",        Family::llama,       8192,  80,  64,   8, 128, 28672,  32000,   4096, 1e4, false},
+    {"llama3-8b",         Family::llama,       4096,  32,  32,   8, 128, 14336, 128256,   8192, 5e5, false},
+    {"llama3-70b",        Family::llama,       8192,  80,  64,   8, 128, 28672, 128256,   8192, 5e5, false},
+    {"llama3-405b",       Family::llama,      16384, 126, 128,   8, 128, 53248, 128256, 131072, 5e5, false, 0, "rope_scaling.factor=8"},
+    {"llama3.1-8b",       Family::llama,       4096,  32,  32,   8, 128, 14336, 128256, 131072, 5e5, false, 0, "rope_scaling.factor=8"},
+    {"llama3.1-70b",      Family::llama,       8192,  80,  64,   8, 128, 28672, 128256, 131072, 5e5, false, 0, "rope_scaling.factor=8"},
+    {"llama3.2-1b",       Family::llama,       2048,  16,  32,   8,  64,  8192, 128256, 131072, 5e5, true, 0, "rope_scaling.factor=32"},
+    {"llama3.2-3b",       Family::llama,       3072,  28,  24,   8, 128,  8192, 128256, 131072, 5e5, true, 0, "rope_scaling.factor=32"},
+    {"llama3.3-70b",      Family::llama,       8192,  80,  64,   8, 128, 28672, 128256, 131072, 5e5, false, 0, "rope_scaling.factor=8"},
+    {"smollm2-135m",      Family::llama,        576,  30,   9,   3,  64,  1536,  49152,   8192, 1e5, true},
+    {"smollm2-360m",      Family::llama,        960,  32,  15,   5,  64,  2560,  49152,   8192, 1e5, true},
+    {"smollm2-1.7b",      Family::llama,       2048,  24,  32,  32,  64,  8192,  49152,   8192, 1.3e5, true},
+    {"smollm3-3b",        Family::smollm3,     2048,  36,  16,   4, 128, 11008, 128256,  65536, 5e6, true, 0, "no_rope_layers=1,1,1,0"},
+    {"mistral-7b-v0.1",   Family::mistral,     4096,  32,  32,   8, 128, 14336,  32000,  32768, 1e4, false, 4096},
+    {"mistral-7b-v0.3",   Family::mistral,     4096,  32,  32,   8, 128, 14336,  32768,  32768, 1e6, false},
+    {"mistral-nemo-12b",  Family::mistral,     5120,  40,  32,   8, 128, 14336, 131072, 131072, 1e6, false},
+    {"mistral-small-24b", Family::mistral,     5120,  40,  32,   8, 128, 32768, 131072,  32768, 1e8, false},
+    {"mixtral-30m",       Family::mixtral,      256,   8,   4,   2,  64,   512,   4096,   1024, 1e6, false, 0, "", {8, 2, 512}},
+    {"mixtral-8x7b",      Family::mixtral,     4096,  32,  32,   8, 128, 14336,  32000,  32768, 1e6, false, 0, "", {8, 2, 14336}},
+    {"mixtral-8x22b",     Family::mixtral,     6144,  56,  48,   8, 128, 16384,  32000,  65536, 1e6, false, 0, "", {8, 2, 16384}},
+    {"qwen2-0.5b",        Family::qwen2,        896,  24,  14,   2,  64,  4864, 151936, 131072, 1e6, true},
+    {"qwen2-1.5b",        Family::qwen2,       1536,  28,  12,   2, 128,  8960, 151936, 131072, 1e6, true},
+    {"qwen2-7b",          Family::qwen2,       3584,  28,  28,   4, 128, 18944, 152064, 131072, 1e6, false},
+    {"qwen2-72b",         Family::qwen2,       8192,  80,  64,   8, 128, 29568, 152064, 131072, 1e6, false},
+    {"qwen2.5-0.5b",      Family::qwen2,        896,  24,  14,   2,  64,  4864, 151936,  32768, 1e6, true},
+    {"qwen2.5-1.5b",      Family::qwen2,       1536,  28,  12,   2, 128,  8960, 151936, 131072, 1e6, true},
+    {"qwen2.5-3b",        Family::qwen2,       2048,  36,  16,   2, 128, 11008, 151936,  32768, 1e6, true},
+    {"qwen2.5-7b",        Family::qwen2,       3584,  28,  28,   4, 128, 18944, 152064, 131072, 1e6, false},
+    {"qwen2.5-14b",       Family::qwen2,       5120,  48,  40,   8, 128, 13824, 152064, 131072, 1e6, false},
+    {"qwen2.5-32b",       Family::qwen2,       5120,  64,  40,   8, 128, 27648, 152064, 131072, 1e6, false},
+    {"qwen2.5-72b",       Family::qwen2,       8192,  80,  64,   8, 128, 29568, 152064, 131072, 1e6, false},
+    {"qwen3-0.6b",        Family::qwen3,       1024,  28,  16,   8, 128,  3072, 151936,  40960, 1e6, true},
+    {"qwen3-1.7b",        Family::qwen3,       2048,  28,  16,   8, 128,  6144, 151936,  40960, 1e6, true},
+    {"qwen3-4b",          Family::qwen3,       2560,  36,  32,   8, 128,  9728, 151936,  40960, 1e6, true},
+    {"qwen3-8b",          Family::qwen3,       4096,  36,  32,   8, 128, 12288, 151936,  40960, 1e6, false},
+    {"qwen3-14b",         Family::qwen3,       5120,  40,  40,   8, 128, 17408, 151936,  40960, 1e6, false},
+    {"qwen3-32b",         Family::qwen3,       5120,  64,  64,   8, 128, 25600, 151936,  40960, 1e6, false},
+    {"qwen3-30b-a3b",     Family::qwen3_moe,   2048,  48,  32,   4, 128,  6144, 151936,  40960, 1e6, false, 0, "", {128, 8, 768}},
+    {"qwen3-235b-a22b",   Family::qwen3_moe,   4096,  94,  64,   4, 128, 12288, 151936,  40960, 1e6, false, 0, "", {128, 8, 1536}},
+    {"phi3-mini-4k",      Family::phi3,        3072,  32,  32,  32,  96,  8192,  32064,   4096, 1e4, false, 2047},
+    {"phi3-medium-4k",    Family::phi3,        5120,  40,  40,  10, 128, 17920,  32064,   4096, 1e4, false, 2047},
+    {"phi4-14b",          Family::phi3,        5120,  40,  40,  10, 128, 17920, 100352,  16384, 2.5e5, false},
+    {"starcoder2-3b",     Family::starcoder2,  3072,  30,  24,   2, 128, 12288,  49152,  16384, 999999.4420358813, true, 4096},
+    {"starcoder2-7b",     Family::starcoder2,  4608,  32,  36,   4, 128, 18432,  49152,  16384, 1e6, true, 4096},
+    {"starcoder2-15b",    Family::starcoder2,  6144,  40,  48,   4, 128, 24576,  49152,  16384, 1e5, false, 4096},
 };
 // clang-format on
 
@@ -68,7 +113,14 @@ ModelSpec preset(std::string_view name) {
     spec.max_position_embeddings = p.max_position_embeddings;
     spec.rope_theta = p.rope_theta;
     spec.tie_word_embeddings = p.tie_word_embeddings;
-    spec.rope_scaling = p.rope_scaling;
+    spec.sliding_window = p.sliding_window;
+    set_mechanisms("preset", p.mechanisms, spec);
+    spec.set_num_layers(p.num_hidden_layers);
+    if (p.experts.num == 0) return spec;
+    spec.mixture.num_experts = p.experts.num;
+    spec.mixture.num_experts_per_tok = p.experts.per_tok;
+    spec.mixture.moe_intermediate_size = p.experts.intermediate_size;
+    spec.mixture.norm_topk_prob = true;
     return spec;
   }
   const std::string meant = similar(name, preset_names());

@@ -49,25 +49,66 @@ TensorSlice TensorSlice::elements(Range range) const {
   return part;
 }
 
+namespace {
+
+/// Of a matrix [whole_rows, whole_columns]: the slice's elements in `range` of those that it has of `rows` and
+/// `columns`.
+struct MatrixOfSlice {
+  Range rows, columns, range;
+  std::int64_t whole_rows = 1, whole_columns = 1;
+};
+
+void add_rectangles(const MatrixOfSlice& of, std::int64_t first_of_range, std::vector<SliceRectangle>& rectangles) {
+  const std::int64_t end = of.range.first + of.range.count, width = of.columns.count;
+  for (std::int64_t at = of.range.first, count = 0; at < end; at += count) {
+    const std::int64_t row = at / width, column = at % width;
+    const std::int64_t num_rows = column == 0 ? std::max<std::int64_t>(1, (end - at) / width) : 1;
+    const std::int64_t num_columns = std::min(width - column, end - at);
+    count = num_rows * num_columns;
+    const SliceRectangle found = {.rows = existing({of.rows.first + row, num_rows}, of.whole_rows),
+                                  .columns = existing({of.columns.first + column, num_columns}, of.whole_columns),
+                                  .first = first_of_range + at - of.range.first,
+                                  .stride = width};
+    if (found.num_elements() > 0) rectangles.push_back(found);
+  }
+}
+
+/// Rows of each matrix of a stack: those of one are not next to those of the other.
+void add_rows_of_stack(const TensorSlice& slice, std::vector<SliceRectangle>& rectangles) {
+  const Sizes& whole = slice.global_sizes();
+  const Range rows = slice.entries(1);
+  const std::int64_t first = slice.first(), end = first + slice.num_elements(), of_one = rows.count * whole[2];
+  for (std::int64_t i = of_one == 0 ? whole[0] : first / of_one; i < whole[0] && i * of_one < end; ++i) {
+    const std::int64_t from = std::max(first, i * of_one), to = std::min(end, (i + 1) * of_one);
+    add_rectangles({.rows = {i * whole[1] + rows.first, rows.count},
+                    .columns = {0, whole[2]},
+                    .range = {from - i * of_one, to - from},
+                    .whole_rows = (i + 1) * whole[1],
+                    .whole_columns = whole[2]},
+                   from - first, rectangles);
+  }
+}
+
+}  // namespace
+
 std::vector<SliceRectangle> rectangles_of(const TensorSlice& slice) {
   const Sizes& whole = slice.global_sizes();
   const int last = whole.num_dims() - 1;
-  if (last != 0 && last != 1)
-    throw Failure(fmt::format("a parameter {} has neither one nor two dims", to_string(whole)));
-  const Range rows = last == 0 ? Range{0, 1} : slice.entries(0), columns = slice.entries(last);
+  if (last < 0 || last > 2)
+    throw Failure(fmt::format("a parameter {} has neither one nor two or three dims", to_string(whole)));
   std::vector<SliceRectangle> rectangles;
-  const std::int64_t end = slice.first() + slice.num_elements();
-  for (std::int64_t at = slice.first(), count = 0; at < end; at += count) {
-    const std::int64_t row = at / columns.count, column = at % columns.count;
-    const std::int64_t num_rows = column == 0 ? std::max<std::int64_t>(1, (end - at) / columns.count) : 1;
-    const std::int64_t num_columns = std::min(columns.count - column, end - at);
-    count = num_rows * num_columns;
-    const SliceRectangle found = {.rows = existing({rows.first + row, num_rows}, last == 0 ? 1 : whole[0]),
-                                  .columns = existing({columns.first + column, num_columns}, whole[last]),
-                                  .first = at - slice.first(),
-                                  .stride = columns.count};
-    if (found.num_elements() > 0) rectangles.push_back(found);
+  if (last == 2 && slice.dim() == 1) {
+    add_rows_of_stack(slice, rectangles);
+    return rectangles;
   }
+  const std::int64_t of_one = last == 2 ? whole[1] : 1;  // rows of a matrix in a stack
+  const Range entries = last == 0 ? Range{0, 1} : slice.entries(0);
+  add_rectangles({.rows = {entries.first * of_one, entries.count * of_one},
+                  .columns = slice.entries(last),
+                  .range = {slice.first(), slice.num_elements()},
+                  .whole_rows = last == 0 ? 1 : whole[0] * of_one,
+                  .whole_columns = whole[last]},
+                 0, rectangles);
   return rectangles;
 }
 

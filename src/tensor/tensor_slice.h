@@ -85,7 +85,8 @@ class TensorSlice {
   Range elements_;
 };
 
-/// Rows and columns of a whole matrix that a slice has, without padding. A tensor of one dim is one row.
+/// Rows and columns of a whole matrix that a slice has, without padding. A tensor of one dim is one row, and of one of
+/// three dims, which is a stack of matrices, the rows follow each other.
 struct SliceRectangle {
   Range rows, columns;
   std::int64_t first = 0;   // element of the slice where the rectangle starts
@@ -95,8 +96,8 @@ struct SliceRectangle {
   bool operator==(const SliceRectangle&) const = default;
 };
 
-/// The end of a row, whole rows and the start of a row: at most three, none of them empty. Throws Failure for tensors
-/// of other than one or two dims.
+/// The end of a row, whole rows and the start of a row: at most three, none of them empty; of a stack of which each
+/// matrix gives some of its rows, so many for each matrix. Throws Failure for tensors of more than three dims.
 [[nodiscard]] std::vector<SliceRectangle> rectangles_of(const TensorSlice& slice);
 
 }  // namespace echelon

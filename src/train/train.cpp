@@ -111,9 +111,12 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
   const RunConfig& config = blueprint.config();
   const ParallelConfig& p = config.parallelism;
   return fmt::format(
-      "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as {}; "
+      "model: {} of {:.2f} M parameters{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as {}; "
       "{} microbatches of {} x {} tokens per rank and step",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
+      config.model.mixture.exists()
+          ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
+          : "",
       p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
       p.context_parallel_degree > 1
           ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),

@@ -174,6 +174,10 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   const PairShares shares = context_.rank.run.step().pair_shares();
   report.cp_imbalance = shares.of_cp_ranks;
   report.data_imbalance = shares.of_replicas;
+  const AttentionWork& work = context_.rank.run.step().attention_work();
+  if (config_.data.reset_attention_mask) report.pairs = PartOfPlan{work.pairs, work.planned_pairs};
+  if (context_.rank.run.blueprint().part().options.skips_unseen_keys)
+    report.cp_bytes = PartOfPlan{work.sent_bytes, work.planned_sent_bytes};
   for (const auto& [group, bytes] : context_.rank.mesh.sent_bytes())
     if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] += bytes - sent_before_[group];
   return report;

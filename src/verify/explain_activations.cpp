@@ -113,12 +113,16 @@ class ActivationExplainer {
   // Queries and keys at position t that are rotated by the angle of another position.
   void try_turned_heads() {
     if (!read().name.tensor.starts_with("queries") && !read().name.tensor.starts_with("keys")) return;
-    const std::vector<double> frequencies = rope_frequencies(at_.config().model);
-    const auto half = static_cast<std::int64_t>(frequencies.size()), C = 2 * half;
+    const ModelSpec& model = at_.config().model;
+    if (!has_rope_in_layer(model, read().name.tensor)) return;
+    const RopeSpec rope = model.ropes()[model.rope_index(window_of_layer(model, read().name.tensor))];
+    const std::vector<double> frequencies = rotation_of(model, rope, at_.config().training.seq_len).frequencies;
+    const std::int64_t half = std::ssize(frequencies), C = model.head_dim;
     try_tokens(FaultKind::wrong_position, "are turned like those at positions",
                [&](const double* expected, std::int64_t turns, std::int64_t num_columns) {
                  Values turned(expected, expected + num_columns);
                  for (std::int64_t i = 0; i < num_columns; ++i) {
+                   if (i % C >= 2 * half) continue;
                    const std::int64_t head = i / C * C, pair = i % C % half;
                    const double angle = static_cast<double>(turns) * frequencies[static_cast<std::size_t>(pair)];
                    const double x = expected[head + pair], y = expected[head + pair + half];

@@ -142,8 +142,24 @@ void Probe::emit(const std::string& tensor, Read read, int source) {
   read.stage = action_.stage;
   read.microbatch = action_.microbatch;
   read.tokens = {first, first + read.num_rows()};
+  if (source > 0) leave_out_unseen(block, read.tokens);
   read.partial = &partial_;
   listener_(read);
+}
+
+void Probe::leave_out_unseen(const BlockPlace& source, std::vector<std::int64_t>& tokens) const {
+  const std::int64_t window = window_of_layer(config_.model, attention_),
+                     rows_per_sequence = places_.rows_per_sequence();
+  std::vector<bool> is_seen(tokens.size());
+  const std::vector<std::int64_t> queries = places_.tokens_of(places_.place_of(plain_mesh_.rank(), action_.microbatch));
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    if (queries[i] == no_token) continue;
+    const RowRange range = places_.keys_seen_by(queries[i], source.cp_rank, window);
+    const std::int64_t first = static_cast<std::int64_t>(i) / rows_per_sequence * rows_per_sequence;
+    for (std::int64_t row = range.begin; row < range.end; ++row) is_seen[static_cast<std::size_t>(first + row)] = true;
+  }
+  for (std::size_t row = 0; row < tokens.size(); ++row)
+    if (!is_seen[row]) tokens[row] = no_token;
 }
 
 void Probe::keep_partial(const Param& weight, Tensor c) {

@@ -56,6 +56,8 @@ inline const std::string read_of_targets = "targets";
 [[nodiscard]] std::string attention_layer_of(const std::string& tensor);
 /// ModelSpec::window_of the layer of a tensor; 0 outside of layers.
 [[nodiscard]] std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor);
+/// Likewise has_rope; false outside of layers.
+[[nodiscard]] bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor);
 
 /// Calls `listener` for every read in the step of `places`, on the rank's thread. `inner` (may be empty) is applied
 /// between the probe and the step.
@@ -91,6 +93,8 @@ class Probe final : public RankInterposer, public StepObserver {
   void start_attention(Tensor q, bool is_backward);
   /// Completes the read of rows of the rank `source` places before this one, and hands it to the listener.
   void emit(const std::string& tensor, Read read, int source);
+  /// Keys of another rank that no query of this one sees are not sent: their rows become padding.
+  void leave_out_unseen(const BlockPlace& source, std::vector<std::int64_t>& tokens) const;
   void keep_partial(const Param& weight, Tensor c);
   [[nodiscard]] const Param* param_at(const Tensor& x) const;
   [[nodiscard]] const Param* param_named(const std::string& name) const;

@@ -23,10 +23,24 @@ std::string attention_layer_of(const std::string& tensor) {
   return tensor.substr(first, last + attention.size() - first);
 }
 
-std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor) {
+namespace {
+
+std::optional<std::int64_t> layer_of(const std::string& tensor) {
   constexpr std::string_view layers = "model.layers.";
   const std::size_t first = tensor.find(layers);
-  return first == std::string::npos ? 0 : model.window_of(std::stoll(tensor.substr(first + layers.size())));
+  return first == std::string::npos ? std::nullopt : std::optional(std::stoll(tensor.substr(first + layers.size())));
+}
+
+}  // namespace
+
+std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor) {
+  const std::optional<std::int64_t> layer = layer_of(tensor);
+  return layer ? model.window_of(*layer) : 0;
+}
+
+bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor) {
+  const std::optional<std::int64_t> layer = layer_of(tensor);
+  return layer && model.has_rope(*layer);
 }
 
 // Attention has no parameters. Its layer is that of the projection or norm that wrote its queries; a layer whose

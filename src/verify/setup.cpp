@@ -28,8 +28,10 @@ void shrink_layers(RunConfig& config, std::int64_t num_layers) {
   const std::int64_t before = config.model.num_hidden_layers;
   require(num_layers <= before, "--layers = {} is more than model.num_hidden_layers = {} (use {})", num_layers, before,
           before);
+  const ModelSpec whole = config.model;
   const auto is_possible = [&](std::int64_t layers) {
-    config.model.num_hidden_layers = layers;
+    config.model = whole;
+    config.model.set_num_layers(layers);
     try {
       validate(config);
       return true;
@@ -41,7 +43,8 @@ void shrink_layers(RunConfig& config, std::int64_t num_layers) {
   for (std::int64_t layers = before; layers >= 1; --layers)
     if (std::abs(layers - num_layers) <= std::abs(closest_layers - num_layers) && is_possible(layers))
       closest_layers = layers;
-  config.model.num_hidden_layers = num_layers;
+  config.model = whole;
+  config.model.set_num_layers(num_layers);
   require(num_layers == closest_layers,
           "--layers = {} cannot be split into the layout's {} pipeline stages, which are kept (use {})", num_layers,
           num_pipeline_stages(config), closest_layers);
@@ -60,8 +63,10 @@ void shrink_width(RunConfig& config, std::int64_t hidden_size, bool shrinks_voca
           step, step / heads, heads, near);
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
   model.hidden_size = hidden_size;
-  model.head_dim = hidden_size / heads;
+  model.set_head_dim(hidden_size / heads);
   model.intermediate_size = scaled_like(model.intermediate_size, hidden_size, before, tp);
+  if (model.mixture.exists())
+    model.mixture.moe_intermediate_size = scaled_like(model.mixture.moe_intermediate_size, hidden_size, before, tp);
   if (shrinks_vocabulary) model.vocab_size = scaled_like(model.vocab_size, hidden_size, before, tp);
 }
 
@@ -74,6 +79,7 @@ void note_shrinking(const ModelSpec& before, const ModelSpec& after, std::vector
   add("hidden_size", before.hidden_size, after.hidden_size);
   add("head_dim", before.head_dim, after.head_dim);
   add("intermediate_size", before.intermediate_size, after.intermediate_size);
+  add("moe_intermediate_size", before.mixture.moe_intermediate_size, after.mixture.moe_intermediate_size);
   add("vocab_size", before.vocab_size, after.vocab_size);
   if (!line.empty())
     notes.push_back(line + fmt::format("; kept: {} heads, {} kv heads, the layout", after.num_attention_heads,

@@ -102,7 +102,7 @@ Block block_of(const RunConfig& config, int tp_rank) {
   block.e = size_of(dtype);
   block.a = size_of(accumulate_dtype(dtype));
   block.S = model.norm == NormKind::layer_norm ? 2 : 1;
-  block.G = model.mlp == MlpKind::swiglu ? 2 : 1;
+  block.G = is_gated(model.mlp) ? 2 : 1;
   block.has_qk_norm = model.qk_norm;
   block.splits_tokens = config.parallelism.sequence_parallel;
   return block;

@@ -54,7 +54,8 @@ TEST_P(Fixture, IsWrittenAsItWas) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
                          ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral",
-                                           "phi3", "starcoder2"),
+                                           "mixtral", "qwen3_moe", "phi3", "starcoder2", "llama_biases", "qwen3_yarn",
+                                           "phi3_long", "phi3_short", "smollm3"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them

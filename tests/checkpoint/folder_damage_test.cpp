@@ -1,6 +1,6 @@
 // Random damage to any file of a folder ends in an Error or in a model that can be read to its end, never in a crash.
 #include "base/error.h"
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "scratch_folder.h"
@@ -49,7 +49,7 @@ std::string damaged(std::string text, std::mt19937& random) {
 
 TEST(DamagedFolder, EndsInAnErrorOrAWholeModel) {
   std::mt19937 random(2);
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen3}) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen3, Family::mixtral}) {
     const ScratchFolder scratch;
     write_model(scratch / "model", tiny_model(family, true), 3000);
     EXPECT_NO_THROW(read_all(scratch / "model"));
@@ -97,6 +97,32 @@ TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
   EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
               testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));
+}
+
+// Others have read such folders with random experts, or without some of them.
+TEST(DamagedFolder, NamesAnExpertThatIsMissingOrOneTooMany) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::mixtral, false);
+  write_model(scratch / "model", model, 1'000'000);
+  EXPECT_NO_THROW(read_all(scratch / "model"));
+  ModelSpec other = model;
+  other.mixture.num_experts = 6;
+  write_model_config(scratch / "model", other, {});
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }), testing::HasSubstr("block_sparse_moe.gate.weight"));
+  ModelSpec fewer = model;
+  fewer.mixture.num_experts = 4;
+  write_model_config(scratch / "model", fewer, {});
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }), testing::HasSubstr("block_sparse_moe.gate.weight"));
+  write_model_config(scratch / "model", model, {});
+  const std::filesystem::path file = scratch / "model/model.safetensors";
+  const std::string intact = get(file);
+  const auto renamed = [&](const std::string& from, const std::string& to) {
+    std::string text = intact;
+    put(file, text.replace(text.find(from), from.size(), to));
+    return error_of([&] { read_all(scratch / "model"); });
+  };
+  EXPECT_THAT(renamed("layers.1.block_sparse_moe.experts.4.w1", "layers.1.block_sparse_moe.experts.5.w1"),
+              testing::HasSubstr("no tensor 'model.layers.1.block_sparse_moe.experts.4.w1.weight'"));
 }
 
 TEST(DamagedFolder, NamesTheTensorAndBothShapes) {

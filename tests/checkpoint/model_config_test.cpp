@@ -93,7 +93,7 @@ TEST(ReadModelSpec, RopeInBothDialects) {
 
 TEST(ReadModelSpec, Qwen) {
   const ModelSpec two = read(qwen2());
-  EXPECT_TRUE(two.qkv_bias && !two.output_bias && !two.qk_norm);
+  EXPECT_TRUE(two.qkv_bias && !two.o_bias && !two.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
   // No layer has a sliding window.
   EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));
@@ -106,6 +106,8 @@ TEST(ReadModelSpec, Qwen) {
   EXPECT_EQ(
       read(changed(changed(windowed, "max_window_layers", 2), "layer_types", {"full_attention", "sliding_attention"})),
       read(windowed));
+  EXPECT_EQ(read(changed(windowed, "layer_types", {"sliding_attention", "full_attention"})).windows(),
+            (std::vector<std::int64_t>{4096, 0}));
   const ModelSpec three = read(changed(llama(), "model_type", "qwen3"));
   EXPECT_TRUE(three.qk_norm && !three.qkv_bias);
   EXPECT_EQ(three.head_dim, 128);  // the family's default, whatever the hidden size
@@ -125,12 +127,12 @@ TEST(ReadModelSpec, Gpt2) {
   EXPECT_EQ(model.head_dim, 16);
   EXPECT_EQ(model.num_key_value_heads, 4);
   EXPECT_EQ(model.norm_eps, 1e-6);
-  EXPECT_TRUE(model.tie_word_embeddings && model.qkv_bias && model.output_bias);
+  EXPECT_TRUE(model.tie_word_embeddings && model.qkv_bias && model.o_bias && model.mlp_bias);
   EXPECT_EQ(read(changed(gpt2(), "n_inner", 100)).intermediate_size, 100);
 }
 
 TEST(ReadModelSpec, RefusesByName) {
-  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  const json unknown = {{"rope_type", "ntk"}, {"factor", 4.0}};
   const std::pair<json, std::string> cases[] = {
       {changed(llama(), "model_type", "lama"), "did you mean \"llama\"?"},
       {without(llama(), "model_type"), "\"model_type\""},
@@ -142,23 +144,20 @@ TEST(ReadModelSpec, RefusesByName) {
       {changed(llama(), "hidden_size", 66), "num_attention_heads = 4 does not divide hidden_size = 66"},
       {changed(llama(), "num_key_value_heads", 3), "num_key_value_heads"},
       {changed(llama(), "hidden_act", "relu"), "hidden_act = \"relu\""},
-      {changed(llama(), "attention_bias", true), "attention_bias = true"},
-      {changed(llama(), "mlp_bias", true), "mlp_bias = true"},
       {changed(llama(), "mlp_bias", "no"), "mlp_bias = \"no\""},
-      {changed(llama(), "rope_scaling", yarn), "rope_scaling.rope_type = \"yarn\""},
-      {changed(llama(), "rope_parameters", yarn), "rope_parameters.rope_type = \"yarn\""},
-      {changed(llama(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}), "rope_scaling.type = \"linear\""},
+      {changed(llama(), "rope_scaling", unknown), "rope_scaling.rope_type = \"ntk\""},
+      {changed(llama(), "rope_parameters", unknown), "rope_parameters.rope_type = \"ntk\""},
+      {changed(llama(), "rope_scaling", {{"type", "linaer"}, {"factor", 2.0}}), "rope_scaling.type = \"linaer\""},
       {changed(llama(), "rope_scaling", {{"factor", 2.0}}), "rope_scaling.rope_type"},
       {changed(llama(), "rope_scaling", {{"rope_type", "llama3"}}), "rope_scaling.factor"},
       {changed(llama(), "rope_scaling", 4), "rope_scaling = 4"},
       {changed(llama(), "partial_rotary_factor", 0.5), "partial_rotary_factor = 0.5"},
       {changed(llama(), "quantization_config", {{"bits", 4}}), "quantization_config"},
       {changed(qwen2(), "layer_types", {"full_attention", "sliding_attention"}), "the model has no sliding_window"},
-      {changed(changed(qwen2(), "use_sliding_window", true), "layer_types", {"sliding_attention", "full_attention"}),
-       "full_attention before sliding_attention"},
+      {changed(qwen2(), "layer_types", {"full_attention"}), "is no list of all 2 layers"},
       {changed(changed(qwen2(), "use_sliding_window", true), "sliding_window", 0), "sliding_window = 0"},
       {changed(llama(), "layer_types", {"sliding_attention", "full_attention"}), "sliding_attention"},
-      {changed(gpt2(), "activation_function", "gelu"), "activation_function = \"gelu\""},
+      {changed(gpt2(), "activation_function", "relu"), "activation_function = \"relu\""},
       {changed(gpt2(), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse_layer_idx = true"},
       {changed(gpt2(), "n_head", 5), "n_head = 5 does not divide"},
       {changed(llama(), "architectures", {"LlamaForSequenceClassification"}), "LlamaForSequenceClassification"},
@@ -174,7 +173,8 @@ TEST(ReadModelSpec, RefusesByName) {
 
 TEST(WriteModelConfig, IsReadBackEqual) {
   const ScratchFolder scratch;
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral})
+  for (const Family family :
+       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral, Family::mixtral, Family::qwen3_moe})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.norm_eps = 3e-6;

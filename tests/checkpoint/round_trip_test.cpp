@@ -133,6 +133,7 @@ TEST_P(RoundTrip, FlatRangesOfSlices) {
 
 INSTANTIATE_TEST_SUITE_P(Families, RoundTrip,
                          ::testing::Values(Case{Family::gpt2, true}, Case{Family::gpt2, false},
+                                           Case{Family::mixtral, false}, Case{Family::qwen3_moe, true},
                                            Case{Family::llama, true}, Case{Family::llama, false},
                                            Case{Family::qwen2, false}, Case{Family::qwen3, true}),
                          [](const auto& test) {

@@ -3,8 +3,10 @@
 
 #include "checkpoint/hf/weight_names.h"
 #include "nn/param.h"
+#include "spec/families/family.h"
 #include "spec/model_spec.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,11 +20,15 @@ inline ModelSpec tiny_model(Family family, bool tied) {
   model.num_hidden_layers = 2;
   model.num_attention_heads = 3;
   model.num_key_value_heads = family == Family::gpt2 ? 3 : 1;
-  model.head_dim = family == Family::qwen3 ? 6 : 4;
+  model.head_dim = family == Family::qwen3 || family == Family::qwen3_moe ? 6 : 4;
   model.intermediate_size = 10;
   model.vocab_size = 17;
   model.max_position_embeddings = 8;
   model.tie_word_embeddings = tied;
+  if (!description_of(family).mixture) return model;
+  model.mixture.num_experts = 5;
+  model.mixture.moe_intermediate_size = family == Family::mixtral ? model.intermediate_size : 7;
+  if (description_of(family).mixture->has_dense_layers) model.mixture.mlp_only_layers = {tied ? 0 : 1};
   return model;
 }
 
@@ -52,17 +58,22 @@ inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
 
 /// The values of the slice, element by element; zero past the end.
 inline std::vector<double> slice_values(const Param& param, const std::vector<double>& values) {
-  const Sizes global = param.global_sizes(), local = param.local_sizes();
-  const bool is_matrix = global.num_dims() == 2;
-  const std::int64_t rows = is_matrix ? local[0] : 1, cols = local[-1];
+  struct Dim {
+    std::int64_t first = 0, count = 1, whole = 1;
+  };
+  std::array<Dim, 3> dims{};  // the last ones are the parameter's
+  const int num_dims = param.global_sizes().num_dims();
+  for (int dim = 0; dim < num_dims; ++dim)
+    dims[static_cast<std::size_t>(3 - num_dims + dim)] = {param.slice.entries(dim).first, param.local_sizes()[dim],
+                                                          param.global_sizes()[dim]};
+  const auto& [e, i, j] = dims;
   std::vector<double> slice;
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j) {
-      const std::int64_t global_i = i + (is_matrix ? param.slice.entries(0).first : 0);
-      const std::int64_t global_j = j + param.slice.entries(is_matrix ? 1 : 0).first;
-      const bool exists = global_i < (is_matrix ? global[0] : 1) && global_j < global[-1];
-      slice.push_back(exists ? values[static_cast<std::size_t>(global_i * global[-1] + global_j)] : 0.0);
-    }
+  for (std::int64_t at_e = e.first; at_e < e.first + e.count; ++at_e)
+    for (std::int64_t at_i = i.first; at_i < i.first + i.count; ++at_i)
+      for (std::int64_t at_j = j.first; at_j < j.first + j.count; ++at_j) {
+        const bool exists = at_e < e.whole && at_i < i.whole && at_j < j.whole;
+        slice.push_back(exists ? values[static_cast<std::size_t>((at_e * i.whole + at_i) * j.whole + at_j)] : 0.0);
+      }
   return slice;
 }
 

@@ -69,6 +69,7 @@ const Layout shared[] = {
     {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
     {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
     {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+    {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 2, .layers = 1, .experts = 6},
     {.tp = 2, .layers = 1, .documents = true},
     {.tp = 2, .layers = 1, .documents = true, .positions = true},
     {.family = Family::gpt2, .layers = 1, .documents = true, .positions = true},
@@ -93,6 +94,7 @@ const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2},
                        .seq_len = 13,
                        .method = ContextMethod::all_gather},
                       {.layers = 1, .documents = true, .cp = 2, .seq_len = 13, .method = ContextMethod::ulysses},
+                      {.shard = 2, .layers = 2, .experts = 5, .dense_between = true},
                       everything};
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }

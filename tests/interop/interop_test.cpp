@@ -40,7 +40,8 @@ double error(const std::vector<double>& actual, const std::vector<double>& expec
 /// The part of a file's tensor that a parameter is, in the parameter's own order.
 std::vector<double> cut_out(const std::vector<double>& tensor, const PlacedParameter& parameter) {
   const FilePlace& place = parameter.place;
-  const std::int64_t rows = parameter.sizes[0], cols = parameter.sizes.num_dims() == 1 ? 1 : parameter.sizes[1];
+  const int num_dims = parameter.sizes.num_dims();
+  const std::int64_t rows = parameter.sizes[num_dims == 3 ? 1 : 0], cols = num_dims == 1 ? 1 : parameter.sizes[-1];
   const std::int64_t file_cols = place.sizes.num_dims() == 1 ? 1 : place.sizes[1];
   std::vector<double> part;
   place.rows.for_each_block({0, rows}, [&](Range block, std::int64_t in_file) {
@@ -65,7 +66,11 @@ void expect_gradients(const ModelSpec& model, const TensorValues& expected, cons
   const auto places = placed_parameters(model);
   for (const auto& [name, actual] : gradients.tensors()) {
     const PlacedParameter& parameter = places.at(name);
-    const std::vector<double> of_it = cut_out(expected.at("grad." + parameter.place.tensor), parameter);
+    std::vector<double> of_it;
+    for (const std::string& tensor : parameter.tensors()) {
+      const std::vector<double> part = cut_out(expected.at("grad." + tensor), parameter);
+      of_it.insert(of_it.end(), part.begin(), part.end());
+    }
     EXPECT_LE(error(actual, of_it, root_mean_square), tolerance) << name;
     compared_count += static_cast<double>(actual.size());
   }
@@ -142,8 +147,9 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
   }
 }
 
-constexpr const char* names[] = {"gpt2",         "llama",   "llama_tied", "qwen2",     "qwen3",
-                                 "qwen2_window", "mistral", "phi3",       "starcoder2"};
+constexpr const char* names[] = {"gpt2",       "llama",     "llama_tied", "qwen2",  "qwen3",      "qwen2_window",
+                                 "mistral",    "mixtral",   "qwen3_moe",  "phi3",   "starcoder2", "llama_biases",
+                                 "qwen3_yarn", "phi3_long", "phi3_short", "smollm3"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),

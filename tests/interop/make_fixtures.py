@@ -50,11 +50,35 @@ CONFIGS = {
     "mistral": lambda: transformers.MistralConfig(
         **SIZES, head_dim=8, sliding_window=5, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
     ),
+    "mixtral": lambda: transformers.MixtralConfig(
+        **SIZES, head_dim=8, num_local_experts=5, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
+        **SIZES | dict(num_hidden_layers=3),
+        head_dim=8,
+        num_experts=12,
+        num_experts_per_tok=3,
+        moe_intermediate_size=8,
+        mlp_only_layers=[1],
+        tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0),
+    ),
 }
 CONFIGS |= {
     # Fused tensors; a window shorter than the sequence.
     "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=None, sliding_window=5, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
     "starcoder2": lambda: transformers.Starcoder2Config(**SIZES, sliding_window=5, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "llama_biases": lambda: transformers.LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, rope_parameters=dict(rope_type="linear", rope_theta=1000.0, factor=4.0)),
+    "qwen3_yarn": lambda: transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True, rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8)),
+    "phi3_long": lambda: transformers.Phi3Config(
+        **SIZES, pad_token_id=None, tie_word_embeddings=False, original_max_position_embeddings=8,
+        rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.5, short_factor=[1.0], long_factor=[2.5], original_max_position_embeddings=8)
+    ),
+    "phi3_short": lambda: transformers.Phi3Config(
+        **SIZES | dict(max_position_embeddings=64), pad_token_id=None, tie_word_embeddings=True, original_max_position_embeddings=32,
+        rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, short_factor=[1.25, 1.5], long_factor=[2.5, 4.0], original_max_position_embeddings=32)
+    ),
+    "smollm3": lambda: transformers.SmolLM3Config(**SIZES, pad_token_id=None, no_rope_layer_interval=2, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
 }
 TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
 
@@ -214,14 +238,29 @@ def compare_with_transformers(name, folder, config, weights, tokens, targets):
     theirs = dict(model.named_parameters())
     their_loss, their_logits = model(tokens.long(), labels=targets.long(), shift_labels=targets.long()).to_tuple()[:2]
     their_loss.backward()
+    theirs = {key: parameter.grad for key, parameter in theirs.items()}
+    for key in [key for key in theirs if ".experts." in key]:
+        theirs |= experts_as_in_files(config, key, theirs.pop(key))
+    if config["model_type"] == "mixtral":
+        theirs = {key.replace(".mlp.gate.", ".block_sparse_moe.gate."): gradient for key, gradient in theirs.items()}
     value, ours, gradients = run(config, weights, tokens, targets)
     require(set(gradients) == set(theirs), f"{name}: the weights are {sorted(gradients)}, those of transformers {sorted(theirs)}")
     require(error(ours, their_logits) < 1e-5, f"{name}: logits differ from those of transformers by {error(ours, their_logits):.2e}")
     require(error(value, their_loss) < 1e-5, f"{name}: the loss is {value}, that of transformers {their_loss}")
     floor = rms(gradients.values())
     for key, gradient in gradients.items():
-        difference = error(gradient, theirs[key].grad, floor)
+        difference = error(gradient, theirs[key], floor)
         require(difference < 1e-5, f"{name}: the gradient of {key} differs from that of transformers by {difference:.2e}")
+
+
+def experts_as_in_files(config, key, stacked):
+    """transformers stacks the experts of a layer, and gate above up; files have a tensor for each."""
+    prefix, kind = key.rsplit(".", 1)
+    is_mixtral = config["model_type"] == "mixtral"
+    if is_mixtral:
+        prefix = prefix.replace(".mlp.", ".block_sparse_moe.")
+    names = {"gate_up_proj": ("w1", "w3") if is_mixtral else ("gate_proj", "up_proj"), "down_proj": ("w2",) if is_mixtral else ("down_proj",)}[kind]
+    return {f"{prefix}.{e}.{name}.weight": part for e, expert in enumerate(stacked) for name, part in zip(names, expert.chunk(len(names)))}
 
 
 def compare_folders(made, committed):

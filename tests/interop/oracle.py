@@ -120,7 +120,10 @@ def llama(config, weights, tokens, hidden, positions):
         unseen = hidden | beyond_window(tokens, window_of(config, i))
         return linear(attention(q, k, v, unseen, scale, config.get("attn_logit_softcapping")), layer + "self_attn.o_proj")
 
-    def mlp(h, layer):
+    def feed_forward(h, layer):
+        for name in ("mlp", "block_sparse_moe"):
+            if f"{layer}{name}.gate.weight" in w:
+                return mixture(config, w, h, layer + name)
         if layer + "mlp.gate_proj.weight" in w:
             return linear(activation(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
         return linear(activation(linear(h, layer + "mlp.up_proj")), layer + "mlp.down_proj")
@@ -133,7 +136,7 @@ def llama(config, weights, tokens, hidden, positions):
         attended = norm_if(is_gemma or norms_after, branch, layer + "post_attention_layernorm")
         before_mlp = "pre_feedforward_layernorm" if is_gemma else "post_attention_layernorm"
         read_by_mlp = x if config.get("use_parallel_residual") else x + residual * attended
-        branch = mlp(norm_if(not norms_after, read_by_mlp, layer + before_mlp), layer)
+        branch = feed_forward(norm_if(not norms_after, read_by_mlp, layer + before_mlp), layer)
         x = x + residual * attended + residual * norm_if(is_gemma or norms_after, branch, layer + "post_feedforward_layernorm")
     head = w["model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"]
     return capped(norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0), config.get("final_logit_softcapping"))
@@ -150,6 +153,22 @@ def query_scale(config, q, positions):
     if not beta:
         return 1.0
     return (1 + beta * torch.log(1 + torch.floor(positions / rope["original_max_position_embeddings"])))[:, None, :, None].to(q.dtype)
+
+
+def mixture(config, w, x, name):
+    """Every expert for every token, times its weight: the softmax of the router over all experts, zero for those that are not among a token's largest."""
+    probabilities = F.linear(x, w[name + ".gate.weight"]).softmax(-1)
+    chosen = torch.zeros_like(probabilities).scatter(-1, probabilities.topk(config["num_experts_per_tok"], dim=-1).indices, 1.0)
+    weights = probabilities * chosen
+    if config.get("norm_topk_prob", config["model_type"] == "mixtral"):
+        weights = weights / weights.sum(-1, keepdim=True)
+    gate, up, down = ("w1", "w3", "w2") if config["model_type"] == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    y = torch.zeros_like(x)
+    for e in range(weights.shape[-1]):
+        expert = f"{name}.experts.{e}."
+        inner = F.silu(F.linear(x, w[f"{expert}{gate}.weight"])) * F.linear(x, w[f"{expert}{up}.weight"])
+        y = y + weights[..., e : e + 1] * F.linear(inner, w[f"{expert}{down}.weight"])
+    return y
 
 
 def heads(x, num_heads):

@@ -38,7 +38,7 @@ ScratchRun run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
   options.device.gives_attention_scratch = gives_scratch;
   Stage stage(options, {.num_layers = 1});
   const Tables tables(options);
-  stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
+  stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);
   LonelyMesh mesh;
   TraceMesh trace_mesh(MeshShape(), 0);
   ScratchRun run;

@@ -195,12 +195,22 @@ Passes passes_of(Stage& stage, Calls calls) {
 
 Tables::Tables(const LayerOptions& options) {
   if (options.model.position != PositionKind::rope) return;
-  const Sizes sizes = {options.seq_len, options.model.head_dim / 2};
+  const std::vector<RopeSpec> ropes = options.model.ropes();
+  const std::int64_t T = options.seq_len;
   const DType dtype = accumulate_dtype(options.dtype);
   Stack stack = arena.region(0, arena.num_bytes());
-  rope.cos = stack.take(dtype, sizes);
-  rope.sin = stack.take(dtype, sizes);
-  upload_rope_tables(*make_reference_ops(), options.model, rope);
+  cos = stack.take(dtype, {std::ssize(ropes) * T, options.model.rotary_dim() / 2});
+  sin = stack.take(dtype, cos.sizes);
+  const std::size_t index = options.model.rope_index(options.window);
+  const auto bind = [&](std::size_t i, RopeTables& tables) {
+    const std::int64_t first = static_cast<std::int64_t>(i) * T;
+    tables = {.cos = cos.rows(first, T), .sin = sin.rows(first, T)};
+    upload_rope_tables(*make_reference_ops(), rotation_of(options.model, ropes[i], T), tables);
+  };
+  bind(index, rope);
+  if (!options.model.has_growing_queries()) return;
+  bind(index + ropes.size() / 2, rope_of_queries);
+  rope.of_queries = &rope_of_queries;
 }
 
 RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind) {

@@ -63,11 +63,12 @@ struct Passes {
 enum class Calls { whole_stage, by_unit };
 [[nodiscard]] Passes passes_of(Stage& stage, Calls calls = Calls::whole_stage);
 
-/// RoPE tables with memory; without tables if the model has no RoPE.
+/// RoPE tables with memory, of all layers and of those with options.window; without tables if the model has no RoPE.
 struct Tables {
   explicit Tables(const LayerOptions& options);
   Arena arena{1 << 16};
-  RopeTables rope;
+  Tensor cos, sin;
+  RopeTables rope, rope_of_queries;
 };
 
 /// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or

@@ -22,7 +22,7 @@ struct Generator {
         stage(options, whole_model),
         tables(options),
         bench(passes_of(stage), options, mesh, mesh) {
-    stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(bench.ops(), tables.cos, tables.sin);
     for (std::int64_t i = 0; i < model.num_hidden_layers; ++i) {
       const Tensor k = memory.take(options.dtype, kv_cache_sizes(options)),
                    v = memory.take(options.dtype, kv_cache_sizes(options));
@@ -76,7 +76,7 @@ std::vector<double> log_softmax_of_forward(const ModelSpec& model, std::int64_t 
             static_cast<std::int32_t>(std::max<std::int64_t>(0, i % T - model.sliding_window + 1)));
       Bench bench(passes_of(stage), options, mesh, mesh);
       bench.set_batch(batch);
-      stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
+      stage.bind_rope_tables(bench.ops(), tables.cos, tables.sin);
       bench.forward();
       result.push_back(-bench.loss_sum());
     }
@@ -105,13 +105,22 @@ ModelSpec small_windows(std::int64_t window) {
 }
 
 TEST(Decode, GivesTheLogitsOfAForwardPass) {
-  for (const ModelSpec& model :
-       {small_llama(), small_qwen(), small_gpt2(), small_windows(1), small_windows(2), small_windows(5)}) {
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_groups_of_experts(),
+                                 small_windows(1), small_windows(2), small_windows(5)}) {
     Generator generator(model);
     expect_softmax(generator.decode(0, 3), log_softmax_of_forward(model, 2), model.vocab_size);  // the prompt
     expect_softmax(generator.decode(3, 1), log_softmax_of_forward(model, 3), model.vocab_size);  // token by token
     expect_softmax(generator.decode(4, 1), log_softmax_of_forward(model, 4), model.vocab_size);
     expect_softmax(generator.decode(5, 2), log_softmax_of_forward(model, 6), model.vocab_size);  // some at once
+  }
+}
+
+TEST(Decode, GivesTheSameLogitsOfOtherMechanisms) {
+  for (const ModelSpec& model : small_mechanisms()) {
+    Generator generator(model);
+    expect_softmax(generator.decode(0, 4), log_softmax_of_forward(model, 3), model.vocab_size);
+    expect_softmax(generator.decode(4, 1), log_softmax_of_forward(model, 4), model.vocab_size);
+    expect_softmax(generator.decode(5, 2), log_softmax_of_forward(model, 6), model.vocab_size);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "nn/decoder/attention.h"
 #include "nn/decoder/decoder_block.h"
 #include "nn/decoder/embedding.h"
+#include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 #include "nn/models.h"
 
@@ -64,7 +65,7 @@ TEST(Gradient, AttentionWithGroupedQueries) {
 
 TEST(Gradient, AttentionWithBiasesAndNormsOfQAndK) {
   LayerOptions options = one_rank(small_qwen());
-  options.model.output_bias = true;
+  options.model.o_bias = true;
   const Tables tables(options);
   Attention attention(options, "attention", tables.rope);
   expect_right_gradients(attention, options);
@@ -88,24 +89,51 @@ TEST(Gradient, AttentionWithLearnedPositions) {
 }
 
 TEST(Gradient, Mlps) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_yarn(), small_gelu()}) {
     const LayerOptions options = one_rank(model);
     Mlp mlp(options, "mlp");
     expect_right_gradients(mlp, options);
   }
 }
 
+TEST(Gradient, Mixtures) {
+  for (const ModelSpec& model : {small_mixture(), small_groups_of_experts()}) {
+    LayerOptions options = one_rank(model);
+    Mixture mixture(options, "mlp");
+    expect_right_gradients(mixture, options);
+    // In sigmoids without a sum, and in a softmax of which weights are a part.
+    options.model.mixture.norm_topk_prob = false;
+    options.model.mixture.shared_expert_intermediate_size = 0;
+    Mixture another(options, "mlp");
+    expect_right_gradients(another, options);
+  }
+}
+
 TEST(Gradient, DecoderBlocks) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
-    const LayerOptions options = one_rank(model);
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture()}) {
+    LayerOptions options = one_rank(model);
+    options.has_experts = model.mixture.exists();
     const Tables tables(options);
     DecoderBlock block(options, 0, tables.rope);
     expect_right_gradients(block, options);
   }
 }
 
+TEST(Gradient, DecoderBlocksOfOtherMechanisms) {
+  for (const ModelSpec& model : small_mechanisms()) {
+    for (const std::int64_t layer : {0, 1}) {
+      LayerOptions options = one_rank(model);
+      options.window = model.window_of(layer);
+      options.has_rope = model.has_rope(layer);
+      const Tables tables(options);
+      DecoderBlock block(options, layer, tables.rope);
+      expect_right_gradients(block, options);
+    }
+  }
+}
+
 TEST(Gradient, Embeddings) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_granite()}) {
     const LayerOptions options = one_rank(model);
     Embedding embedding(options);
     expect_right_gradients(embedding, options);
@@ -113,7 +141,7 @@ TEST(Gradient, Embeddings) {
 }
 
 TEST(Gradient, Heads) {
-  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2(), small_gemma(), small_granite()}) {
     const LayerOptions options = one_rank(model);
     const std::unique_ptr<Head> head = make_head(options);
     expect_right_gradients(*head, options);

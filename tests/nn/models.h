@@ -5,6 +5,8 @@
 #include "nn/context.h"
 #include "nn/decoder/stage.h"
 
+#include <vector>
+
 namespace echelon::test {
 
 /// Llama-like: RMSNorm, RoPE, SwiGLU, grouped queries.
@@ -33,6 +35,33 @@ inline ModelSpec small_qwen() {
   return model;
 }
 
+/// A mixture of experts in every layer: of five experts two for a token, and a shared one.
+inline ModelSpec small_mixture() {
+  ModelSpec model = small_llama();
+  model.mixture = {.num_experts = 5,
+                   .num_experts_per_tok = 2,
+                   .moe_intermediate_size = 7,
+                   .norm_topk_prob = true,
+                   .shared_expert_intermediate_size = 5};
+  return model;
+}
+
+/// DeepSeek-V3's rule of choice, and a dense layer before the mixture.
+inline ModelSpec small_groups_of_experts() {
+  ModelSpec model = small_qwen();
+  model.mixture = {.num_experts = 6,
+                   .num_experts_per_tok = 3,
+                   .moe_intermediate_size = 5,
+                   .scoring_func = RouterScores::sigmoid,
+                   .norm_topk_prob = true,
+                   .routed_scaling_factor = 1.5,
+                   .n_group = 3,
+                   .topk_group = 2,
+                   .sums_two_of_group = true,
+                   .first_k_dense_replace = 1};
+  return model;
+}
+
 /// GPT-2-like: LayerNorm, learned positions, GELU, biases everywhere, no shared kv heads.
 inline ModelSpec small_gpt2() {
   ModelSpec model = small_llama();
@@ -42,10 +71,113 @@ inline ModelSpec small_gpt2() {
   model.position = gpt2.position;
   model.mlp = gpt2.mlp;
   model.qkv_bias = true;
-  model.output_bias = true;
+  model.o_bias = model.mlp_bias = true;
   model.num_key_value_heads = model.num_attention_heads;
   model.tie_word_embeddings = true;
   return model;
+}
+
+/// Biases everywhere in a Llama, GeGLU, and YaRN on four of six columns of a head, beyond the original positions.
+inline ModelSpec small_yarn() {
+  ModelSpec model = small_llama();
+  model.mlp = MlpKind::geglu;
+  model.qkv_bias = model.o_bias = model.mlp_bias = true;
+  model.partial_rotary_factor = 0.7;
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                                   .factor = 4,
+                                   .original_max_position_embeddings = 4,
+                                   .beta_fast = 1,
+                                   .beta_slow = 0.1,
+                                   .truncate = false};
+  return model;
+}
+
+/// StarCoder2-like: a Llama with LayerNorm, GELU by erf and biases of the output and the MLP alone.
+inline ModelSpec small_gelu() {
+  ModelSpec model = small_llama();
+  model.norm = NormKind::layer_norm;
+  model.mlp = MlpKind::gelu_erf;
+  model.o_bias = model.mlp_bias = true;
+  return model;
+}
+
+/// A layer with a window and a RoPE of its own, and one without RoPE (as in Gemma 3 and SmolLM3).
+inline ModelSpec small_layer_types() {
+  ModelSpec model = small_llama();
+  model.sliding_window = 3;
+  model.layer_types = {LayerType::sliding_attention, LayerType::full_attention};
+  model.sliding_rope = RopeSpec{.rope_theta = 50};
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::linear, .factor = 2};
+  model.no_rope_layers = {1, 0};
+  return model;
+}
+
+/// Gemma-like: norms with gain 1 + w on both sides of each branch, soft caps, a scaled embedding.
+inline ModelSpec small_gemma() {
+  ModelSpec model = small_llama();
+  model.mlp = MlpKind::geglu;
+  model.qk_norm = true;
+  model.norm_placement = NormPlacement::both;
+  model.norm_adds_one = true;
+  model.embedding_multiplier = 3.2;
+  model.query_pre_attn_scalar = 5;
+  model.attn_logit_softcapping = 0.7;
+  model.final_logit_softcapping = 1.5;
+  model.tie_word_embeddings = true;
+  return model;
+}
+
+/// OLMo-2-like: norms after the branches, and of the whole q and k.
+inline ModelSpec small_olmo() {
+  ModelSpec model = small_llama();
+  model.norm_placement = NormPlacement::after;
+  model.qk_norm = model.qk_norm_of_projection = true;
+  return model;
+}
+
+/// Granite's four multipliers.
+inline ModelSpec small_granite() {
+  ModelSpec model = small_llama();
+  model.embedding_multiplier = 2.5;
+  model.residual_multiplier = 0.4;
+  model.attention_multiplier = 0.3;
+  model.logits_scaling = 1.7;
+  return model;
+}
+
+/// GPT-NeoX-like: both branches read x, LayerNorm, biases everywhere, a part of the columns turns.
+inline ModelSpec small_neox() {
+  ModelSpec model = small_llama();
+  model.norm = NormKind::layer_norm;
+  model.mlp = MlpKind::gelu_erf;
+  model.qkv_bias = model.o_bias = model.mlp_bias = true;
+  model.use_parallel_residual = true;
+  model.partial_rotary_factor = 0.34;
+  return model;
+}
+
+/// Ministral-3-like: queries grow with their positions, every two positions here.
+inline ModelSpec small_growing_queries() {
+  ModelSpec model = small_llama();
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                                   .factor = 4,
+                                   .original_max_position_embeddings = 2,
+                                   .beta_fast = 1,
+                                   .beta_slow = 0.1,
+                                   .llama_4_scaling_beta = 0.5};
+  return model;
+}
+
+/// Models whose mechanisms no family of the others has.
+inline std::vector<ModelSpec> small_mechanisms() {
+  return {small_yarn(), small_gelu(),    small_layer_types(), small_gemma(),
+          small_olmo(), small_granite(), small_neox(),        small_growing_queries()};
+}
+
+inline std::vector<ModelSpec> all_small_models() {
+  std::vector<ModelSpec> models = small_mechanisms();
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) models.push_back(model);
+  return models;
 }
 
 /// All layers of these models: the embedding, both blocks and the head.

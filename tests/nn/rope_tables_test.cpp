@@ -7,7 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
 #include <numbers>
+#include <sstream>
+#include <string>
 
 namespace echelon::test {
 namespace {
@@ -18,6 +23,10 @@ ModelSpec llama3_like() {
   model.rope_theta = 500000.0;
   model.rope_scaling = RopeScaling{};
   return model;
+}
+
+std::vector<double> rope_frequencies(const ModelSpec& model) {
+  return rotation_of(model, model.ropes()[0], 16).frequencies;
 }
 
 TEST(RopeTables, FrequenciesFallGeometrically) {
@@ -52,6 +61,70 @@ TEST(RopeTables, Llama3ScalingStretchesLongWavelengths) {
     }
   }
   EXPECT_GT(num_between, 3);
+}
+
+struct RopeCase {
+  std::int64_t seq_len;
+  double partial_rotary_factor;
+  RopeScaling scaling;
+};
+
+// make_rope_frequencies.py has the same.
+std::map<std::string, RopeCase> rope_cases() {
+  using enum RopeType;
+  const std::vector<double> rising = {1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.5, 8.0}, falling(rising.rbegin(), rising.rend());
+  RopeScaling plain;
+  plain.original_max_position_embeddings = 4096;
+  const auto with = [&](const std::function<void(RopeScaling&)>& set) {
+    RopeScaling scaling = plain;
+    set(scaling);
+    return scaling;
+  };
+  const auto longrope_ = with(
+      [&](RopeScaling& s) { s.rope_type = longrope, s.factor = 8, s.short_factor = rising, s.long_factor = falling; });
+  return {{"linear", {1024, 1, with([](RopeScaling& s) { s.rope_type = linear, s.factor = 2.5; })}},
+          {"dynamic", {32768, 1, with([](RopeScaling& s) { s.rope_type = dynamic, s.factor = 4; })}},
+          {"llama3", {1024, 1, plain}},
+          {"yarn", {1024, 1, with([](RopeScaling& s) { s.rope_type = yarn, s.factor = 8; })}},
+          {"yarn with fractions", {1024, 1, with([](RopeScaling& s) {
+                                     s.rope_type = yarn, s.factor = 8, s.truncate = false, s.beta_fast = 20,
+                                     s.beta_slow = 2;
+                                   })}},
+          {"yarn with mscale", {1024, 1, with([](RopeScaling& s) {
+                                  s.rope_type = yarn, s.factor = 40, s.mscale = 1, s.mscale_all_dim = 0.5;
+                                })}},
+          {"yarn with a factor",
+           {1024, 1, with([](RopeScaling& s) { s.rope_type = yarn, s.factor = 8, s.attention_factor = 1.25; })}},
+          {"longrope, short", {4096, 0.5, longrope_}},
+          {"longrope, long", {4097, 0.5, longrope_}}};
+}
+
+// Claim (reference): Each kind of RoPE has the frequencies and the attention factor of
+//   transformers, whose code was run in float64.
+// Bound: 1e-12, relative.
+// Tests: RopeTables
+TEST(RopeTables, AreThoseOfTransformers) {
+  ModelSpec model = small_llama();
+  model.head_dim = 32;
+  std::map<std::string, RopeCase> cases = rope_cases();
+  std::ifstream file(ECHELON_SOURCE_DIR "/tests/nn/rope_frequencies.csv");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name, number;
+    std::getline(fields, name, ';');
+    ASSERT_TRUE(cases.contains(name)) << name;
+    std::vector<double> expected;
+    while (std::getline(fields, number, ';')) expected.push_back(std::stod(number));
+    const RopeCase& of = cases.at(name);
+    model.partial_rotary_factor = of.partial_rotary_factor;
+    const Rotation rotation = rotation_of(model, {.rope_theta = 500000, .scaling = of.scaling}, of.seq_len);
+    EXPECT_NEAR(rotation.attention_factor, expected[0], 1e-12) << name;
+    ASSERT_EQ(rotation.frequencies.size() + 1, expected.size()) << name;
+    for (std::size_t i = 1; i < expected.size(); ++i)
+      EXPECT_NEAR(rotation.frequencies[i - 1], expected[i], 1e-12 * expected[i]) << name << ", pair " << i - 1;
+    cases.erase(name);
+  }
+  EXPECT_TRUE(cases.empty());
 }
 
 TEST(RopeTables, HoldTheAnglesOfEveryPosition) {

@@ -16,7 +16,7 @@ namespace {
 std::vector<Param*> all_params(Stage& stage) { return passes_of(stage).params; }
 
 TEST(Stage, OwnsTheParametersThatTheModelCounts) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
+  for (const ModelSpec& model : all_small_models()) {
     Stage stage(one_rank(model), whole_model);
     std::int64_t count = 0;
     std::set<std::string> names;
@@ -76,7 +76,7 @@ struct StageAtWork {
   StageAtWork(const LayerOptions& options, const StageLayers& layers, Calls calls = Calls::whole_stage,
               std::unique_ptr<Ops> ops = make_reference_ops())
       : stage(options, layers), tables(options), bench(passes_of(stage, calls), options, mesh, mesh, std::move(ops)) {
-    stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(bench.ops(), tables.cos, tables.sin);
   }
   LonelyMesh mesh;
   Stage stage;
@@ -142,7 +142,7 @@ TEST(Stage, TwoStagesGiveWhatOneGives) {
 
 // The processors' backend and the oracle, through whole stages.
 TEST(Stage, CpuBackendAgreesWithTheReference) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
+  for (const ModelSpec& model : all_small_models()) {
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
       std::vector<Outcome> outcomes;
       for (const bool is_cpu : {false, true}) {

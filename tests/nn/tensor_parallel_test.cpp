@@ -34,7 +34,9 @@ std::int64_t place_in_whole(const Param& param, std::int64_t i) {
   const int dim = param.slice.dim();
   if (dim < 0) return i;
   const Sizes& sizes = param.global_sizes();
-  const std::int64_t inner = dim == 0 && sizes.num_dims() == 2 ? sizes[1] : 1, global_count = sizes[dim];
+  const std::int64_t global_count = sizes[dim];
+  std::int64_t inner = 1;
+  for (int of = dim + 1; of < sizes.num_dims(); ++of) inner *= sizes[of];
   const auto [first, count] = param.slice.entries(dim);
   const std::int64_t row = i / (count * inner), j = first + i / inner % count;
   return j < global_count ? (row * global_count + j) * inner + i % inner : -1;
@@ -85,7 +87,7 @@ WholeTensors run_stage(const ModelSpec& model, const StageLayers& layers, const 
     options.sequence_parallel = layout.sequence_parallel;
     Stage stage(options, layers);
     const Tables tables(options);
-    stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
+    stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);
     TraceMesh trace_mesh(shape, mesh.rank());
     Bench bench(passes_of(stage), options, mesh, trace_mesh);
     const RegionBytes used = bench.run(layout.backward);
@@ -139,6 +141,11 @@ void expect_layouts_agree(const ModelSpec& model, const std::vector<int>& degree
 TEST(TensorParallel, LlamaWithSharedKvHeads) { expect_layouts_agree(small_llama(), {2, 4}); }
 
 TEST(TensorParallel, QwenWithBiasesAndNormsOfSharedKvHeads) { expect_layouts_agree(small_qwen(), {2, 4}); }
+
+TEST(TensorParallel, MixturesOfExperts) {
+  expect_layouts_agree(small_mixture(), {2, 4});
+  expect_layouts_agree(small_groups_of_experts(), {2, 4});
+}
 
 TEST(TensorParallel, Gpt2) { expect_layouts_agree(small_gpt2(), {2, 3, 4}); }
 

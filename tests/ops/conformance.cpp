@@ -271,6 +271,70 @@ TEST_P(OpsConformance, Norms) {
     }
 }
 
+TEST_P(OpsConformance, NormsWithAnotherGain) {
+  for (const std::int64_t columns : {5, 19, 64, 2051}) {
+    const std::string sizes = fmt::format(" [7, {}]", columns);
+    const Numbers x = random({7, columns}, 1, 2.0), w = random({columns}, 2), dy = random({7, columns}, 3),
+                  past = random({7, columns}, 4), rstd = statistics({7});
+    Tensors forward = {x, w, x, rstd};
+    const auto rms_norm = [](Ops& ops, Tensors& t) {
+      ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3], .gain_offset = 1});
+    };
+    compare("rms_norm with gain 1 + w" + sizes, forward, rms_norm);
+    compare("rms_norm rounded before its gain" + sizes, forward, [](Ops& ops, Tensors& t) {
+      ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3], .gain_offset = 1, .rounds_before_gain = true});
+    });
+    ReferenceOps reference;
+    rms_norm(reference, forward);
+    const Tensors backward = {dy, x, w, forward[3], past, x, Numbers::random(sums, {columns}, 5)};
+    compare("its gradients" + sizes, backward, [](Ops& ops, Tensors& t) {
+      ops.rms_norm_backward({.dy = t[0],
+                             .x = t[1],
+                             .w = t[2],
+                             .rstd = t[3],
+                             .dx = t[5],
+                             .dw = t[6],
+                             .dresidual = t[4],
+                             .gain_offset = 1});
+    });
+    compare("its dx" + sizes, backward, [](Ops& ops, Tensors& t) {
+      ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[5], .gain_offset = 1});
+    });
+  }
+}
+
+TEST_P(OpsConformance, NormsOfPartsOfRows) {
+  for (const std::int64_t columns : {1, 19, 64, 515}) {
+    const Numbers x = random({7, columns}, 1, 2.0), w = random({columns}, 2), dy = random({7, columns}, 3),
+                  rstd = statistics({7}), dw = Numbers::random(sums, {columns}, 5);
+    Numbers squares(sums, {7});
+    for (std::int64_t i = 0; i < 7; ++i) squares.set(i, 3.0 + static_cast<double>(i + columns));
+    compare("row_products", {x, dy, rstd},
+            [](Ops& ops, Tensors& t) { ops.row_products({.x = t[0], .y = t[1], .sums = t[2]}); });
+    compare("row_products with a gain", {x, dy, rstd, w}, [](Ops& ops, Tensors& t) {
+      ops.row_products({.x = t[0], .y = t[1], .sums = t[2], .w = t[3], .gain_offset = 1});
+    });
+    compare("rms_norm of a part", {x, w, x, rstd, squares}, [&](Ops& ops, Tensors& t) {
+      ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3], .squares = t[4], .width = 3 * columns});
+    });
+    compare("its dx", {dy, x, w, squares, x, squares}, [&](Ops& ops, Tensors& t) {
+      ops.rms_norm_backward_input(
+          {.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .products = t[5], .width = 3 * columns});
+    });
+  }
+}
+
+TEST_P(OpsConformance, SoftCaps) {
+  for (const std::int64_t count : {0, 1, 7, 64, 1001, 4096}) {
+    const Numbers x = random({count}, 1, 40.0), y = random({count}, 2, 10.0), dx = random({count}, 3);
+    compare(fmt::format("soft_cap of {}", count), {x},
+            [](Ops& ops, Tensors& t) { ops.soft_cap({.x = t[0], .cap = 30}); });
+    for (const Numbers& logits : {y, Numbers::random(sums, {count}, 4)})
+      compare(fmt::format("soft_cap_backward of {}", count), {dx, logits},
+              [](Ops& ops, Tensors& t) { ops.soft_cap_backward({.dx = t[0], .y = t[1], .cap = 30}); });
+  }
+}
+
 // Rows that many threads share, that are too wide for what these can keep, and that do not start at multiples of 16
 // bytes.
 TEST_P(OpsConformance, NormsOfWideRows) {
@@ -325,6 +389,30 @@ TEST_P(OpsConformance, Rope) {
     }
 }
 
+TEST_P(OpsConformance, RopeOfAPartOfTheColumns) {
+  for (const std::int64_t R : {2, 6, 32}) {
+    const std::int64_t C = R + 8;
+    std::vector<std::int32_t> positions(20);
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i * 13 % 30);
+    const Tensors tensors = {random({2, 10, 3, C}, 1), Numbers::random(sums, {12, R / 2}, 3),
+                             Numbers::random(sums, {12, R / 2}, 4), Numbers::tokens(positions),
+                             Numbers::random(DType::float64, {R / 2}, 5)};
+    compare("rope of a part", tensors,
+            [](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[0], .cos = t[1], .sin = t[2]}); });
+    compare("rope of a part, of given positions", tensors, [](Ops& ops, Tensors& t) {
+      ops.rope({.x = t[0],
+                .y = t[0],
+                .cos = {},
+                .sin = {},
+                .positions = t[3],
+                .frequencies = t[4],
+                .scale = 1.25,
+                .growth = 0.3,
+                .period = 4});
+    });
+  }
+}
+
 TEST_P(OpsConformance, RopeOfGivenPositions) {
   for (const std::int64_t C : {2, 6, 64})
     for (const std::int64_t T : {0, 1, 50}) {
@@ -358,61 +446,56 @@ struct AttentionCase {
 };
 
 TEST_P(OpsConformance, Attention) {
-  for (const auto& a : {AttentionCase{1, 1, 1, 1, 1, 1, 1, 0},
-                        {2, 5, 5, 2, 2, 3, 1, 0},
-                        {2, 130, 130, 4, 2, 16, 2, 0},
-                        {1, 65, 65, 3, 2, 20, 2, 1},
-                        {1, 64, 64, 2, 1, 64, 2, 0},
-                        {1, 1, 70, 2, 2, 8, 1, 0},
-                        {1, 40, 200, 2, 2, 128, 1, 0},
-                        {1, 70, 5, 1, 1, 4, 1, 0},
-                        {1, 257, 257, 3, 1, 17, 3, 0},
-                        {2, 129, 129, 5, 2, 8, 3, 1},
-                        {1, 150, 150, 2, 2, 33, 1, 0},
-                        {1, 3, 131, 2, 1, 5, 2, 0},
-                        {1, 100, 300, 1, 1, 64, 1, 0},
-                        {1, 77, 77, 2, 1, 40, 2, 0},
-                        {1, 97, 97, 2, 2, 80, 1, 0},
-                        {1, 140, 140, 3, 1, 128, 3, 0},
-                        {1, 70, 70, 1, 1, 192, 1, 0},
-                        {0, 4, 4, 1, 1, 4, 1, 0},
-                        {1, 0, 4, 1, 1, 4, 1, 0}}) {
-    const std::string what = fmt::format("attention B {} Tq {} Tk {} H {} K {} C {}", a.B, a.Tq, a.Tk, a.H, a.K, a.C);
+  for (const auto& a :
+       {AttentionCase{1, 1, 1, 1, 1, 1, 1, 0}, {2, 5, 5, 2, 2, 3, 1, 0},      {2, 130, 130, 4, 2, 16, 2, 0},
+        {1, 65, 65, 3, 2, 20, 2, 1},           {1, 64, 64, 2, 1, 64, 2, 0},   {1, 1, 70, 2, 2, 8, 1, 0},
+        {1, 40, 200, 2, 2, 128, 1, 0},         {1, 70, 5, 1, 1, 4, 1, 0},     {1, 257, 257, 3, 1, 17, 3, 0},
+        {2, 129, 129, 5, 2, 8, 3, 1},          {1, 150, 150, 2, 2, 33, 1, 0}, {1, 3, 131, 2, 1, 5, 2, 0},
+        {1, 100, 300, 1, 1, 64, 1, 0},         {1, 77, 77, 2, 1, 40, 2, 0},   {1, 97, 97, 2, 2, 80, 1, 0},
+        {1, 140, 140, 3, 1, 128, 3, 0},        {1, 70, 70, 1, 1, 192, 1, 0},  {1, 70, 70, 2, 1, 96, 2, 0},
+        {1, 66, 66, 1, 1, 256, 1, 0},          {0, 4, 4, 1, 1, 4, 1, 0},      {1, 0, 4, 1, 1, 4, 1, 0}}) {
+    const std::string of_sizes =
+        fmt::format("attention B {} Tq {} Tk {} H {} K {} C {}", a.B, a.Tq, a.Tk, a.H, a.K, a.C);
     const double scale = 1 / std::sqrt(static_cast<double>(a.C));
     const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
     const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
-    Tensors forward = {q, k, v, random(queries, 4), statistics(rows)};
-    const auto attention = [&](Ops& ops, Tensors& t) {
-      ops.attention({.q = t[0],
-                     .k = t[1],
-                     .v = t[2],
-                     .out = t[3],
-                     .lse = t[4],
-                     .scale = scale,
-                     .group = a.group,
-                     .first_head = a.first_head});
-    };
-    compare(what, forward, attention);
-    if (a.Tq != a.Tk) continue;
-    ReferenceOps reference;
-    attention(reference, forward);
-    const auto attention_backward = [&](Ops& ops, Tensors& t) {
-      ops.attention_backward({.q = t[0],
-                              .k = t[1],
-                              .v = t[2],
-                              .out = t[3],
-                              .lse = t[4],
-                              .dout = t[5],
-                              .dq = t[6],
-                              .dk = t[7],
-                              .dv = t[8],
-                              .delta = t[9],
-                              .scale = scale,
-                              .group = a.group,
-                              .first_head = a.first_head});
-    };
-    compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)},
-            attention_backward, 1);
+    for (const double soft_cap : {0.0, 1.5}) {
+      const std::string what = fmt::format("{} soft cap {}", of_sizes, soft_cap);
+      Tensors forward = {q, k, v, random(queries, 4), statistics(rows)};
+      const auto attention = [&](Ops& ops, Tensors& t) {
+        ops.attention({.q = t[0],
+                       .k = t[1],
+                       .v = t[2],
+                       .out = t[3],
+                       .lse = t[4],
+                       .scale = scale,
+                       .group = a.group,
+                       .first_head = a.first_head,
+                       .soft_cap = soft_cap});
+      };
+      compare(what, forward, attention);
+      if (a.Tq != a.Tk) continue;
+      ReferenceOps reference;
+      attention(reference, forward);
+      const auto attention_backward = [&](Ops& ops, Tensors& t) {
+        ops.attention_backward({.q = t[0],
+                                .k = t[1],
+                                .v = t[2],
+                                .out = t[3],
+                                .lse = t[4],
+                                .dout = t[5],
+                                .dq = t[6],
+                                .dk = t[7],
+                                .dv = t[8],
+                                .delta = t[9],
+                                .scale = scale,
+                                .group = a.group,
+                                .first_head = a.first_head,
+                                .soft_cap = soft_cap});
+      };
+      compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)},
+              attention_backward, 1);
+    }
   }
 }
 
@@ -728,6 +811,20 @@ TEST_P(OpsConformance, Activations) {
               [](Ops& ops, Tensors& t) {
                 ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]});
               });
+    compare("gelu by erf" + sizes, {x, bias},
+            [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1], .kind = GeluKind::erf}); });
+    compare("gelu_backward by erf" + sizes, {x, dy, bias, Numbers::random(sums, {columns}, 5)},
+            [](Ops& ops, Tensors& t) {
+              ops.gelu_backward(
+                  {.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1], .kind = GeluKind::erf});
+            });
+    compare("geglu" + sizes, {x, up, x}, [](Ops& ops, Tensors& t) {
+      ops.swiglu({.gate = t[0], .up = t[1], .y = t[2], .kind = GateKind::gelu_tanh});
+    });
+    compare("geglu_backward in place" + sizes, {x, up, dy}, [](Ops& ops, Tensors& t) {
+      ops.swiglu_backward(
+          {.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2], .kind = GateKind::gelu_tanh});
+    });
     compare("swiglu" + sizes, {x, up, x},
             [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
     compare("swiglu_backward in place" + sizes, {x, up, dy}, [](Ops& ops, Tensors& t) {
@@ -747,6 +844,9 @@ TEST_P(OpsConformance, ActivationsOfExtremeNumbers) {
   compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
   compare("gelu_backward", {x, dy, x},
           [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+  compare("gelu by erf", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1], .kind = GeluKind::erf}); });
+  compare("gelu_backward by erf", {x, dy, x},
+          [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2], .kind = GeluKind::erf}); });
   compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
   compare("swiglu_backward", {x, dy, x, x}, [](Ops& ops, Tensors& t) {
     ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]});

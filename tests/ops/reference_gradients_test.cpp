@@ -216,6 +216,22 @@ TEST(ReferenceGradients, GeluAndSwiglu) {
   expect_gradient(x, dx, gelu, "gelu dx");
   expect_gradient(bias, dbias, gelu, "gelu dbias");
   EXPECT_TRUE(y_again == gelu_y);
+  const auto gelu_by_erf = [&] {
+    ops.gelu({.x = x, .y = y, .kind = GeluKind::erf});
+    return dot(y, dy);
+  };
+  gelu_by_erf();
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    EXPECT_NEAR(y.get(i), x.get(i) * 0.5 * (1 + std::erf(x.get(i) / std::sqrt(2.0))), 1e-15);
+  ops.gelu_backward({.dy = dy, .x = x, .dx = dx, .kind = GeluKind::erf});
+  expect_gradient(x, dx, gelu_by_erf, "gelu by erf dx");
+  const auto geglu = [&] {
+    ops.swiglu({.gate = x, .up = up, .y = y, .kind = GateKind::gelu_tanh});
+    return dot(y, dy);
+  };
+  ops.swiglu_backward({.dy = dy, .gate = x, .up = up, .dgate = dx, .dup = dup, .kind = GateKind::gelu_tanh});
+  expect_gradient(x, dx, geglu, "geglu dgate");
+  expect_gradient(up, dup, geglu, "geglu dup");
   const auto swiglu = [&] {
     ops.swiglu({.gate = x, .up = up, .y = y});
     return dot(y, dy);
@@ -226,6 +242,22 @@ TEST(ReferenceGradients, GeluAndSwiglu) {
   EXPECT_TRUE(y_again == swiglu_y);
   expect_gradient(x, dx, swiglu, "swiglu dgate");
   expect_gradient(up, dup, swiglu, "swiglu dup");
+}
+
+TEST(ReferenceGradients, SoftCaps) {
+  ReferenceOps ops;
+  const Sizes sizes = {3, 5};
+  Numbers x = random(sizes, 1), y = empty(sizes), dy = random(sizes, 3);
+  const auto soft_cap = [&] {
+    y = x;
+    ops.soft_cap({.x = y, .cap = 1.3});
+    return dot(y, dy);
+  };
+  soft_cap();
+  for (std::int64_t i = 0; i < x.count(); ++i) EXPECT_NEAR(y.get(i), 1.3 * std::tanh(x.get(i) / 1.3), 1e-15);
+  Numbers dx = dy;
+  ops.soft_cap_backward({.dx = dx, .y = y, .cap = 1.3});
+  expect_gradient(x, dx, soft_cap, "soft cap dx");
 }
 
 // A vocabulary of 7 in two shards of 4 columns, the last column padding; one ignored target.

@@ -1,5 +1,5 @@
 // What attention sends over the ranks of context parallelism, by formulas (docs/internals/context.md), against the
-// trace and against what the transport counted.
+// trace and against what the transport counted. Where documents leave rows out: context_documents_test.cpp.
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -123,8 +123,12 @@ TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
                          const std::scoped_lock lock(mutex);
                          EXPECT_EQ(static_cast<double>(traced(rank.run.blueprint(), ProgramKind::training)),
                                    forward + again + backward);
-                         EXPECT_EQ(static_cast<double>(sent_over_context(rank.mesh.sent_bytes())),
-                                   2 * forward + again + backward);  // a step and an evaluation
+                         const double all = 2 * forward + again + backward;  // a step and an evaluation
+                         const auto sent = static_cast<double>(sent_over_context(rank.mesh.sent_bytes()));
+                         if (rank.run.blueprint().part().options.skips_unseen_keys)
+                           EXPECT_LE(sent, all) << "a ring within documents";
+                         else
+                           EXPECT_EQ(sent, all);
                        }});
   }
 }

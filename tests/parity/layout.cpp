@@ -1,7 +1,5 @@
 #include "parity/layout.h"
 
-#include "spec/families/family.h"
-
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -13,9 +11,15 @@ int num_stages(const Layout& layout) {
   return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual);
 }
 
+/// With experts it is the family like this one that has some.
+Family family_of(const Layout& layout) {
+  if (layout.experts == 0) return layout.family;
+  return layout.family == Family::qwen3 ? Family::qwen3_moe : Family::mixtral;
+}
+
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 ModelSpec tiny_model(const Layout& layout) {
-  ModelSpec model = family_defaults(layout.family);
+  ModelSpec model = family_defaults(family_of(layout));
   const bool is_power_of_two = (layout.tp & (layout.tp - 1)) == 0;
   model.num_attention_heads = is_power_of_two ? 8 : 7;
   model.num_key_value_heads = layout.family == Family::gpt2 || !is_power_of_two ? model.num_attention_heads : 2;
@@ -28,8 +32,15 @@ ModelSpec tiny_model(const Layout& layout) {
   model.initializer_range = 0.15;
   model.tie_word_embeddings = layout.tied;
   model.sliding_window = layout.window;
-  model.max_window_layers =
-      layout.window > 0 && description_of(layout.family).windows == WindowFields::from_a_layer ? 1 : 0;
+  const bool has_windows_of_layers = model.family == Family::qwen2 || model.family == Family::qwen3;
+  model.max_window_layers = layout.window > 0 && has_windows_of_layers ? 1 : 0;
+  if (layout.experts > 0)
+    model.mixture = {.num_experts = layout.experts,
+                     .num_experts_per_tok = 2,
+                     .moe_intermediate_size = 13,
+                     .norm_topk_prob = layout.experts % 2 == 1,
+                     .shared_expert_intermediate_size = layout.experts % 3 == 0 ? 11 : 0,
+                     .decoder_sparse_step = layout.dense_between ? 2 : 1};
   return model;
 }
 
@@ -60,6 +71,7 @@ std::string name_of(const Layout& layout) {
   if (layout.ulysses > 0) name << layout.ulysses;
   if (!layout.recompute.empty()) name << "_recompute" << echelon::names_of(layout.recompute).size();
   if (layout.window > 0) name << "_window" << layout.window;
+  if (layout.experts > 0) name << "_experts" << layout.experts << (layout.dense_between ? "_and_dense" : "");
   if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
   for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
@@ -704,6 +716,49 @@ std::vector<Layout> rows() {
   for (const std::vector<Layout>& more : {sharded_rows(), order_rows()})
     layouts.insert(layouts.end(), more.begin(), more.end());
   return layouts;
+}
+
+std::vector<Layout> expert_rows() {
+  using Kind = PipelineSchedule;
+  using enum BlockOperation;
+  return {
+      {.shard = 2, .microbatches = 3, .experts = 4},
+      {.replicate = 2, .shard = 2, .family = Family::qwen3, .zero = 2, .experts = 5},
+      {.shard = 4, .microbatches = 3, .tied = true, .zero = 3, .experts = 6, .dense_between = true},
+      {.tp = 2, .experts = 5},
+      {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .experts = 9},
+      {.replicate = 2, .tp = 3, .sequence_parallel = true, .tied = true, .experts = 3},
+      {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = whole_block, .experts = 12},
+      {.pp = 3, .microbatches = 4, .tied = true, .experts = 6, .dense_between = true},
+      {.tp = 2, .pp = 2, .schedule = Kind::zb_h1, .microbatches = 5, .recompute = {mlp}, .experts = 6},
+      {.shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .schedule = Kind::zb_v,
+       .microbatches = 4,
+       .zero = 2,
+       .experts = 7},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = Kind::dualpipe_v,
+       .microbatches = 4,
+       .tied = true,
+       .experts = 5,
+       .dense_between = true},
+      {.pp = 2, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 4, .experts = 16},
+      {.tp = 2, .sequence_parallel = true, .documents = true, .cp = 2, .experts = 4},
+      {.shard = 2, .zero = 3, .cp = 3, .seq_len = 17, .experts = 5},
+      {.pp = 2,
+       .microbatches = 3,
+       .family = Family::qwen3,
+       .cp = 2,
+       .method = ContextMethod::all_gather,
+       .recompute = whole_block,
+       .experts = 9,
+       .dense_between = true},
+      {.shard = 2, .window = 5, .experts = 3, .dense_between = true},
+  };
 }
 
 }  // namespace echelon::testing

@@ -30,6 +30,8 @@ struct Layout {
   ContextMethod method = ContextMethod::ring;
   int ulysses = 0;  // ranks that exchange heads in ulysses_ring
   BlockOperations recompute = {};
+  int experts = 0;                          // of a layer, of which each token has two; 0: all layers are dense
+  bool dense_between = false;               // every second layer has no experts
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
@@ -58,6 +60,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Sliding windows, in some layers or all, with documents, context parallelism and the other axes.
 [[nodiscard]] std::vector<Layout> window_rows();
+
+/// Mixtures of experts, with every axis, level of sharding and kind of schedule.
+[[nodiscard]] std::vector<Layout> expert_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -1,5 +1,6 @@
 #include "parity/locks.h"
 
+#include "nn/context_parallel/block_ring.h"
 #include "ops/cpu/cpu_ops.h"
 
 #include <fmt/format.h>
@@ -26,6 +27,22 @@ void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
     EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);
 }
 
+/// Those that the traced calls have, of which documents leave a part: the same of all heads, and of all passes through
+/// the blocks of the rank.
+void add_pairs(RankRun& run, ProgramKind kind, std::int64_t times, AttentionPairs& pairs) {
+  AttentionPairs traced;
+  for (const Action& action : run.blueprint().program(kind))
+    for (const OpRecord& op : run.blueprint().trace(kind).of(action).operations()) {
+      if (op.kind == OpKind::attention) traced.forward += times * op.flops / (4 * op.k);
+      if (op.kind == OpKind::attention_backward) traced.backward += times * op.flops / (10 * op.k);
+    }
+  const AttentionWork& work = run.step().attention_work(kind);
+  EXPECT_LE(work.pairs, work.planned_pairs);
+  if (work.planned_pairs == 0) return;  // a rank without blocks
+  pairs.forward += traced.forward * work.pairs / work.planned_pairs;
+  pairs.backward += traced.backward * work.pairs / work.planned_pairs;
+}
+
 }  // namespace
 
 void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
@@ -36,10 +53,12 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   EXPECT_EQ(run.memory().arena().num_bytes(), run.blueprint().arena_bytes());
   std::map<std::array<std::int64_t, 3>, std::int64_t> products;
   std::map<Group, std::int64_t> sent;
+  AttentionPairs pairs;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
     const std::int64_t times = kind == ProgramKind::training ? runs.training : runs.evaluation;
     if (times == 0) continue;
     expect_memory_as_planned(run, kind);
+    add_pairs(run, kind, times, pairs);
     for (const Action& action : run.blueprint().program(kind)) {
       const CallTrace& trace = run.blueprint().trace(kind).of(action);
       for (const OpRecord& op : trace.operations())
@@ -50,7 +69,20 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   }
   if (ops != nullptr) {
     EXPECT_EQ(ops->matmul_counts(), products) << "matrix products counted at the BLAS call against the trace";
+    EXPECT_EQ(ops->attention_pairs().forward, pairs.forward) << "pairs counted in attention against the documents";
+    EXPECT_EQ(ops->attention_pairs().backward, pairs.backward);
   }
+  // Rows that no query sees are planned, but not sent.
+  AttentionWork work = run.step().attention_work(ProgramKind::training);
+  work += run.step().attention_work(ProgramKind::evaluation);
+  EXPECT_LE(work.sent_bytes, work.planned_sent_bytes);
+  std::int64_t planned_for_context = 0;
+  for (const auto& [group, bytes] : sent)
+    if (group.axes == AxisSet{Axis::cp}) planned_for_context += bytes;
+  EXPECT_EQ(work.planned_sent_bytes, planned_for_context);
+  if (work.planned_sent_bytes > 0)
+    sent[ring_group(run.blueprint().part().options.tokens->exchange)] -= work.planned_sent_bytes - work.sent_bytes;
+  std::erase_if(sent, [](const auto& each) { return each.second == 0; });
   std::map<Group, std::int64_t> counted;
   for (const auto& [group, bytes] : mesh.sent_bytes())
     if (bytes > 0) counted[group] = bytes;

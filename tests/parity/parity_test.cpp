@@ -19,10 +19,11 @@ const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
   const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads,
                   model.num_hidden_layers, model.tie_word_embeddings, config.training.seq_len,
                   config.training.global_batch_size, name_of(config.training.dtype), config.training.steps,
-                  config.data.reset_attention_mask, config.data.reset_position_ids, model.sliding_window);
+                  config.data.reset_attention_mask, config.data.reset_position_ids, model.sliding_window,
+                  model.mixture.num_experts, model.mixture.decoder_sparse_step);
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
@@ -91,6 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Context, Parity, ::testing::ValuesIn(context_rows()), t
 INSTANTIATE_TEST_SUITE_P(Documents, Parity, ::testing::ValuesIn(document_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(ContextMethods, Parity, ::testing::ValuesIn(context_method_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Windows, Parity, ::testing::ValuesIn(window_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(Experts, Parity, ::testing::ValuesIn(expert_rows()), test_name);
 
 // Claim (schedules): Every schedule, with one to four ranks and with data, tensor and sequence
 //   parallelism and ZeRO-1 alternately, computes what one rank computes. Its planned memory and
@@ -180,6 +182,7 @@ std::vector<Layout> delayed_method_rows() {
 }
 INSTANTIATE_TEST_SUITE_P(ContextMethods, Delayed, ::testing::ValuesIn(delayed_method_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Windows, Delayed, ::testing::ValuesIn(window_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(Experts, Delayed, ::testing::ValuesIn(expert_rows()), test_name);
 
 class Float32 : public ::testing::TestWithParam<Layout> {};
 
@@ -357,7 +360,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
                       Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true},
                       Layout{.pp = 4, .microbatches = 3},
-                      Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4}),
+                      Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4},
+                      Layout{.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 3, .experts = 6}),
     test_name);
 
 }  // namespace

@@ -84,7 +84,8 @@ TEST(HostStep, ASlowRankIsHelpedByTheOther) {
   const Blueprint blueprint(config(2, 1));
   // Work of 1 and 3: for as long as both compute, a core each; then the other core helps: 1 + 2 / 2. What the norm of
   // the gradients waits for is free.
-  EXPECT_NEAR(host_step(blueprint, products_alone(), {{1, 3.0}}).seconds / product_seconds(blueprint), 2, 1e-6);
+  EXPECT_NEAR(host_step(blueprint, products_alone(), {.slow_ranks = {{1, 3.0}}}).seconds / product_seconds(blueprint),
+              2, 1e-6);
 }
 
 // Each on its core, and what they all-reduce takes a second per byte that is moved (2 n of the buffer's), one after the

@@ -16,11 +16,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Json = nlohmann::json;
 
-// Claim (reports): A report (`--html` of `train`, `simulate`, `plan`) is one page that loads
-//   nothing. In Chromium, in light and dark mode and 390 pixels wide, it logs no error and its text
-//   has a contrast of at least 4.5. A timeline zooms by wheel, drag, keys and two fingers; names
-//   that are scripts stay text.
-// Bound: each is asserted in the browser.
+// Claim (reports): A report (`--html`) is one page that loads nothing. In Chromium, in light and dark
+//   mode and 390 pixels wide, it logs no error. A timeline zooms by wheel, drag, keys and two
+//   fingers; names that are scripts stay text.
+// Bound: each is asserted in the browser; the contrast of text is at least 4.5.
 // Tests: Page|Html
 class Page : public testing::Test {
  protected:

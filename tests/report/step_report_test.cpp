@@ -64,6 +64,20 @@ TEST(StepLine, SaysHowUnevenThePairsAre) {
   EXPECT_EQ(nlohmann::json::parse(to_json(report)).at("data_imbalance").get<double>(), 1.5);
 }
 
+TEST(StepLine, SaysWhatDocumentsLeave) {
+  StepReport report = example();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("planned_pairs").is_null());
+  EXPECT_THAT(step_line(report), testing::Not(HasSubstr("pairs")));
+  report.pairs = {1234, 56789};
+  report.cp_bytes = {7, 4096};
+  EXPECT_THAT(step_line(report), HasSubstr("  pairs: 1,234 of 56,789  cp_bytes: 7 of 4,096"));
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json.at("pairs").get<std::int64_t>(), 1234);
+  EXPECT_EQ(json.at("planned_pairs").get<std::int64_t>(), 56789);
+  EXPECT_EQ(json.at("cp_bytes").get<std::int64_t>(), 7);
+  EXPECT_EQ(json.at("planned_cp_bytes").get<std::int64_t>(), 4096);
+}
+
 TEST(StepLine, SurvivesWhatIsNotFinite) {
   StepReport report = example();
   report.loss = std::nan("");
@@ -123,7 +137,7 @@ TEST(Flops, EqualTheProductsOfTheModel) {
     const ModelSpec m = preset(name);
     const std::int64_t Q = m.num_attention_heads * m.head_dim, KV = m.num_key_value_heads * m.head_dim;
     const std::int64_t projections =
-        m.hidden_size * (2 * Q + 2 * KV) + (m.mlp == MlpKind::swiglu ? 3 : 2) * m.hidden_size * m.intermediate_size;
+        m.hidden_size * (2 * Q + 2 * KV) + (is_gated(m.mlp) ? 3 : 2) * m.hidden_size * m.intermediate_size;
     const std::int64_t per_layer = 2 * projections + 4 * T * Q;
     const double expected =
         3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);

@@ -100,6 +100,25 @@ const std::vector<NamedLayout>& layouts_of_documents() {
   return all;
 }
 
+/// Of a mixture of experts, whose stacked weights are cut along another dim by each axis.
+const std::vector<NamedLayout>& layouts_of_experts() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"zero3-tp-3x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.zero_level = 3;
+         p.tensor_parallel_degree = 2;
+       }},
+      {"pp-tp-sp-2x4",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.tensor_parallel_degree = 4;
+         p.sequence_parallel = true;
+       }},
+  };
+  return all;
+}
+
 class ResumeMatrix : public SmallRun {
  protected:
   static constexpr std::int64_t saved_step = 3;
@@ -107,6 +126,18 @@ class ResumeMatrix : public SmallRun {
   RunConfig config_of(const NamedLayout& layout, const std::string& folder) const {
     RunConfig config = this->config(folder);
     layout.set(config.parallelism);
+    if (has_experts_) {
+      const ModelSpec dense = config.model;
+      config.model = preset("mixtral-30m");
+      config.model.mixture.num_experts = 5;
+      config.model.mixture.moe_intermediate_size = config.model.intermediate_size = 12;
+      config.model.hidden_size = dense.hidden_size;
+      config.model.num_hidden_layers = 3;
+      config.model.num_attention_heads = dense.num_attention_heads;
+      config.model.head_dim = dense.head_dim;
+      config.model.vocab_size = dense.vocab_size;
+      config.model.initializer_range = dense.initializer_range;
+    }
     if (has_documents_) {
       config.data.path = (scratch_ / "documents").string();
       config.data.packing = Packing::best_fit;
@@ -153,6 +184,7 @@ class ResumeMatrix : public SmallRun {
     EXPECT_EQ(state, read_state(checkpoint(to.name, config.training.steps)));
   }
 
+  void use_experts() { has_experts_ = true; }
   void use_documents() {
     has_documents_ = true;
     IndexedDatasetWriter writer((scratch_ / "documents").string(), TokenType::u16);
@@ -176,7 +208,7 @@ class ResumeMatrix : public SmallRun {
 
  private:
   std::map<std::string, Steps> uninterrupted_;
-  bool has_documents_ = false;
+  bool has_documents_ = false, has_experts_ = false;
 };
 
 // Each layout resumes itself, bit for bit, and one other layout, in an order that the seed decides.
@@ -199,6 +231,15 @@ TEST_F(ResumeMatrix, EachLayoutResumesItselfAndAnother) {
 TEST_F(ResumeMatrix, LayoutsOfDocumentsResumeThemselvesAndTheNext) {
   use_documents();
   const std::vector<NamedLayout>& all = layouts_of_documents();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    expect_resumes(all[i], all[i]);
+    expect_resumes(all[i], all[(i + 1) % all.size()]);
+  }
+}
+
+TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
+  use_experts();
+  const std::vector<NamedLayout>& all = layouts_of_experts();
   for (std::size_t i = 0; i < all.size(); ++i) {
     expect_resumes(all[i], all[i]);
     expect_resumes(all[i], all[(i + 1) % all.size()]);

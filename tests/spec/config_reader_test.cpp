@@ -149,6 +149,36 @@ TEST(ConfigReader, ALayoutIsAListOrLetters) {
       (std::vector<std::int64_t>{2, 1, 1, 2}));
 }
 
+// A checkpoint holds its config as this text.
+TEST(ConfigReader, KeepsWhatNoKeyNames) {
+  RunConfig config = read("[model]\npreset = 'llama-1m'");
+  EXPECT_THAT(to_toml(config), ::testing::Not(HasSubstr("mechanisms")));
+  ModelSpec& model = config.model;
+  model.norm = NormKind::layer_norm;
+  model.mlp = MlpKind::geglu;
+  model.norm_placement = NormPlacement::both;
+  model.mlp_bias = model.use_parallel_residual = true;
+  model.attention_multiplier = 0.0078125;
+  model.embedding_multiplier = 1.0 / 3;
+  model.partial_rotary_factor = 0.75;
+  model.sliding_window = 8;
+  model.layer_types = {LayerType::sliding_attention, LayerType::full_attention, LayerType::sliding_attention,
+                       LayerType::full_attention};
+  model.no_rope_layers = {1, 1, 1, 0};
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::longrope,
+                                   .factor = 4,
+                                   .short_factor = std::vector<double>(12, 1.0),
+                                   .long_factor = std::vector<double>(12, 1.1)};
+  model.sliding_rope = RopeSpec{.rope_theta = 123, .scaling = RopeScaling{.rope_type = RopeType::linear, .factor = 2}};
+  model.use_parallel_residual = false;
+  EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
+  EXPECT_THAT([] { (void)read("[model]\npreset = 'llama-1m'\nmechanisms = 'mpl=geglu'"); },
+              ThrowsMessage<Error>(HasSubstr("model.mechanisms has 'mpl', which is no mechanism; did you mean mlp?")));
+  EXPECT_THAT(
+      [] { (void)read("[model]\npreset = 'llama-1m'\nmechanisms = 'mlp=relu'"); },
+      ThrowsMessage<Error>(HasSubstr("model.mechanisms has mlp = 'relu', which is no value of it (use swiglu)")));
+}
+
 TEST(ConfigReader, AnEmptyChoiceIsTheDefault) {
   const RunConfig config = read("[model]\npreset = 'llama-1m'\n[optimizer]\nmoments_dtype = ''",
                                 {"--training.grad_dtype=", "--training.linear_dtype="});

@@ -29,6 +29,59 @@ TEST(Presets, HaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(preset("qwen3-0.6b").num_parameters(), 596'049'920);
   EXPECT_EQ(preset("qwen3-8b").num_parameters(), 8'190'735'360);
   EXPECT_EQ(preset("gpt3-175b").num_parameters(), 174'604'259'328);
+  EXPECT_EQ(preset("mixtral-8x7b").num_parameters(), 46'702'792'704);
+  EXPECT_EQ(preset("mixtral-8x22b").num_parameters(), 140'620'634'112);
+  EXPECT_EQ(preset("qwen3-30b-a3b").num_parameters(), 30'532'122'624);
+  EXPECT_EQ(preset("qwen3-235b-a22b").num_parameters(), 235'093'634'560);
+}
+
+// As published: 12.9 B of Mixtral 8x7B (Jiang et al. 2024) and 39 B of 8x22B, 3.3 B and 22 B of Qwen3.
+TEST(Presets, HaveThePublishedNumbersOfActiveParameters) {
+  const auto billions = [](std::string_view name) {
+    return static_cast<double>(preset(name).num_active_parameters()) / 1e9;
+  };
+  EXPECT_NEAR(billions("mixtral-8x7b"), 12.9, 0.05);
+  EXPECT_NEAR(billions("mixtral-8x22b"), 39.1, 0.15);
+  EXPECT_NEAR(billions("qwen3-30b-a3b"), 3.3, 0.06);
+  EXPECT_NEAR(billions("qwen3-235b-a22b"), 22.1, 0.2);
+  EXPECT_EQ(preset("llama3-8b").num_active_parameters(), preset("llama3-8b").num_parameters());
+}
+
+TEST(Mixture, IsInTheLayersThatItsFieldsSay) {
+  MixtureSpec mixture = {.num_experts = 4, .moe_intermediate_size = 8};
+  EXPECT_EQ(mixture.num_layers_of(6), 6);
+  mixture.decoder_sparse_step = 2;
+  mixture.mlp_only_layers = {3};
+  for (const std::int64_t layer : {1, 5, 7}) EXPECT_TRUE(mixture.is_in(layer)) << layer;
+  for (const std::int64_t layer : {0, 2, 3, 4, 6}) EXPECT_FALSE(mixture.is_in(layer)) << layer;
+  EXPECT_EQ(mixture.end_of_kind_from(2, 8), 5);
+  EXPECT_EQ(mixture.end_of_kind_from(5, 8), 6);
+  mixture.first_k_dense_replace = 6;
+  EXPECT_EQ(mixture.num_layers_of(8), 1);
+}
+
+TEST(Mixture, RefusesSizesThatContradictEachOther) {
+  const auto refusal = [](const auto& change) {
+    ModelSpec model = preset("qwen3-30b-a3b");
+    change(model.mixture);
+    return [model] { validate(model); };
+  };
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts_per_tok = 129; }),
+              ThrowsMessage<Error>(HasSubstr("model.num_experts_per_tok = 129 is not between 1 and model.num_experts = "
+                                             "128 (use 128)")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.n_group = 3; }),
+              ThrowsMessage<Error>(HasSubstr("model.n_group = 3 does not divide model.num_experts = 128")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) {
+                m.n_group = 32;
+                m.topk_group = 1;
+              }),
+              ThrowsMessage<Error>(HasSubstr("model.topk_group = 1 is not between 2")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.moe_intermediate_size = 0; }),
+              ThrowsMessage<Error>(HasSubstr("model.moe_intermediate_size = 0")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts = 0; }), ThrowsMessage<Error>(HasSubstr("have experts")));
+  ModelSpec dense = preset("llama-1m");
+  dense.mixture.num_experts = 8;
+  EXPECT_THAT([&] { validate(dense); }, ThrowsMessage<Error>(HasSubstr("model.num_experts = 8 is not supported")));
 }
 
 TEST(Presets, SmallOnesAreAsLargeAsTheirNamesSay) {
@@ -42,16 +95,24 @@ TEST(Presets, AreAllValid) {
   EXPECT_THAT([] { (void)preset("gpt2-123m"); }, ThrowsMessage<Error>(HasSubstr("did you mean gpt2-124m?")));
 }
 
-TEST(Presets, AreListedInTheHelpAndWhereOneIsMissing) {
-  const std::string help(find_config_key("model.preset")->doc);
-  for (const auto name : preset_names()) {
-    EXPECT_THAT(help, HasSubstr(std::string(name)));
+TEST(Presets, AreListedWhereOneIsMissing) {
+  for (const auto name : preset_names())
     EXPECT_THAT([] { (void)preset("mistral"); }, ThrowsMessage<Error>(HasSubstr(std::string(name))));
+}
+
+TEST(Presets, ThatTheHelpNamesExist) {
+  const std::string help(find_config_key("model.preset")->doc);
+  const auto names = preset_names();
+  EXPECT_GE(std::ranges::count_if(names, [&](const auto name) { return help.find(name) != std::string::npos; }), 4);
+  for (const char* const name : {"llama-10m", "gpt2-124m", "llama3.1-8b", "qwen3-8b"}) {
+    EXPECT_THAT(help, HasSubstr(name));
+    EXPECT_NO_THROW((void)preset(name));
   }
 }
 
 TEST(Family, NamesAreThoseOfConfigJson) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral}) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
+                              Family::mixtral, Family::qwen3_moe}) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }

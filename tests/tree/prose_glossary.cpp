@@ -79,7 +79,7 @@ std::string subject_fault(const std::string& subject) {
           "A|After|All|Also|An|And|As|At|Before|By|Docs?|Each|Every|For|From|How|If|In|It|More|New|No|Not|Of|On|One|"
           "Only|Or|Other|Some|That|The|Their|Then|There|These|They|This|Those|To|Two|What|When|Where|Which|Who|Why|"
           "With|Without");
-  const std::string first = subject.substr(0, subject.find(' '));
+  const std::string first = subject.substr(0, subject.find_first_of(" ,"));  // or of several verbs
   if (num_characters(subject) > 72) return "more than 72 characters";
   if (subject.ends_with('.')) return "a full stop at the end";
   if (!std::regex_match(first, verb) || std::regex_match(first, form) || std::regex_match(first, other))

@@ -91,6 +91,20 @@ TEST(LayoutTypeFaults, AMissingSumOverRanksThatShareAKvHead) {
               AllOf(HasSubstr("sum_replicas"), HasSubstr("self_attn.k_proj.weight"), HasSubstr("different parts")));
 }
 
+TEST(LayoutTypeFaults, ARouterWhoseGradientIsNotSummedOverRanksThatDivideItsExperts) {
+  const RunConfig config = config_of({.tp = 2, .experts = 5});
+  EXPECT_EQ(fault_of(config, {}), "");
+  EXPECT_THAT(fault_of(config, {.mesh = every(sums_replicas, {})}),
+              AllOf(HasSubstr("model.layers.0.mlp.gate.weight"), HasSubstr("partial over tp")));
+  EXPECT_THAT(fault_of(config, {.mesh = every(sums_replicas, {tp_group, tp_group})}),
+              AllOf(HasSubstr("1.mlp.gate.weight"), HasSubstr("would count it 2 times")));  // the first that is reduced
+}
+
+TEST(LayoutTypeFaults, AMissingAllReduceBehindExperts) {
+  EXPECT_THAT(fault_of(config_of({.tp = 2, .experts = 5}), {.mesh = at(2, sums_activations, {})}),
+              HasSubstr("is partial over tp"));
+}
+
 TEST(LayoutTypeFaults, ATiedWeightWhoseGradientIsNotSummedOverItsStages) {
   const RunConfig config = config_of({.pp = 3, .tied = true});
   const auto sums_tied = [](const Collective& c) { return c.group == tied_group; };

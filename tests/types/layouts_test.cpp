@@ -20,6 +20,7 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   for (const Layout& row : context_rows()) layouts.push_back(row);
   for (const Layout& row : document_rows()) layouts.push_back(row);
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
+  for (const Layout& row : expert_rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
     if (i % 2 == 1) config.training.dtype = DType::bfloat16;  // with master weights
@@ -42,12 +43,13 @@ TEST(LayoutTypes, WhatIsFormedAgainFits) {
   for (const Layout& row : context_rows()) layouts.push_back(row);
   for (const Layout& row : document_rows()) layouts.push_back(row);
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
+  for (const Layout& row : expert_rows()) layouts.push_back(row);
   for (const Layout& layout : layouts)
     for (const BlockOperations& recompute : recomputations) {
       RunConfig config = config_of(layout);
       config.training.recompute = recompute;
       EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout);
-      if (layout.pp == 1) continue;
+      if (layout.pp == 1 || layout.virtual_stages > 0) continue;
       config.parallelism.pipeline_parallel_schedule = PipelineSchedule::zb_h1;
       EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout) << " in halves";
     }

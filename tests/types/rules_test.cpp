@@ -103,6 +103,19 @@ TEST_F(LayoutTypeRules, FactorsThatDoNotBelongTogether) {
   EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
 }
 
+TEST_F(LayoutTypeRules, SoftCapsAreOfCompleteValues) {
+  const Tensor logits = columns({6, 8}), gradient = columns({6, 8});
+  ops_.soft_cap({.x = logits, .cap = 30});
+  EXPECT_EQ(type_of(logits), "sharded(1)");
+  ops_.soft_cap_backward({.dx = gradient, .y = logits, .cap = 30});
+  EXPECT_EQ(type_of(gradient), "sharded(1)");
+  EXPECT_THAT(fault([&] { ops_.soft_cap({.x = tensor({6, 8}, partial), .cap = 30}); }), HasSubstr("partial over tp"));
+  EXPECT_THAT(fault([&] {
+                ops_.soft_cap_backward({.dx = tensor({6, 8}, whole), .y = tensor({6, 8}, partial), .cap = 30});
+              }),
+              HasSubstr("partial over tp"));
+}
+
 TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
   const Tensor a = tensor({6, 4}, partial), b = tensor({6, 4}, partial), c = tensor({6, 4}, whole);
   ops_.add(a, a, b);
@@ -187,6 +200,50 @@ TEST_F(LayoutTypeRules, ExpertsOfTokensThatAreCut) {
               HasSubstr("do not belong together"));
   const Tensor of_all = tensor({5}, whole, DType::int32);
   EXPECT_THAT(fault([&] { ops_.grouped_matmul({.a = a, .w = w, .offsets = of_all, .c = h, .transpose_w = true}); }),
+              HasSubstr("do not belong together"));
+}
+
+// Each rank routes what it has of the tokens, all experts at a time. Rows whose columns are cut give addends of the
+// gradients of weights, and of logits.
+TEST_F(LayoutTypeRules, TheRouterOfExperts) {
+  for (const AxisLayout of_tokens : {whole, rows}) {
+    const Tensor logits = tensor({3, 4}, of_tokens), experts = tensor({3, 2}, DType::int32), weights = tensor({3, 2});
+    ops_.choose_experts({.logits = logits, .experts = experts, .weights = weights});
+    const std::string expected = of_tokens == whole ? "replicated" : "sharded(0)";
+    EXPECT_EQ(type_of(experts) + ", " + type_of(weights), expected + ", " + expected);
+    const Tensor dlogits = tensor({3, 4}), dweights = tensor({3, 2}, of_tokens), addends = tensor({3, 2}, partial);
+    ops_.choose_experts_backward({.logits = logits, .experts = experts, .dweights = dweights, .dlogits = dlogits});
+    EXPECT_EQ(type_of(dlogits), expected);
+    if (of_tokens == rows) continue;
+    ops_.choose_experts_backward({.logits = logits, .experts = experts, .dweights = addends, .dlogits = dlogits});
+    EXPECT_EQ(type_of(dlogits), "partial");
+  }
+  const Tensor chosen = tensor({3, 2}, DType::int32), weights = tensor({3, 2});
+  const auto choose = [&](const Tensor& logits) {
+    return fault([&] { ops_.choose_experts({.logits = logits, .experts = chosen, .weights = weights}); });
+  };
+  EXPECT_THAT(choose(tensor({3, 4}, partial)), HasSubstr("nothing has summed it over tp"));
+  const Tensor of_some_experts = tensor({3, 4});
+  EXPECT_THAT(choose(typed(of_some_experts, sharded_along(of_some_experts, 1))),
+              HasSubstr("logits is sharded(1) over tp, but is read as if it were whole"));
+}
+
+TEST_F(LayoutTypeRules, WeightsOfRowsOfExperts) {
+  const Tensor slots = tensor({3, 2}, whole, DType::int32), weights = tensor({3, 2}, whole), y = tensor({6, 4}),
+               dx = tensor({6, 4}), dweights = tensor({3, 2});
+  const auto columns = [&](Sizes sizes) {
+    const Tensor x = tensor(sizes);
+    return typed(x, sharded_along(x, 1));
+  };
+  const Tensor x = columns({6, 4}), dy = columns({6, 4});
+  ops_.weight_rows({.x = x, .slots = slots, .weights = weights, .y = y});
+  EXPECT_EQ(type_of(y), "sharded(1)");
+  ops_.weight_rows_backward(
+      {.dy = dy, .x = x, .slots = slots, .weights = weights, .dx = dx, .dweights = dweights, .y = y});
+  EXPECT_EQ(type_of(dx) + ", " + type_of(dweights), "sharded(1), partial");
+  EXPECT_THAT(fault([&] {
+                ops_.weight_rows({.x = tensor({6, 4}, rows), .slots = slots, .weights = weights, .y = y});
+              }),
               HasSubstr("do not belong together"));
 }
 

@@ -40,8 +40,10 @@ class PositionsFromOwnStart final : public Plant {
 
  private:
   void make_tables(const Place& place, const Sizes& sizes) {
+    const LayerOptions& options = place.run->model().part().options;
+    const Rotation rotation = rotation_of(options.model, options.model.ropes()[0], options.whole_seq_len());
     for (std::int64_t position = 0; position < sizes[0]; ++position)
-      for (const double frequency : rope_frequencies(place.run->model().part().options.model)) {
+      for (const double frequency : rotation.frequencies) {
         cos_.push_back(std::cos(static_cast<double>(position) * frequency));
         sin_.push_back(std::sin(static_cast<double>(position) * frequency));
       }

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "spec/families/family.h"
@@ -40,6 +40,9 @@ void require_layers(const ModelSpec& spec, const WeightFolder& weights, const st
   require(spec.num_hidden_layers <= std::ssize(weights.entries()),
           "{} has {} tensors, too few for the {} layers of its config", folder.string(), weights.entries().size(),
           spec.num_hidden_layers);
+  const std::int64_t num_experts = spec.mixture.num_layers_of(spec.num_hidden_layers) * spec.mixture.num_experts;
+  require(num_experts <= std::ssize(weights.entries()), "{} has {} tensors, too few for the {} experts of its config",
+          folder.string(), weights.entries().size(), num_experts);
 }
 
 }  // namespace
@@ -58,21 +61,35 @@ HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
             "{}: tensor '{}' has dtype {}; weights are F32, F64, BF16 or F16", entry->path.string(), expected.name,
             entry->tensor.format);
   }
+  require_no_other_experts();
+}
+
+// A model with more experts than its config.json says would be read without some of them.
+void HuggingFaceReader::require_no_other_experts() const {
+  if (!spec_.mixture.exists()) return;
+  std::set<std::string> known;
+  for (const NamedShape& expected : file_tensors(spec_)) known.insert(expected.name);
+  for (const auto& [name, entry] : weights_.entries())
+    require(name.find(".experts.") == std::string::npos || known.contains(name) || known.contains("model." + name),
+            "{} has tensor '{}', but its config.json has no such expert (use its number of experts)",
+            entry.path.string(), printable(name, 200));
 }
 
 void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
   const auto found = parameters_.find(name);
   require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
   const auto& [sizes, place] = found->second;
-  const WeightFolder::Entry& entry = *find_tensor(weights_, spec_, place.tensor);
-  require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
-          entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
-          to_string(slice.global_sizes()));
+  require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}'), but the model that reads it has {}",
+          folder_.string(), name, to_string(sizes), place.tensor, to_string(slice.global_sizes()));
   if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
-  read_slice(File::open_in_folder(folder_, entry.path.filename().string()), entry.tensor, place, slice, dtype, out);
-  const std::int64_t count = slice.num_elements();
-  require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
-          entry.path.string(), place.tensor, name_of(dtype));
+  for (const auto& [tensor, part, first] : found->second.parts_of(slice)) {
+    const WeightFolder::Entry& entry = *find_tensor(weights_, spec_, tensor);
+    std::byte* const to = static_cast<std::byte*>(out) + first * size_of(dtype);
+    read_slice(File::open_in_folder(folder_, entry.path.filename().string()), entry.tensor, place, part, dtype, to);
+    const std::int64_t count = part.num_elements();
+    require(first_not_finite(dtype, to, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
+            entry.path.string(), tensor, name_of(dtype));
+  }
 }
 
 std::map<std::string, DType> HuggingFaceReader::dtypes() const {

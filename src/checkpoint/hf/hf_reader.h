@@ -28,6 +28,8 @@ class HuggingFaceReader {
   [[nodiscard]] std::string unused_tensors_note() const;
 
  private:
+  void require_no_other_experts() const;
+
   std::filesystem::path folder_;
   ModelSpec spec_;
   WeightFolder weights_;

@@ -1,6 +1,37 @@
 #include "checkpoint/hf/inspect.h"
 
+#include "base/error.h"
+#include "checkpoint/hf/config/config_fields.h"
+#include "checkpoint/hf/config/model_config.h"
+#include "checkpoint/hf/hf_reader.h"
+#include "spec/families/family.h"
+
 namespace echelon {
+namespace {
+
+void add_dropouts(const std::filesystem::path& folder, Family family, FolderVerdict& verdict) {
+  const ConfigFields config(folder / "config.json");
+  for (const FamilyField& field : description_of(family).fields) {
+    const auto* dropout = std::get_if<DropoutField>(&field);
+    if (dropout != nullptr && config.number(dropout->key, 0.0) != 0)
+      verdict.notes.push_back(fmt::format("{} = {} is kept and not applied: Echelon has no dropout", dropout->key,
+                                          config.number(dropout->key)));
+  }
+}
+
+}  // namespace
+
+FolderVerdict verdict_of(const std::filesystem::path& folder) {
+  FolderVerdict verdict;
+  try {
+    add_dropouts(folder, read_config_json(folder).family, verdict);
+    const std::string unused = HuggingFaceReader(folder).unused_tensors_note();
+    if (!unused.empty()) verdict.notes.push_back(unused);
+  } catch (const Error& error) {
+    verdict.missing.emplace_back(error.what());
+  }
+  return verdict;
+}
 
 std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder) {
   const WeightFolder weights(folder);

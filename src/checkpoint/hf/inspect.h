@@ -16,4 +16,14 @@ struct ListedTensor {
 /// Every tensor of the folder's safetensors, by name, whether Echelon uses it or not. Reads headers only. Throws Error.
 [[nodiscard]] std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder);
 
+/// Whether Echelon can train the model of a folder.
+struct FolderVerdict {
+  std::vector<std::string> missing;  // sentences that say why it cannot; empty: it can
+  std::vector<std::string> notes;    // what it will not use
+};
+
+/// Of any folder with a config.json: the first fault of the config, that of the weights, and what is not used. Reads no
+/// weights. Throws Failure.
+[[nodiscard]] FolderVerdict verdict_of(const std::filesystem::path& folder);
+
 }  // namespace echelon

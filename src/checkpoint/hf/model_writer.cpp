@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "checkpoint/hf/companion_files.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/folder_swap.h"
-#include "checkpoint/hf/model_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/hf/tokenizer_files.h"
 #include "files/file.h"
@@ -102,11 +102,13 @@ void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType
   require(found != parameters_.end() && found->second.sizes == slice.global_sizes(),
           "parameter '{}' {} is not one of the model that {} is written for", name, to_string(slice.global_sizes()),
           options_.folder.string());
-  const FilePlace& place = found->second.place;
-  const FilePlan* planned = plan_.file_of(place.tensor);
-  File file = File::open_to_write(temporary_ / planned->file_name);
-  num_written_ += write_slice(file, planned->tensors.at(place.tensor), place, slice, dtype, host);
-  file.close();
+  for (const auto& [tensor, part, first] : found->second.parts_of(slice)) {
+    const FilePlan* planned = plan_.file_of(tensor);
+    File file = File::open_to_write(temporary_ / planned->file_name);
+    num_written_ += write_slice(file, planned->tensors.at(tensor), found->second.place, part, dtype,
+                                static_cast<const std::byte*>(host) + first * size_of(dtype));
+    file.close();
+  }
 }
 
 void ModelWriter::finish() {

@@ -2,7 +2,7 @@
 // place. Nothing is gathered, and memory use is constant. The folder gets its final name only when it is complete.
 #pragma once
 
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/weight_names.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "spec/model_spec.h"

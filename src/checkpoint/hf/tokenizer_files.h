@@ -1,7 +1,7 @@
 // The ids of a tokenizer's special tokens.
 #pragma once
 
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 
 #include <filesystem>
 #include <string_view>

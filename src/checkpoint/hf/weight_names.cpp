@@ -30,7 +30,7 @@ class ParameterList {
   std::vector<NamedShape> take() {
     add("model.embed_tokens.weight", {w_.V, w_.D});
     if (model_.position == PositionKind::learned) add("model.embed_positions.weight", {w_.P, w_.D});
-    for (std::int64_t i = 0; i < model_.num_hidden_layers; ++i) add_layer(fmt::format("model.layers.{}.", i));
+    for (std::int64_t i = 0; i < model_.num_hidden_layers; ++i) add_layer(fmt::format("model.layers.{}.", i), i);
     add_norm("model.norm");
     if (!model_.tie_word_embeddings) add("lm_head.weight", {w_.V, w_.D});
     return std::move(parameters_);
@@ -49,18 +49,41 @@ class ParameterList {
     if (bias) add(name + ".bias", {out});
   }
 
-  void add_layer(const std::string& layer) {
-    add_norm(layer + "input_layernorm");
+  void add_layer(const std::string& layer, std::int64_t index) {
+    if (model_.norm_placement != NormPlacement::after) add_norm(layer + "input_layernorm");
     add_linear(layer + "self_attn.q_proj", w_.Q, w_.D, model_.qkv_bias);
     add_linear(layer + "self_attn.k_proj", w_.K, w_.D, model_.qkv_bias);
     add_linear(layer + "self_attn.v_proj", w_.K, w_.D, model_.qkv_bias);
-    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {model_.head_dim});
-    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {model_.head_dim});
-    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.output_bias);
+    const bool is_whole = model_.qk_norm_of_projection;
+    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
+    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {is_whole ? w_.K : model_.head_dim});
+    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.o_bias);
     add_norm(layer + "post_attention_layernorm");
-    if (model_.mlp == MlpKind::swiglu) add_linear(layer + "mlp.gate_proj", w_.F, w_.D, model_.output_bias);
-    add_linear(layer + "mlp.up_proj", w_.F, w_.D, model_.output_bias);
-    add_linear(layer + "mlp.down_proj", w_.D, w_.F, model_.output_bias);
+    if (model_.norm_placement == NormPlacement::both) add_norm(layer + "pre_feedforward_layernorm");
+    if (model_.mixture.is_in(index))
+      add_experts(layer + "mlp.");
+    else
+      add_mlp(layer + "mlp.");
+    if (model_.norm_placement != NormPlacement::before) add_norm(layer + "post_feedforward_layernorm");
+  }
+
+  void add_mlp(const std::string& mlp) {
+    if (is_gated(model_.mlp)) add_linear(mlp + "gate_proj", w_.F, w_.D, model_.mlp_bias);
+    add_linear(mlp + "up_proj", w_.F, w_.D, model_.mlp_bias);
+    add_linear(mlp + "down_proj", w_.D, w_.F, model_.mlp_bias);
+  }
+
+  void add_experts(const std::string& mlp) {
+    const MixtureSpec& m = model_.mixture;
+    const std::int64_t E = m.num_experts, F = m.moe_intermediate_size, S = m.shared_expert_intermediate_size;
+    add(mlp + "gate.weight", {E, w_.D});
+    add(mlp + "experts.gate_proj.weight", {E, F, w_.D});
+    add(mlp + "experts.up_proj.weight", {E, F, w_.D});
+    add(mlp + "experts.down_proj.weight", {E, w_.D, F});
+    if (S == 0) return;
+    add(mlp + "shared_expert.gate_proj.weight", {S, w_.D});
+    add(mlp + "shared_expert.up_proj.weight", {S, w_.D});
+    add(mlp + "shared_expert.down_proj.weight", {w_.D, S});
   }
 
   const ModelSpec& model_;
@@ -119,12 +142,15 @@ Found find_tensor(const WeightNames& names, std::string_view stem) {
   return {fmt::format("{}{}", prefix, name->tensor), name->slot, name->is_transposed};
 }
 
+/// Of a stack: a matrix of it.
+Sizes sizes_of_one(const Sizes& sizes) { return sizes.num_dims() == 3 ? Sizes{sizes[1], sizes[2]} : sizes; }
+
 FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
   const auto suffix = std::string_view(parameter.name).substr(parameter.name.rfind('.'));  // ".weight", ".bias"
   const std::string_view stem(parameter.name.data(), parameter.name.size() - suffix.size());
   const Found found = find_tensor(description_of(model.family).weights, stem);
-  const SlotRows slot = rows_of(found.slot, Widths(model), parameter.sizes[0], model.head_dim);
-  Sizes sizes = parameter.sizes;
+  Sizes sizes = sizes_of_one(parameter.sizes);
+  const SlotRows slot = rows_of(found.slot, Widths(model), sizes[0], model.head_dim);
   sizes[0] = slot.num_rows;
   const bool transposed = found.is_transposed && sizes.num_dims() == 2;
   if (transposed) sizes = {sizes[1], sizes[0]};
@@ -148,10 +174,35 @@ std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   std::vector<NamedShape> tensors;
   std::set<std::string> names;
   for (const NamedShape& parameter : global_parameters(model)) {
-    const FilePlace place = place_of(model, parameter);
-    if (names.insert(place.tensor).second) tensors.push_back({place.tensor, place.sizes});
+    const PlacedParameter placed = {parameter.sizes, place_of(model, parameter)};
+    for (const std::string& tensor : placed.tensors())
+      if (names.insert(tensor).second) tensors.push_back({tensor, placed.place.sizes});
   }
   return tensors;
+}
+
+std::vector<std::string> PlacedParameter::tensors() const {
+  if (sizes.num_dims() < 3) return {place.tensor};
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < sizes[0]; ++i) names.push_back(fmt::format(fmt::runtime(place.tensor), i));
+  return names;
+}
+
+std::vector<PlacedPart> PlacedParameter::parts_of(const TensorSlice& slice) const {
+  if (sizes.num_dims() < 3) return {{place.tensor, slice, 0}};
+  const Sizes one = sizes_of_one(sizes);
+  const bool is_cut = slice.dim() > 0;
+  const TensorSlice matrix = is_cut ? TensorSlice(one, slice.dim() - 1, slice.entries(slice.dim())) : TensorSlice(one);
+  const std::int64_t count = matrix.num_elements(), first = slice.first(), end = first + slice.num_elements();
+  std::vector<PlacedPart> parts;
+  const std::int64_t first_matrix = slice.entries(0).first, most = sizes[0] - first_matrix;  // the others are padding
+  for (std::int64_t i = first / count; i < most && i * count < end; ++i) {
+    const std::int64_t from = std::max(first, i * count), to = std::min(end, (i + 1) * count);
+    parts.push_back({.tensor = fmt::format(fmt::runtime(place.tensor), first_matrix + i),
+                     .slice = matrix.elements({from - i * count, to - from}),
+                     .first = from - first});
+  }
+  return parts;
 }
 
 }  // namespace echelon

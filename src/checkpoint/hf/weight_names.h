@@ -48,9 +48,22 @@ struct FilePlace {
   bool transposed = false;  // the parameter's element (i, j) is the tensor's (j, i)
 };
 
+/// A part of a parameter that is in one tensor of the files.
+struct PlacedPart {
+  std::string tensor;
+  TensorSlice slice;       // of what the tensor holds of the parameter
+  std::int64_t first = 0;  // element of the parameter's slice where it starts
+};
+
 struct PlacedParameter {
   Sizes sizes;  // of the whole parameter
+  // Of a stack of matrices, such as the experts of a layer, that of one matrix: "{}" in the tensor's name is its index.
   FilePlace place;
+
+  /// The tensors that hold it, in order.
+  [[nodiscard]] std::vector<std::string> tensors() const;
+  /// Where the elements of a slice are.
+  [[nodiscard]] std::vector<PlacedPart> parts_of(const TensorSlice& slice) const;
 };
 
 /// Every parameter by name, with its place in a folder of this model. Includes the head of a tied model, at the

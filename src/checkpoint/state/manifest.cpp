@@ -150,8 +150,8 @@ std::vector<std::string> parse_states(const ReadJson& json) {
 
 Manifest::Parameter parse_parameter(const ReadJson& json) {
   require(json.is_array() && (json.size() == 2 || json.size() == 3) && json[0].is_string() && json[1].is_array() &&
-              (json[1].size() == 1 || json[1].size() == 2),
-          "a parameter is not a name and one or two sizes");
+              json[1].size() >= 1 && json[1].size() <= 3,
+          "a parameter is not a name and one to three sizes");
   Manifest::Parameter parameter = {json[0].get<std::string>(), {}};
   if (json.size() == 3) parameter.states = parse_states(json[2]);
   std::int64_t num_elements = 1;
@@ -161,8 +161,10 @@ Manifest::Parameter parse_parameter(const ReadJson& json) {
                 num_elements <= largest_count,
             "the sizes of parameter '{}' are impossible", printable(parameter.name));
   }
-  parameter.sizes = json[1].size() == 1 ? Sizes{json[1][0].get<std::int64_t>()}
-                                        : Sizes{json[1][0].get<std::int64_t>(), json[1][1].get<std::int64_t>()};
+  const auto size = [&](std::size_t dim) { return json[1][dim].get<std::int64_t>(); };
+  parameter.sizes = json[1].size() == 1   ? Sizes{size(0)}
+                    : json[1].size() == 2 ? Sizes{size(0), size(1)}
+                                          : Sizes{size(0), size(1), size(2)};
   return parameter;
 }
 

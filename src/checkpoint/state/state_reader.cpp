@@ -34,7 +34,7 @@ bool is_within(Range range, std::int64_t size) { return range.first <= size && r
 /// A name may say anything: the rectangle is in the parameter, and the tensor has as many values.
 StoredRectangle parse_rectangle(const StateTensorName& place, const Sizes& sizes, const FileTensor& tensor) {
   require(place.is_vector == (sizes.num_dims() == 1) && is_within(place.columns, sizes[-1]) &&
-              (place.is_vector || is_within(place.rows, sizes[0])),
+              (place.is_vector || is_within(place.rows, sizes.num_elements() / sizes[-1])),
           "is not a part of a parameter of sizes {}", to_string(sizes));
   require(tensor.dtype && !is_integer(*tensor.dtype), "has dtype {}, which no state has", tensor.format);
   StoredRectangle stored{{place.rows, place.columns}, *tensor.dtype, tensor.first_byte};

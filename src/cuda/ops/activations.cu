@@ -33,13 +33,32 @@ __device__ __forceinline__ A gelu_derivative(A x, A s) {
   return s + x * s * (1 - s) * (two_slopes<A> * (1 + 3 * cubic<A> * x * x));
 }
 
+/// Each is x s(x); of an x whose s is known, its derivative.
+template <class A>
+struct GeluTanh {
+  static __device__ __forceinline__ A s(A x) { return gelu_sigmoid(x); }
+  static __device__ __forceinline__ A derivative(A x, A s_x) { return gelu_derivative(x, s_x); }
+};
+template <class A>
+struct GeluErf {
+  static __device__ __forceinline__ A s(A x) { return erfc(static_cast<A>(-0.70710678118654752440) * x) / 2; }
+  static __device__ __forceinline__ A derivative(A x, A s_x) {
+    return s_x + x * (static_cast<A>(0.39894228040143267794) * exp(-x * x / 2));
+  }
+};
+template <class A>
+struct Silu {
+  static __device__ __forceinline__ A s(A x) { return sigmoid(x); }
+  static __device__ __forceinline__ A derivative(A x, A s_x) { return s_x * (1 + x * (1 - s_x)); }
+};
+
 __device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 // A thread takes packs `stride` apart, `packs_in_flight` of them, and loads all before it stores any. With a bias the
 // stride is a multiple of a row, so that all its packs are of the same columns.
 constexpr int packs_in_flight = 4;
 
-template <class T, int width>
+template <class T, int width, template <class> class Form>
 __global__ void __launch_bounds__(block_threads)
     gelu_kernel(const T* x, const T* bias, T* y, unsigned row_packs, unsigned stride, std::int64_t count) {
   const unsigned thread = thread_number();
@@ -59,14 +78,14 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       if (bias != nullptr) y_k.at[i] += widen(bias_k.at[i]);
-      y_k.at[i] *= gelu_sigmoid(y_k.at[i]);
+      y_k.at[i] *= Form<Wide<T>>::s(y_k.at[i]);
     }
     store_pack(y + first, narrow<T>(y_k), count - first);
   }
 }
 
 /// dx, its column sums, and y once more. A summand of ops/column_sums.h; without sums, gelu_backward_kernel.
-template <class T, int columns>
+template <class T, int columns, template <class> class Form>
 struct GeluGradients {
   using Number = T;
   static constexpr int width = columns, num_sums = 1;
@@ -90,8 +109,8 @@ struct GeluGradients {
     }
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      const Wide<T> s = gelu_sigmoid(x_i.at[i]);
-      dx_i.at[i] *= gelu_derivative(x_i.at[i], s);
+      const Wide<T> s = Form<Wide<T>>::s(x_i.at[i]);
+      dx_i.at[i] *= Form<Wide<T>>::derivative(x_i.at[i], s);
       sums[0][i] += dx_i.at[i];
       x_i.at[i] *= s;
     }
@@ -110,7 +129,7 @@ __global__ void __launch_bounds__(block_threads)
   of.add(of.load(row, column), row, column, unused);
 }
 
-template <class T>
+template <class T, template <class> class Gate>
 __global__ void __launch_bounds__(block_threads)
     swiglu_kernel(const T* gate, const T* up, T* y, unsigned stride, std::int64_t count) {
   constexpr int width = pack_size<T>, in_flight = packs_in_flight / 2;
@@ -132,7 +151,7 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       const Wide<T> g = widen(gate_k[k].at[i]);
-      y_k.at[i] = g * sigmoid(g) * widen(up_k[k].at[i]);
+      y_k.at[i] = g * Gate<Wide<T>>::s(g) * widen(up_k[k].at[i]);
     }
     store_pack(y + first, narrow<T>(y_k), count - first);
   }
@@ -144,7 +163,7 @@ struct SwigluGradients {
   T *dgate, *dup, *y;
 };
 
-template <class T>
+template <class T, template <class> class Gate>
 __global__ void __launch_bounds__(block_threads) swiglu_backward_kernel(SwigluGradients<T> of, std::int64_t count) {
   constexpr int width = pack_size<T>;
   const std::int64_t first = static_cast<std::int64_t>(thread_number()) * width, present = count - first;
@@ -154,10 +173,11 @@ __global__ void __launch_bounds__(block_threads) swiglu_backward_kernel(SwigluGr
   Pack<Wide<T>, width> dgate, dup, y;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    const Wide<T> g = widen(gate.at[i]), u = widen(up.at[i]), dy_i = widen(dy.at[i]), s = sigmoid(g), silu = g * s;
-    dgate.at[i] = dy_i * u * s * (1 + g * (1 - s));
-    dup.at[i] = dy_i * silu;
-    y.at[i] = silu * u;
+    const Wide<T> g = widen(gate.at[i]), u = widen(up.at[i]), dy_i = widen(dy.at[i]), s = Gate<Wide<T>>::s(g),
+                  gated = g * s;
+    dgate.at[i] = dy_i * u * Gate<Wide<T>>::derivative(g, s);
+    dup.at[i] = dy_i * gated;
+    y.at[i] = gated * u;
   }
   store_pack(of.dgate + first, narrow<T>(dgate), present);
   store_pack(of.dup + first, narrow<T>(dup), present);
@@ -166,6 +186,28 @@ __global__ void __launch_bounds__(block_threads) swiglu_backward_kernel(SwigluGr
 
 Launch of_threads(std::int64_t count, cudaStream_t stream) {
   return {.num_blocks = blocks_for(count, block_threads), .num_threads = block_threads, .stream = stream};
+}
+
+template <template <class> class Form>
+void compute_gelu_backward(const GeluBackwardArgs& args, ComputeLane lane) {
+  const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
+  visit_numbers_and_gradient(
+      args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&]<class T, class G>(T, G) {
+        visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
+          using Gradients = GeluGradients<on_device<T>, width, Form>;
+          const Gradients of = {.dy = numbers<T>(args.dy),
+                                .x = numbers<T>(args.x),
+                                .bias = args.bias.exists() ? numbers<T>(args.bias) : nullptr,
+                                .dx = numbers<T>(args.dx),
+                                .y = args.y.exists() ? numbers<T>(args.y) : nullptr,
+                                .D = D};
+          if (args.dbias.exists())
+            return add_column_sums(of, count / D, D, Totals<on_device<G>, 1>{{numbers<G>(args.dbias)}}, lane);
+          const std::int64_t packs = count / width;
+          launch(of_threads(packs, lane.stream), gelu_backward_kernel<Gradients>, of, static_cast<unsigned>(D / width),
+                 static_cast<unsigned>(packs));
+        });
+      });
 }
 
 }  // namespace
@@ -177,7 +219,9 @@ void CudaOps::compute(const GeluArgs& args) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
       const std::int64_t packs = blocks_for(count, width), row = std::max<std::int64_t>(D / width, 1);
       const std::int64_t stride = row * blocks_for(packs, row * packs_in_flight);
-      launch(of_threads(stride, stream()), gelu_kernel<on_device<T>, width>, numbers<T>(args.x),
+      const auto kernel = args.kind == GeluKind::tanh ? gelu_kernel<on_device<T>, width, GeluTanh>
+                                                      : gelu_kernel<on_device<T>, width, GeluErf>;
+      launch(of_threads(stride, stream()), kernel, numbers<T>(args.x),
              args.bias.exists() ? numbers<T>(args.bias) : nullptr, numbers<T>(args.y), static_cast<unsigned>(row),
              static_cast<unsigned>(stride), count);
     });
@@ -185,32 +229,21 @@ void CudaOps::compute(const GeluArgs& args) {
 }
 
 void CudaOps::compute(const GeluBackwardArgs& args) {
-  const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
-  if (count == 0) return;
-  visit_numbers_and_gradient(
-      args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&]<class T, class G>(T, G) {
-        visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-          const GeluGradients<on_device<T>, width> of = {.dy = numbers<T>(args.dy),
-                                                         .x = numbers<T>(args.x),
-                                                         .bias = args.bias.exists() ? numbers<T>(args.bias) : nullptr,
-                                                         .dx = numbers<T>(args.dx),
-                                                         .y = args.y.exists() ? numbers<T>(args.y) : nullptr,
-                                                         .D = D};
-          if (args.dbias.exists())
-            return add_column_sums(of, count / D, D, Totals<on_device<G>, 1>{{numbers<G>(args.dbias)}}, lane());
-          const std::int64_t packs = count / width;
-          launch(of_threads(packs, stream()), gelu_backward_kernel<GeluGradients<on_device<T>, width>>, of,
-                 static_cast<unsigned>(D / width), static_cast<unsigned>(packs));
-        });
-      });
+  if (args.x.num_elements() == 0) return;
+  if (args.kind == GeluKind::tanh)
+    compute_gelu_backward<GeluTanh>(args, lane());
+  else
+    compute_gelu_backward<GeluErf>(args, lane());
 }
 
 void CudaOps::compute(const SwigluArgs& args) {
   const std::int64_t count = args.y.num_elements();
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     const std::int64_t stride = blocks_for(blocks_for(count, pack_size<T>), packs_in_flight / 2);
-    launch(of_threads(stride, stream()), swiglu_kernel<on_device<T>>, numbers<T>(args.gate), numbers<T>(args.up),
-           numbers<T>(args.y), static_cast<unsigned>(stride), count);
+    const auto kernel =
+        args.kind == GateKind::silu ? swiglu_kernel<on_device<T>, Silu> : swiglu_kernel<on_device<T>, GeluTanh>;
+    launch(of_threads(stride, stream()), kernel, numbers<T>(args.gate), numbers<T>(args.up), numbers<T>(args.y),
+           static_cast<unsigned>(stride), count);
   });
 }
 
@@ -220,7 +253,9 @@ void CudaOps::compute(const SwigluBackwardArgs& args) {
     const SwigluGradients<on_device<T>> of = {numbers<T>(args.dy),  numbers<T>(args.gate),
                                               numbers<T>(args.up),  numbers<T>(args.dgate),
                                               numbers<T>(args.dup), args.y.exists() ? numbers<T>(args.y) : nullptr};
-    launch(of_threads(blocks_for(count, pack_size<T>), stream()), swiglu_backward_kernel<on_device<T>>, of, count);
+    const auto kernel = args.kind == GateKind::silu ? swiglu_backward_kernel<on_device<T>, Silu>
+                                                    : swiglu_backward_kernel<on_device<T>, GeluTanh>;
+    launch(of_threads(blocks_for(count, pack_size<T>), stream()), kernel, of, count);
   });
 }
 

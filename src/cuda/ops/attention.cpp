@@ -26,7 +26,10 @@ bool CudaOps::attention_by_cudnn(const Args& args, cudaStream_t lane, AttentionK
   used = {};
   if (!cudnn_) return false;
   CudnnAnswer answer;
-  if constexpr (std::is_same_v<Args, AttentionBackwardArgs>)
+  if (args.soft_cap > 0) {
+    static const std::string no_soft_cap = "Echelon makes no plan of it with soft caps of scores";
+    answer.refusal = &no_soft_cap;
+  } else if constexpr (std::is_same_v<Args, AttentionBackwardArgs>)
     answer = cudnn_->attention_backward(args, lane);
   else
     answer = cudnn_->attention(args, lane);

@@ -17,7 +17,7 @@ struct Forward {
   const T *q, *k, *v;
   T* out;
   Wide<T>* lse;
-  Wide<T> scale;
+  Wide<T> scale, soft_cap;
   AttentionSizes sizes;
 };
 
@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forwar
                          end_visible = sizes.end_visible(b, i);
       for (int n = 0; n < tiles::per_thread; ++n) {
         const std::int64_t j = first_key + tiles::column_of_thread(n);
-        s[r][n] = first_visible <= j && j < end_visible ? s[r][n] * a.scale : W(-INFINITY);
+        const W scaled = s[r][n] * a.scale, score = a.soft_cap > 0 ? a.soft_cap * tanh(scaled / a.soft_cap) : scaled;
+        s[r][n] = first_visible <= j && j < end_visible ? score : W(-INFINITY);
       }
     }
     W correction[tiles::per_thread];
@@ -108,6 +109,7 @@ void general_attention(const AttentionArgs& args, cudaStream_t stream) {
                                 numbers<T>(args.out),
                                 numbers<W>(args.lse),
                                 static_cast<W>(args.scale),
+                                static_cast<W>(args.soft_cap),
                                 sizes};
     tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
       launch({.num_blocks = blocks_for(sizes.Tq, tiles::side),

@@ -19,7 +19,7 @@ struct Backward {
   const Wide<T>* lse;
   T *dq, *dk, *dv;
   Wide<T>* delta;
-  Wide<T> scale;
+  Wide<T> scale, soft_cap;
   AttentionSizes sizes;
 };
 
@@ -43,12 +43,19 @@ __global__ void __launch_bounds__(delta_threads)
   if (threadIdx.x % warp_size == 0) sizes.statistics(delta, b, h)[i] = sum;
 }
 
+/// What scores are multiplied by, and their soft cap or 0.
+template <class W>
+struct ScoreScale {
+  W scale, soft_cap;
+};
+
 /// Matmuls with q and with dout become weights p and scale ds.
 template <class W>
-__device__ __forceinline__ void differentiate(W& s, W& dp, bool is_visible, W lse, W delta, W scale) {
-  const W p = is_visible ? exp(s * scale - lse) : W(0);
+__device__ __forceinline__ void differentiate(W& s, W& dp, bool is_visible, W lse, W delta, ScoreScale<W> by) {
+  const W share = by.soft_cap > 0 ? tanh(s * by.scale / by.soft_cap) : W(0);  // of the cap
+  const W p = is_visible ? exp((by.soft_cap > 0 ? by.soft_cap * share : s * by.scale) - lse) : W(0);
   s = p;
-  dp = is_visible ? p * (dp - delta) * scale : W(0);
+  dp = is_visible ? p * (dp - delta) * by.scale * (1 - share * share) : W(0);
 }
 
 template <class W>
@@ -83,7 +90,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
         const std::int64_t first_visible = sizes.first_visible(b, i), end_visible = sizes.end_visible(b, i);
         for (int r = 0; r < tiles::per_thread; ++r) {
           const std::int64_t j = first_key + tiles::row_of_thread(r);
-          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < end_visible, lse_i, delta_i, a.scale);
+          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < end_visible, lse_i, delta_i,
+                        ScoreScale<W>{a.scale, a.soft_cap});
         }
       }
       tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
@@ -128,7 +136,7 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
       for (int n = 0; n < tiles::per_thread; ++n) {
         const std::int64_t j = first_key + tiles::column_of_thread(n);
         differentiate(s[r][n], dp[r][n], i < sizes.Tq && first_visible <= j && j < end_visible, lse[r], delta[r],
-                      a.scale);
+                      ScoreScale<W>{a.scale, a.soft_cap});
       }
     }
     tiles::add_weighted<columns>(dq, memory, dp, keys.from(first_key), first_column, sizes.C);
@@ -170,6 +178,7 @@ void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t 
                                   numbers<T>(args.dv),
                                   numbers<W>(args.delta),
                                   static_cast<W>(args.scale),
+                                  static_cast<W>(args.soft_cap),
                                   sizes};
     tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
       Launch how = {.num_blocks = blocks_for(sizes.Tk, tiles::side),

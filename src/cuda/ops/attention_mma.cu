@@ -229,7 +229,8 @@ void start(Width<C, M> /*width*/, const AttentionArgs& args, const AttentionSize
 
 bool mma_attention(const AttentionArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr || args.scale <= 0)
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr || args.scale <= 0 ||
+      args.soft_cap > 0)
     return false;
   return visit_width(sizes.C, most_shared_bytes, [&](auto width) { start(width, args, sizes, stream); });
 }

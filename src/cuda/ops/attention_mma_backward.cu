@@ -357,7 +357,8 @@ void start(Width<Keys, Queries> /*width*/, const Backward& backward, cudaStream_
 
 bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr) return false;
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr || args.soft_cap > 0)
+    return false;
   const auto scale = static_cast<float>(args.scale);
   const Backward backward = {numbers<bfloat16>(args.q),
                              numbers<bfloat16>(args.k),

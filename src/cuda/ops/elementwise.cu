@@ -118,6 +118,49 @@ struct Scale {
   }
 };
 
+template <class T>
+struct SoftCap {
+  static constexpr int width = pack_size<T>;
+  using Loaded = Pack<T, width>;
+  T* x;
+  Wide<T> cap;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return load_pack<width>(x + first, present);
+  }
+  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const {
+    Pack<Wide<T>, width> capped = widen(x_k);
+#pragma unroll
+    for (int i = 0; i < width; ++i) capped.at[i] = cap * tanh(capped.at[i] / cap);
+    store_pack(x + first, narrow<T>(capped), present);
+  }
+};
+
+template <class T, class L>
+struct SoftCapGradient {
+  static constexpr int width = common_width<T, L>;
+  struct Loaded {
+    Pack<T, width> dx;
+    Pack<L, width> y;
+  };
+  T* dx;
+  const L* y;
+  Wide<T> cap;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return {load_pack<width>(dx + first, present), load_pack<width>(y + first, present)};
+  }
+  __device__ void store(const Loaded& of, std::int64_t first, std::int64_t present) const {
+    Pack<T, width> product;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Wide<T> tanh_i = widen(of.y.at[i]) / cap;
+      product.at[i] = narrow<T>(widen(of.dx.at[i]) * (1 - tanh_i * tanh_i));
+    }
+    store_pack(dx + first, product, present);
+  }
+};
+
 }  // namespace
 
 void CudaOps::compute(const AddBiasArgs& args) {
@@ -166,6 +209,26 @@ void CudaOps::compute(const ScaleArgs& args) {
   visit_numbers(x.dtype, [&]<class T>(T) {
     enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(args.factor)},
                       x.num_elements(), stream());
+  });
+}
+
+void CudaOps::compute(const SoftCapArgs& args) {
+  const Tensor& x = args.x;
+  visit_numbers(x.dtype, [&]<class T>(T) {
+    enqueue_each_pack(SoftCap<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(args.cap)}, x.num_elements(),
+                      stream());
+  });
+}
+
+void CudaOps::compute(const SoftCapBackwardArgs& args) {
+  visit_numbers(args.dx.dtype, [&]<class T>(T) {
+    visit_numbers(args.y.dtype, [&]<class L>(L) {
+      using A = Wide<on_device<T>>;
+      if constexpr (std::is_same_v<A, Wide<on_device<L>>>)
+        enqueue_each_pack(SoftCapGradient<on_device<T>, on_device<L>>{numbers<T>(args.dx), numbers<L>(args.y),
+                                                                      static_cast<A>(args.cap)},
+                          args.dx.num_elements(), stream());
+    });
   });
 }
 

@@ -46,6 +46,7 @@ bool are_of_one_kind(const RopeArgs& a, const RopeArgs& b) {
     return std::array{args.cos.data, args.sin.data, args.positions.data, args.frequencies.data};
   };
   return a.x.dtype == b.x.dtype && shape(a) == shape(b) && angles(a) == angles(b) && a.inverse == b.inverse &&
+         a.scale == b.scale && a.growth == b.growth && a.period == b.period && a.num_pairs() == b.num_pairs() &&
          !overlap(a.y, b.x) && !overlap(a.x, b.y) && !overlap(a.y, b.y);
 }
 bool are_of_one_kind(const SumOfSquaresArgs& a, const SumOfSquaresArgs& b) {

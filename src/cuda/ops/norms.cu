@@ -17,7 +17,10 @@ struct Norm {
   const T *residual, *w, *b;  // residual: or null
   T* y;
   Wide<T>*mean, *rstd;
-  Wide<T> eps;
+  Wide<T> eps, gain_offset;  // gain_offset: of RMSNorm
+  bool rounds_before_gain;
+  const Wide<T>* squares;  // of whole rows of `width`, of which x has a part; or null
+  Wide<T> width;
   std::int64_t num_rows;
   int D;
 };
@@ -71,7 +74,8 @@ __global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, 
     for (int i = 0; i < width; ++i) squares[0] += (widen(x_k.at[i]) - mean[0]) * (widen(x_k.at[i]) - mean[0]);
   });
   team.sum(squares);
-  const A rstd = A{1} / sqrt(squares[0] / static_cast<A>(of.D) + of.eps);
+  if (of.squares != nullptr && is_there) squares[0] = of.squares[row];
+  const A rstd = A{1} / sqrt(squares[0] / of.width + of.eps);
   if (is_there && team.is_first()) {
     if constexpr (centres) of.mean[row] = mean[0];
     of.rstd[row] = rstd;
@@ -84,7 +88,9 @@ __global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, 
     if constexpr (centres) b = load_pack<width>(of.b + column);
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      A y_i = (widen(x_k.at[i]) - mean[0]) * rstd * widen(w.at[i]);
+      A xhat = (widen(x_k.at[i]) - mean[0]) * rstd;
+      if (!centres && of.rounds_before_gain) xhat = widen(narrow<T>(xhat));
+      A y_i = xhat * (centres ? widen(w.at[i]) : of.gain_offset + widen(w.at[i]));
       if constexpr (centres) y_i += widen(b.at[i]);
       y_k.at[i] = narrow<T>(y_i);
     }
@@ -94,7 +100,7 @@ __global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, 
 
 /// RMSNorm's arguments come as LayerNorm's without b and mean.
 template <bool centres>
-void enqueue_norm(const LayerNormArgs& args, cudaStream_t stream) {
+void enqueue_norm(const LayerNormArgs& args, const RmsNormArgs& of_rms, cudaStream_t stream) {
   const std::int64_t D = args.x.size(-1), N = num_rows_of(args.x);
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     using Number = on_device<T>;
@@ -107,6 +113,10 @@ void enqueue_norm(const LayerNormArgs& args, cudaStream_t stream) {
                                .mean = numbers<A>(args.mean),
                                .rstd = numbers<A>(args.rstd),
                                .eps = static_cast<A>(args.eps),
+                               .gain_offset = static_cast<A>(of_rms.gain_offset),
+                               .rounds_before_gain = of_rms.rounds_before_gain,
+                               .squares = numbers<A>(of_rms.squares),
+                               .width = static_cast<A>(of_rms.squares.exists() ? of_rms.width : D),
                                .num_rows = N,
                                .D = static_cast<int>(D)};
     visit_row_access<T, kept_packs>(D, [&]<class Access>(Access, const Teams& teams) {
@@ -116,9 +126,49 @@ void enqueue_norm(const LayerNormArgs& args, cudaStream_t stream) {
   });
 }
 
+template <class T>
+struct RowProducts {
+  const T *x, *y, *w;  // w: or null
+  Wide<T>* sums;
+  Wide<T> gain_offset;
+  std::int64_t num_rows;
+  int D;
+};
+
+/// A warp for each row.
+template <class T>
+__global__ void __launch_bounds__(most_team_threads) row_products_kernel(RowProducts<T> of) {
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / warp_size;
+  if (row >= of.num_rows) return;
+  Wide<T> sum = 0;
+  for (int column = static_cast<int>(threadIdx.x) % warp_size; column < of.D; column += warp_size) {
+    const Wide<T> gain = of.w == nullptr ? Wide<T>(1) : of.gain_offset + widen(of.w[column]);
+    sum += widen(of.x[row * of.D + column]) * widen(of.y[row * of.D + column]) * gain;
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % warp_size == 0) of.sums[row] = sum;
+}
+
 }  // namespace
 
-void CudaOps::compute(const LayerNormArgs& args) { enqueue_norm<true>(args, stream()); }
+void CudaOps::compute(const RowProductsArgs& args) {
+  constexpr int num_threads = 256;
+  const std::int64_t N = num_rows_of(args.x);
+  visit_numbers(args.x.dtype, [&]<class T>(T) {
+    using Number = on_device<T>;
+    const RowProducts<Number> of = {.x = numbers<T>(args.x),
+                                    .y = numbers<T>(args.y),
+                                    .w = numbers<T>(args.w),
+                                    .sums = numbers<Wide<Number>>(args.sums),
+                                    .gain_offset = static_cast<Wide<Number>>(args.gain_offset),
+                                    .num_rows = N,
+                                    .D = static_cast<int>(args.x.size(-1))};
+    launch({.num_blocks = blocks_for(N, num_threads / warp_size), .num_threads = num_threads, .stream = stream()},
+           row_products_kernel<Number>, of);
+  });
+}
+
+void CudaOps::compute(const LayerNormArgs& args) { enqueue_norm<true>(args, {}, stream()); }
 
 void CudaOps::compute(const RmsNormArgs& args) {
   enqueue_norm<false>({.x = args.x,
@@ -129,7 +179,7 @@ void CudaOps::compute(const RmsNormArgs& args) {
                        .rstd = args.rstd,
                        .residual = args.residual,
                        .eps = args.eps},
-                      stream());
+                      args, stream());
 }
 
 }  // namespace echelon::cuda

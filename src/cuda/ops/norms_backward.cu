@@ -18,7 +18,8 @@ struct NormGradient {
   const Wide<T>*mean, *rstd;   // no mean: RMSNorm
   std::int64_t num_rows;
   int D;
-  Wide<T> one_over_D;
+  Wide<T> one_over_D, gain_offset;  // gain_offset: of RMSNorm
+  const Wide<T>* products;          // of whole rows, of which this is a part; or null
 };
 
 template <bool centres>
@@ -86,7 +87,8 @@ __global__ void __launch_bounds__(most_team_threads)
       const Numbers dy_k = dy_at(k, column), x_k = x_at(k, column), w = load_pack<width>(of.w + column);
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const A dy_i = widen(dy_k.at[i]), g = dy_i * widen(w.at[i]), xhat = (widen(x_k.at[i]) - mean) * rstd;
+        const A dy_i = widen(dy_k.at[i]), g = dy_i * (centres ? widen(w.at[i]) : of.gain_offset + widen(w.at[i])),
+                xhat = (widen(x_k.at[i]) - mean) * rstd;
         means[0] += g * xhat;
         if constexpr (centres) means[1] += g;
         if constexpr (sums_weights) {
@@ -103,6 +105,7 @@ __global__ void __launch_bounds__(most_team_threads)
         forget_what_became_of(x_kept[k]);
       }
     }
+    if (of.products != nullptr && is_there) means[0] = of.products[row] * rstd;
     for (A& sum : means) sum *= of.one_over_D;
 
     for_packs<Access>(team, D, [&](int k, int column) {
@@ -111,7 +114,7 @@ __global__ void __launch_bounds__(most_team_threads)
       if (of.past != nullptr) past_k = Access::keeps ? unpack(past_kept[k]) : load_pack<width>(past + column);
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        A g = widen(dy_k.at[i]) * widen(w.at[i]);
+        A g = widen(dy_k.at[i]) * (centres ? widen(w.at[i]) : of.gain_offset + widen(w.at[i]));
         const A xhat = (widen(x_k.at[i]) - mean) * rstd;
         if constexpr (centres) g -= means[1];
         A dx_i = rstd * (g - xhat * means[0]);
@@ -153,8 +156,14 @@ struct WeightGradientOfRow {
 
 // RMSNorm's arguments come as LayerNorm's without mean and db; what an operation does not have is left out too.
 
+struct NormGradientArgs : LayerNormBackwardArgs {
+  double gain_offset = 0;
+  Tensor products = {};
+  std::int64_t width = 0;
+};
+
 template <class T>
-NormGradient<on_device<T>> gradient_of(const LayerNormBackwardArgs& args) {
+NormGradient<on_device<T>> gradient_of(const NormGradientArgs& args) {
   using A = Wide<on_device<T>>;
   return {.dy = numbers<T>(args.dy),
           .x = numbers<T>(args.x),
@@ -165,7 +174,9 @@ NormGradient<on_device<T>> gradient_of(const LayerNormBackwardArgs& args) {
           .rstd = numbers<A>(args.rstd),
           .num_rows = num_rows_of(args.x),
           .D = static_cast<int>(args.x.size(-1)),
-          .one_over_D = A{1} / static_cast<A>(args.x.size(-1))};
+          .one_over_D = A{1} / static_cast<A>(args.products.exists() ? args.width : args.x.size(-1)),
+          .gain_offset = static_cast<A>(args.gain_offset),
+          .products = numbers<A>(args.products)};
 }
 
 template <class G, bool centres>
@@ -177,7 +188,7 @@ Totals<on_device<G>, num_weights<centres>> weights_of(const LayerNormBackwardArg
 }
 
 template <bool centres>
-void enqueue_input_gradient(const LayerNormBackwardArgs& args, cudaStream_t stream) {
+void enqueue_input_gradient(const NormGradientArgs& args, cudaStream_t stream) {
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_access<T, kept_packs>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
       const NormGradient<on_device<T>> gradient = gradient_of<T>(args);
@@ -191,7 +202,7 @@ void enqueue_input_gradient(const LayerNormBackwardArgs& args, cudaStream_t stre
 }
 
 template <bool centres>
-void enqueue_weight_gradient(const LayerNormBackwardArgs& args, const ComputeLane& lane) {
+void enqueue_weight_gradient(const NormGradientArgs& args, const ComputeLane& lane) {
   visit_numbers_and_gradient(args.x.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
     visit_row_width<T>(args.x.size(-1), [&]<int width>(std::integral_constant<int, width>) {
       const WeightGradientOfRow<on_device<T>, centres, width> summand = {gradient_of<T>(args)};
@@ -203,7 +214,7 @@ void enqueue_weight_gradient(const LayerNormBackwardArgs& args, const ComputeLan
 /// With as many blocks as the chip has at a time: each leaves one row of partial sums. Rows too wide for registers take
 /// a pass for each gradient.
 template <bool centres>
-void enqueue_gradients(const LayerNormBackwardArgs& args, const ComputeLane& lane) {
+void enqueue_gradients(const NormGradientArgs& args, const ComputeLane& lane) {
   visit_numbers_and_gradient(args.x.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
     using A = Wide<on_device<T>>;
     visit_row_access<T, kept_packs_beside_sums>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
@@ -231,34 +242,38 @@ void enqueue_gradients(const LayerNormBackwardArgs& args, const ComputeLane& lan
   });
 }
 
-LayerNormBackwardArgs without_mean(const RmsNormBackwardArgs& args) {
-  return {.dy = args.dy,
-          .x = args.x,
-          .w = args.w,
-          .mean = {},
-          .rstd = args.rstd,
-          .dx = args.dx,
-          .dw = args.dw,
-          .db = {},
-          .dresidual = args.dresidual};
+NormGradientArgs without_mean(const RmsNormBackwardArgs& args) {
+  return {{.dy = args.dy,
+           .x = args.x,
+           .w = args.w,
+           .mean = {},
+           .rstd = args.rstd,
+           .dx = args.dx,
+           .dw = args.dw,
+           .db = {},
+           .dresidual = args.dresidual},
+          args.gain_offset};
 }
 
 }  // namespace
 
 void CudaOps::compute(const LayerNormBackwardInputArgs& args) {
-  enqueue_input_gradient<true>({args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual},
+  enqueue_input_gradient<true>({{args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual}},
                                stream());
 }
 
 void CudaOps::compute(const LayerNormBackwardWeightArgs& args) {
-  enqueue_weight_gradient<true>({args.dy, args.x, {}, args.mean, args.rstd, {}, args.dw, args.db, {}}, lane());
+  enqueue_weight_gradient<true>({{args.dy, args.x, {}, args.mean, args.rstd, {}, args.dw, args.db, {}}}, lane());
 }
 
-void CudaOps::compute(const LayerNormBackwardArgs& args) { enqueue_gradients<true>(args, lane()); }
+void CudaOps::compute(const LayerNormBackwardArgs& args) { enqueue_gradients<true>({args}, lane()); }
 
 void CudaOps::compute(const RmsNormBackwardInputArgs& args) {
-  enqueue_input_gradient<false>(without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual}),
-                                stream());
+  NormGradientArgs gradient =
+      without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual, args.gain_offset});
+  gradient.products = args.products;
+  gradient.width = args.width;
+  enqueue_input_gradient<false>(gradient, stream());
 }
 
 void CudaOps::compute(const RmsNormBackwardWeightArgs& args) {

@@ -1,4 +1,4 @@
-// Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before
+// Rotary positions: every pair (x[i], x[i + R/2]) of a head is turned by its position's angle, both loaded before
 // either is stored, so y may be x. One launch for q and k. Bound by memory: a thread turns the same columns of several
 // heads, for which it reads or computes its angles once.
 #include "cuda/device/launch.h"
@@ -27,9 +27,11 @@ struct Rotation {
   const Wide<T>*cos, *sin;        // from the first position on; null:
   const std::int32_t* positions;  // of the tokens,
   const double* frequencies;      // times which they give the angles
+  double scale, growth;           // of their cosines and sines
+  std::int64_t period;            // of positions that share a scale
   Wide<T> sign;
   std::int64_t num_tokens, seq_len;
-  int half;  // C / 2
+  int half, head_dim;  // R / 2, C
 };
 
 template <class A, int width>
@@ -44,11 +46,14 @@ __device__ Turn<Wide<T>, width> turn_of(const Rotation<T>& by, std::int64_t toke
     return {load_pack<width>(by.cos + angles), load_pack<width>(by.sin + angles)};
   }
   Turn<Wide<T>, width> turn;
+  const std::int64_t position = by.positions[token];
+  const double scale =
+      by.growth == 0 ? by.scale : by.scale * (1 + by.growth * log(1.0 + static_cast<double>(position / by.period)));
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    const double angle = static_cast<double>(by.positions[token]) * by.frequencies[column + i];
-    turn.cos.at[i] = static_cast<Wide<T>>(cos(angle));
-    turn.sin.at[i] = static_cast<Wide<T>>(sin(angle));
+    const double angle = static_cast<double>(position) * by.frequencies[column + i];
+    turn.cos.at[i] = static_cast<Wide<T>>(scale * cos(angle));
+    turn.sin.at[i] = static_cast<Wide<T>>(scale * sin(angle));
   }
   return turn;
 }
@@ -64,12 +69,12 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
   const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % of.S);
   if (token >= by.num_tokens) return;
   PackedWords<T, width> left[heads_of_thread], right[heads_of_thread];
-  const std::int64_t start = token * of.H * 2 * by.half + column;
+  const std::int64_t start = token * of.H * by.head_dim + column;
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k)
     if (const int head = first_head + k * of.S; head < of.H) {
-      left[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half);
-      right[k] = load_words<width>(of.x + start + std::int64_t{head} * 2 * by.half + by.half);
+      left[k] = load_words<width>(of.x + start + std::int64_t{head} * by.head_dim);
+      right[k] = load_words<width>(of.x + start + std::int64_t{head} * by.head_dim + by.half);
     }
   const Turn<A, width> turn = turn_of<width>(by, token, column);
 #pragma unroll
@@ -83,8 +88,8 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
       y1.at[i] = x1.at[i] * turn.cos.at[i] - x2.at[i] * (by.sign * turn.sin.at[i]);
       y2.at[i] = x2.at[i] * turn.cos.at[i] + x1.at[i] * (by.sign * turn.sin.at[i]);
     }
-    store_pack(of.y + start + std::int64_t{head} * 2 * by.half, narrow<T>(y1));
-    store_pack(of.y + start + std::int64_t{head} * 2 * by.half + by.half, narrow<T>(y2));
+    store_pack(of.y + start + std::int64_t{head} * by.head_dim, narrow<T>(y1));
+    store_pack(of.y + start + std::int64_t{head} * by.head_dim + by.half, narrow<T>(y2));
   }
 }
 
@@ -94,17 +99,21 @@ void CudaOps::compute(const RopeArgs& args) { compute_joined(std::vector{args});
 
 void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
   const RopeArgs& first = held.front();
-  const std::int64_t num_tokens = first.x.size(0) * first.x.size(1), half = first.x.size(3) / 2;
+  const std::int64_t num_tokens = first.x.size(0) * first.x.size(1), half = first.num_pairs();
   visit_numbers(first.x.dtype, [&]<class T>(T) {
     using A = Wide<on_device<T>>;
     const Rotation<on_device<T>> rotation = {.cos = numbers<A>(first.cos) + first.first_position * half,
                                              .sin = numbers<A>(first.sin) + first.first_position * half,
                                              .positions = numbers<std::int32_t>(first.positions),
                                              .frequencies = numbers<double>(first.frequencies),
+                                             .scale = first.scale,
+                                             .growth = first.growth,
+                                             .period = first.period,
                                              .sign = first.inverse ? A{-1} : A{1},
                                              .num_tokens = num_tokens,
                                              .seq_len = first.x.size(1),
-                                             .half = static_cast<int>(half)};
+                                             .half = static_cast<int>(half),
+                                             .head_dim = static_cast<int>(first.x.size(3))};
     visit_row_width<T>(half, [&]<int width>(std::integral_constant<int, width>) {
       AllHeads<on_device<T>> all;
       for (const RopeArgs& args : held) {

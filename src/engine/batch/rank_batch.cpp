@@ -6,15 +6,16 @@
 #include "tensor/tokens.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace echelon {
-
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
     : config_(&config),
       model_(&model),
       layout_(config),
       rank_(rank),
-      whole_{0, static_cast<std::int32_t>(config.training.seq_len)} {
+      whole_{0, static_cast<std::int32_t>(config.training.seq_len)},
+      pairs_(model, config.training.seq_len) {
   const RankTokens* of_rank = model.options.tokens.get();
   if (of_rank == nullptr || reads_documents(of_rank->split.balancer)) return;
   auto lists = std::make_shared<Lists>();
@@ -40,6 +41,10 @@ void RankBatch::make_room() {
   resize(positions_, BufferRole::positions);
   const auto T = static_cast<std::size_t>(config_->training.seq_len);
   for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
+  key_transfers_.resize(model_->options.skips_unseen_keys
+                            ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
+                            : 0);
+  pairs_.clear();
   pairs_of_sequence_.clear();
   pairs_of_replicas_.assign(static_cast<std::size_t>(layout_.num_replicas()), 0);
   const RankTokens* of_rank = model_->options.tokens.get();
@@ -54,6 +59,7 @@ void RankBatch::read(const BatchSource& source, std::int64_t first_sequence) {
     arrange();
     for (std::size_t row = 0; row < sequences_.size(); ++row) {
       find_documents_of(sequences_[row]);
+      pairs_.add_sequence();
       model_->options.tokens ? read_part(sequences_[row], row) : read_whole(sequences_[row], row);
     }
   } catch (...) {
@@ -93,6 +99,8 @@ void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   const auto at = static_cast<std::ptrdiff_t>(row) * T;
   source_->read(sequence, T, tokens_.data() + at, targets_.data() + at);
   if (!key_begin_.empty()) write_begins(row);
+  const std::vector<std::int64_t>& windows = model_->options.windows;
+  for (std::size_t w = 0; w < windows.size(); ++w) pairs_.add(w, num_pairs(visibility(windows[w])));
   for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
     positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
 }
@@ -129,6 +137,9 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   if (!positions_.empty()) write_positions(positions, row);
   write_ranges(lists.blocks, row);
   write_order(lists.blocks, row);
+  if (!key_transfers_.empty())
+    key_transfers_[row].assign(lists.of_ranks, lists.blocks, of_rank.exchange, of_rank.rank,
+                               visibility(of_rank.split.window));
   add_pairs(lists.of_ranks);
 }
 
@@ -160,9 +171,10 @@ void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
       const auto rows_from = [&](std::vector<std::int32_t>& all, std::size_t first_block) {
         return std::span(all).subspan(((first_block + block) * B + row % B) * num_rows, num_rows);
       };
-      write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(windows[w]),
-                       {rows_from(key_begin_, (microbatch * windows.size() + w) * num_blocks),
-                        key_end_.empty() ? std::span(ends_) : rows_from(key_end_, microbatch * num_blocks)});
+      const KeyRanges ranges = {rows_from(key_begin_, (microbatch * windows.size() + w) * num_blocks),
+                                key_end_.empty() ? std::span(ends_) : rows_from(key_end_, microbatch * num_blocks)};
+      write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(windows[w]), ranges);
+      pairs_.add(w, num_pairs(ranges.begin, ranges.end));
     }
 }
 
@@ -186,8 +198,14 @@ void RankBatch::write_order(const KeyBlocks& blocks, std::size_t row) {
 }
 
 HostBatch RankBatch::values() const {
-  return {tokens_.data(),           targets_.data(),      key_begin_.data(), key_end_.data(),
-          rows_by_position_.data(), rows_by_rank_.data(), positions_.data()};
+  return {.tokens = tokens_.data(),
+          .targets = targets_.data(),
+          .key_begin = key_begin_.data(),
+          .key_end = key_end_.data(),
+          .rows_by_position = rows_by_position_.data(),
+          .rows_by_rank = rows_by_rank_.data(),
+          .positions = positions_.data(),
+          .key_transfers = key_transfers_.empty() ? nullptr : key_transfers_.data()};
 }
 
 std::int64_t RankBatch::num_targets() const {
@@ -200,6 +218,16 @@ PairShares RankBatch::pair_shares() const {
     shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;
+}
+
+std::optional<KeyRowCounts> RankBatch::key_row_counts() const {
+  if (key_transfers_.empty()) return std::nullopt;
+  KeyRowCounts counts;
+  for (const KeyTransfers& rows : key_transfers_) {
+    counts.keys += rows.num_keys_sent();
+    counts.gradients += rows.num_gradients_sent();
+  }
+  return counts;
 }
 
 }  // namespace echelon

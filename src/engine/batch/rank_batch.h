@@ -2,8 +2,10 @@
 #pragma once
 
 #include "blueprint/batch_layout.h"
+#include "blueprint/context_traffic.h"
 #include "context/documents.h"
 #include "data/batch_source.h"
+#include "engine/batch/pair_counts.h"
 #include "executor/action_executor.h"
 
 #include <memory>
@@ -35,6 +37,9 @@ class RankBatch {
   [[nodiscard]] HostBatch values() const;
   [[nodiscard]] std::int64_t num_targets() const;  // those that are not ignored
   [[nodiscard]] PairShares pair_shares() const;
+  [[nodiscard]] const PairCounts& pairs() const { return pairs_; }
+  /// That this rank sends; none where every batch is sent whole.
+  [[nodiscard]] std::optional<KeyRowCounts> key_row_counts() const;
 
  private:
   /// The sequences of this rank, in the order in which it stores them.
@@ -72,6 +77,8 @@ class RankBatch {
   };
   Lists lists_;                                // of that sequence, where they depend on documents
   std::shared_ptr<const Lists> lists_of_all_;  // where they do not; shared with copies
+  std::vector<KeyTransfers> key_transfers_;    // of each sequence
+  PairCounts pairs_;
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };
 

@@ -1,12 +1,9 @@
 #include "nn/context_parallel/gathered_attention.h"
 
-#include "spec/groups.h"
+#include "nn/context_parallel/key_gather.h"
 
 namespace echelon {
 namespace {
-
-/// Keys and values, or their gradients.
-using KeysAndValues = std::array<Tensor, 2>;
 
 Tensor as_rows(const Tensor& x) { return x.reshaped({x.num_elements() / x.size(-1), x.size(-1)}); }
 
@@ -17,7 +14,8 @@ class GatheredAttention final : public KeyAttention {
         ranges_(options),
         tokens_(options.tokens),
         num_kv_heads_(split.num_kv_heads),
-        num_sequences_(options.num_sequences) {}
+        num_sequences_(options.num_sequences),
+        skips_rows_(options.skips_unseen_keys) {}
 
   // By kv heads, so that those of one are contiguous.
   [[nodiscard]] Sizes lse_sizes(const Tensor& q) const override {
@@ -28,7 +26,7 @@ class GatheredAttention final : public KeyAttention {
     const Stack::Scope scope(context.workspace);
     const Qkv split = split_all(context, qkv);
     const Tensor out = take_split(context.workspace, result.out);
-    for_each_head(context, split, [&](std::int64_t head, const KeysAndValues& all) {
+    for_each_head(context, split, [&](std::int64_t head, const KeyBlock& all) {
       context.ops.attention(heads_.forward_args({of_head(split[0], qkv[0], head), all[0], all[1]},
                                                 {of_head(out, qkv[0], head), statistics(result.lse, head)},
                                                 mask(context.microbatch, qkv[0])));
@@ -41,28 +39,22 @@ class GatheredAttention final : public KeyAttention {
     const Tensor& q = qkv[0];
     const Qkv split = split_all(context, qkv), dsplit = take_all_split(context.workspace, dqkv);
     const Tensor out = split_of(context, gradient.of.out), dout = split_of(context, gradient.dout);
-    const KeysAndValues dall = take_whole(context.workspace, split[1]),
-                        dfull = take_gathered(context.workspace, split[1]);
-    std::array<Pending, 2> scattered;
-    for_each_head(context, split, [&](std::int64_t head, const KeysAndValues& all) {
+    const KeyBlock dall = take_whole(context.workspace, split[1]), dfull = take_full(context.workspace, split[1]);
+    GradientScatter scatter(context, dfull, skips_rows_);
+    for_each_head(context, split, [&](std::int64_t head, const KeyBlock& all) {
       const AttendedGradient of_head_gradient = {.of = {of_head(out, q, head), statistics(gradient.of.lse, head)},
                                                  .dout = of_head(dout, q, head),
                                                  .delta = statistics(gradient.delta, head)};
       context.ops.attention_backward(
           heads_.backward_args({of_head(split[0], q, head), all[0], all[1]}, of_head_gradient,
                                {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q)));
-      for (Pending& each : scattered) each.wait();
+      scatter.wait();
       for (const std::size_t i : {0, 1})
         context.ops.gather_rows(
             {.x = as_rows(dall[i]), .index = context.microbatch.rows_by_rank, .y = as_rows(dfull[i])});
-      context.ops.publish();
-      Comm& comm = context.mesh.comm(cp_group);
-      context.mesh.together([&] {
-        for (const std::size_t i : {0, 1})
-          scattered[i] = comm.reduce_scatter(dsplit[1 + i].rows(head, 1), dfull[i], ReduceOp::sum);
-      });
+      scatter.start(own_of(dsplit, head), dfull);
     });
-    for (Pending& each : scattered) each.wait();
+    scatter.wait();
     for (std::size_t i = 0; i < dqkv.size(); ++i) join(context, dqkv[i], dsplit[i]);
   }
 
@@ -70,34 +62,33 @@ class GatheredAttention final : public KeyAttention {
   /// f(head, keys and values of all positions), while those of the next head are gathered. `split`: by kv heads.
   template <class F>
   void for_each_head(Context& context, const Qkv& split, F f) const {
-    const KeysAndValues full = take_gathered(context.workspace, split[1]),
-                        all = take_whole(context.workspace, split[1]);
-    Comm& comm = context.mesh.comm(cp_group);
-    std::array<Pending, 2> gathered;
-    const auto gather = [&](std::int64_t head) {
-      context.ops.publish();
-      context.mesh.together([&] {
-        for (const std::size_t i : {0, 1}) gathered[i] = comm.all_gather(full[i], split[1 + i].rows(head, 1));
-      });
-    };
-    gather(0);
+    KeyGather gather(context, skips_rows_);
+    const KeyBlock full = gather.take_full(own_of(split, 0)), all = take_whole(context.workspace, split[1]);
+    gather.start(full, own_of(split, 0));
     for (std::int64_t head = 0; head < num_kv_heads_; ++head) {
       for (const std::size_t i : {0, 1}) {
-        gathered[i].wait();
+        gather.wait(i);
         context.ops.gather_rows(
             {.x = as_rows(full[i]), .index = context.microbatch.rows_by_position, .y = as_rows(all[i])});
       }
-      if (head + 1 < num_kv_heads_) gather(head + 1);
+      if (head + 1 < num_kv_heads_) gather.start(full, own_of(split, head + 1));
       f(head, all);
     }
   }
 
-  /// Of one kv head as the ranks send it, [cp, B T, C], and in ascending order, [B, all positions, 1, C].
-  [[nodiscard]] KeysAndValues take_gathered(Stack& workspace, const Tensor& split) const {
-    const Sizes sizes = {tokens_->cp, split.size(1), split.size(2)};
+  /// Of one kv head: this rank's, [1, B, T, C]; those of all as ranks send them, [cp, B, T, C]; and in ascending order,
+  /// [B, all positions, 1, C].
+  [[nodiscard]] Tensor own_of(const Tensor& split, std::int64_t head) const {
+    return split.rows(head, 1).reshaped({1, num_sequences_, split.size(1) / num_sequences_, split.size(2)});
+  }
+  [[nodiscard]] KeyBlock own_of(const Qkv& split, std::int64_t head) const {
+    return {own_of(split[1], head), own_of(split[2], head)};
+  }
+  [[nodiscard]] KeyBlock take_full(Stack& workspace, const Tensor& split) const {
+    const Sizes sizes = {tokens_->cp, num_sequences_, split.size(1) / num_sequences_, split.size(2)};
     return {workspace.take(split.dtype, sizes), workspace.take(split.dtype, sizes)};
   }
-  [[nodiscard]] KeysAndValues take_whole(Stack& workspace, const Tensor& split) const {
+  [[nodiscard]] KeyBlock take_whole(Stack& workspace, const Tensor& split) const {
     const Sizes sizes = {num_sequences_, tokens_->blocks.num_gathered_rows(), 1, split.size(2)};
     return {workspace.take(split.dtype, sizes), workspace.take(split.dtype, sizes)};
   }
@@ -141,6 +132,7 @@ class GatheredAttention final : public KeyAttention {
   WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   std::int64_t num_kv_heads_, num_sequences_;
+  bool skips_rows_;
 };
 
 }  // namespace

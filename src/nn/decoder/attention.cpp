@@ -12,7 +12,9 @@ Attention::Attention(const LayerOptions& options, const std::string& name, const
       projections_(qkv_projections(options, name, split_)),
       core_(make_attention_core(options, split_)),
       output_(output_projection(options, name, split_)) {
-  if (options.model.qk_norm)
+  if (options.model.qk_norm_of_projection)
+    norms_ = norms_of_projections(options, name, split_);
+  else if (options.model.qk_norm)
     norms_ = {Norm::of_heads(options, name + ".q_norm"), Norm::of_heads(options, name + ".k_norm")};
 }
 
@@ -47,13 +49,13 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
   Qkv products = qkv;  // without norms, q and k are rotated where they were projected
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     products[i] = place(saved_q_product + static_cast<int>(i), i, drops_products, LastReader::backward_weight);
-    norms_[i].save(pass, per_head(products[i]), drops_qk);
+    norms_[i].save(pass, norm_rows(products[i]), drops_qk);
   }
   compute_first(pass, projections_, x, products);
   if (!pass.runs(drops_qk)) return qkv;
   for (const std::size_t i : {0, 1}) {
-    if (!norms_.empty()) norms_[i].normalise(pass.context, per_head(qkv[i]), pass.stash);
-    rotate(pass.context, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
+    if (!norms_.empty()) norms_[i].normalise(pass.context, norm_rows(qkv[i]), pass.stash);
+    rotate(pass.context, i, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
   }
   return qkv;
 }
@@ -70,7 +72,7 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
     const Stack::Scope scope(context.workspace);
     const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
-      norms_[i].backward_input(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+      norms_[i].backward_input(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
   projections_.backward_input(context, dqkv, dx);
 }
@@ -91,7 +93,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     output_.backward_weight(context, dy_full, core_->out(stash));
     const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
-      norms_[i].backward(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+      norms_[i].backward(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
   projections_.backward_weight(context, dqkv, saved_x(stash));
   projections_.backward_input(context, dqkv, dx);
@@ -106,7 +108,7 @@ Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dq
   context.mesh.enter_layer(name_);
   core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
   context.mesh.leave_layer();
-  for (const std::size_t i : {0, 1}) rotate(context, by_heads[i], true, 0);
+  for (const std::size_t i : {0, 1}) rotate(context, i, by_heads[i], true, 0);
   return dnormed;
 }
 
@@ -114,7 +116,8 @@ Sizes Attention::sizes_of(std::size_t i, std::int64_t num_tokens) const {
   return {num_tokens, (i == 0 ? split_.num_heads : split_.num_kv_heads) * options_.model.head_dim};
 }
 
-Tensor Attention::per_head(Tensor x) const {
+Tensor Attention::norm_rows(Tensor x) const {
+  if (options_.model.qk_norm_of_projection) return x;
   const std::int64_t C = options_.model.head_dim;
   return x.reshaped({x.num_elements() / C, C});
 }
@@ -141,16 +144,21 @@ Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
   return across;
 }
 
-void Attention::rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
-  if (options_.model.position != PositionKind::rope) return;
+void Attention::rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse,
+                       std::int64_t first_position) const {
+  if (options_.model.position != PositionKind::rope || !options_.has_rope) return;
+  const RopeTables& rope = which == 0 && rope_.of_queries != nullptr ? *rope_.of_queries : rope_;
   context.ops.rope({.x = x_BTHC,
                     .y = x_BTHC,
-                    .cos = rope_.cos,
-                    .sin = rope_.sin,
+                    .cos = rope.cos,
+                    .sin = rope.sin,
                     .inverse = inverse,
                     .first_position = first_position,
                     .positions = options_.has_positions ? context.microbatch.positions : Tensor(),
-                    .frequencies = rope_.frequencies});
+                    .frequencies = rope.frequencies,
+                    .scale = rope.rotation.attention_factor,
+                    .growth = rope.rotation.growth,
+                    .period = rope.rotation.period});
 }
 
 }  // namespace echelon

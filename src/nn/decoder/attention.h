@@ -1,7 +1,7 @@
 // Causal self-attention (Vaswani et al. 2017, arXiv:1706.03762) with grouped queries (Ainslie et al. 2023,
 // arXiv:2305.13245):
 //
-//     q, k, v = x wq^T, x wk^T, x wv^T (+ biases)      q, k = norm(q), norm(k) per head, if the model has qk_norm
+//     q, k, v = x wq^T, x wk^T, x wv^T (+ biases)      q, k = norm(q), norm(k), if the model has qk_norm
 //     q, k = rope(q), rope(k)                          y = core(q, k, v) wo^T (+ bias) nn/decoder/attention_core.h
 //
 // Heads are sharded over the tensor-parallel ranks (nn/head_split.h).
@@ -51,7 +51,8 @@ class Attention : public Branch {
   // A Qkv is [num_tokens, heads of this rank x head_dim] each, as the projections have it; norms and the core view it
   // by heads.
   [[nodiscard]] Sizes sizes_of(std::size_t i, std::int64_t num_tokens) const;
-  [[nodiscard]] Tensor per_head(Tensor x) const;                                // [num_tokens x heads, head_dim]
+  /// The rows that q and k are normalised by: [num_tokens x heads, head_dim], or x itself.
+  [[nodiscard]] Tensor norm_rows(Tensor x) const;
   [[nodiscard]] Tensor heads_BTHC(Tensor x, std::int64_t num_sequences) const;  // [B, T, heads, head_dim]
   [[nodiscard]] Qkv heads_BTHC(const Qkv& qkv) const;
   [[nodiscard]] Qkv take_qkv(Stack& workspace, std::int64_t num_tokens) const;
@@ -64,7 +65,8 @@ class Attention : public Branch {
   /// Of new queries in `decode`, from `first_query` on, counted from the first key: int32 [1, num_queries], the first
   /// key that each sees. Does not exist where that is key 0 for all.
   [[nodiscard]] Tensor upload_begins(Context& context, std::int64_t first_query, std::int64_t num_queries) const;
-  void rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
+  /// which: 0 for q, 1 for k.
+  void rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 
   LayerOptions options_;
   std::string name_;

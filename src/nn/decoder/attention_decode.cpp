@@ -11,10 +11,10 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   const std::int64_t B = cache.k.size(0), num_new = x.size(0) / B, num_positions = first_position + num_new;
   const Qkv qkv = take_qkv(context.workspace, x.size(0)), products = place_norm_outputs(context.workspace, qkv);
   projections_.products(context, x, products);
-  for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i].apply(context, per_head(products[i]), per_head(qkv[i]));
+  for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i].apply(context, norm_rows(products[i]), norm_rows(qkv[i]));
   const Tensor q = heads_BTHC(qkv[0], B), k = heads_BTHC(qkv[1], B), v = heads_BTHC(qkv[2], B);
-  rotate(context, q, false, first_position);
-  rotate(context, k, false, first_position);
+  rotate(context, 0, q, false, first_position);
+  rotate(context, 1, k, false, first_position);
   const Tensor out = context.workspace.take(options_.dtype, q.sizes);
   const Tensor lse = context.workspace.take(accumulate_dtype(options_.dtype), {1, split_.num_heads, num_new});
   // The first position that a new one sees.

@@ -39,8 +39,13 @@ void DecoderBlock::decode(Context& context, Tensor x, Tensor y, const KvCache& c
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   const std::array<Tensor, 3> s = {x, context.workspace.take(x.dtype, x.sizes), y};
   for (const std::size_t i : {0, 1}) {
-    sublayers_[i].norm.apply(context, s[i], normed);
-    sublayers_[i].branch->decode(context, normed, s[i + 1], cache, first_position);
+    const auto& [norm, branch, post_norm] = sublayers_[i];
+    const Tensor read = is_parallel() ? x : s[i];
+    if (norm) norm->apply(context, read, normed);
+    const Tensor output = post_norm ? context.workspace.take(x.dtype, x.sizes) : s[i + 1];
+    branch->decode(context, norm ? normed : read, output, cache, first_position);
+    if (post_norm) post_norm->apply(context, output, s[i + 1]);
+    if (multiplier() != 1.0) context.ops.scale(s[i + 1], multiplier());
     context.ops.add(s[i + 1], s[i + 1], s[i]);
   }
 }

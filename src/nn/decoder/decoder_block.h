@@ -4,7 +4,12 @@
 //     forward     s[i + 1] = s[i] + b[i](norm[i](s[i]))
 //     backward    ds[i] = ds[i + 1] + norm[i]'(b[i]'(ds[i + 1]))      ': its gradient
 //
-// The kernel of the next norm adds s[i], and the kernel of a norm's gradient adds ds[i + 1].
+// The kernel of the next norm adds s[i], and the kernel of a norm's gradient adds ds[i + 1]. Some models have norms of
+// what the branches give, in place of these norms (OLMo 2) or with them (Gemma 2), and a multiplier m (Granite):
+//
+//     s[i + 1] = s[i] + m post[i](b[i](...))
+//
+// With a parallel residual (GPT-NeoX) both branches read x, and y = x + b[0](norm[0](x)) + b[1](norm[1](x)).
 #pragma once
 
 #include "nn/decoder/branch.h"
@@ -13,6 +18,8 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace echelon {
 
@@ -34,20 +41,36 @@ class DecoderBlock : public Layer {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;
 
  private:
-  enum Saved : int { saved_x, saved_h };  // in the stash
+  enum Saved : int { saved_x, saved_h, saved_output_0, saved_output_1 };  // in the stash
 
   struct Sublayer {
-    Norm norm;
+    std::optional<Norm> norm;
     std::unique_ptr<Branch> branch;
+    std::optional<Norm> post_norm;
   };
 
-  [[nodiscard]] bool drops_h() const { return options_.recompute.operations.contain(BlockOperation::o_proj); }
+  [[nodiscard]] Sublayer sublayer(std::size_t i, const std::string& name, std::unique_ptr<Branch> branch) const;
+  [[nodiscard]] bool is_parallel() const { return options_.model.use_parallel_residual; }
+  [[nodiscard]] double multiplier() const { return options_.model.residual_multiplier; }
+  [[nodiscard]] bool drops_h() const {
+    return !is_parallel() && options_.recompute.operations.contain(BlockOperation::o_proj);
+  }
+  /// What branch i or its norm reads: x or h.
+  [[nodiscard]] Tensor stream(std::size_t i, const Stash& stash) const {
+    return stash.saved(this, i == 0 || is_parallel() ? saved_x : saved_h);
+  }
   /// s[i]: x, or where h is in this pass; with room for the statistics of its norm.
   [[nodiscard]] Tensor place_stream(const ComputePass& pass, std::size_t i) const;
   /// All that the backward pass of branch i reads. `normed` becomes norm[i](s[i]), if this pass reads it.
   void compute(const ComputePass& pass, std::size_t i, Tensor normed) const;
+  /// y = what branch i adds to the stream.
+  void finish(const ComputePass& pass, std::size_t i, Tensor y) const;
   /// In a backward pass: where h was dropped, h without the x in it, and with it all that branch 0 computes.
   void recompute_h(const ComputePass& pass) const;
+  /// From the gradient of what branch i adds to that of what it gives: dy itself, or in the workspace. `through` is the
+  /// backward pass of the norm between them.
+  template <class Through>
+  [[nodiscard]] Tensor output_gradient(Context& context, std::size_t i, Tensor dy, const Through& through) const;
 
   LayerOptions options_;
   std::array<Sublayer, 2> sublayers_;

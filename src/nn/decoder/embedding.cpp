@@ -57,6 +57,7 @@ void Embedding::look_up(Context& context, Tensor tokens, Tensor y) const {
   context.ops.embedding(
       {.tokens = tokens, .w = weight_->value, .y = partial, .first_row = weight_->slice.entries(0).first});
   leave(context, options_, y, partial);
+  if (options_.model.embedding_multiplier != 1.0) context.ops.scale(y, multiplier());
 }
 
 void Embedding::weight_gradient(Context& context, Tensor dy) {
@@ -67,11 +68,31 @@ void Embedding::weight_gradient(Context& context, Tensor dy) {
                                     .first_token = first_token(),
                                     .positions = context.microbatch.positions});
   const Stack::Scope scope(context.workspace);
-  const Tensor dy_full = leave_backward(context, options_, dy);
+  Tensor of_rows = dy;
+  if (options_.model.embedding_multiplier != 1.0) {
+    of_rows = context.workspace.take(dy.dtype, dy.sizes);
+    context.ops.copy(of_rows, dy);
+    context.ops.scale(of_rows, multiplier());
+  }
+  const Tensor dy_full = leave_backward(context, options_, of_rows);
   context.ops.embedding_backward({.tokens = context.microbatch.tokens,
                                   .dy = dy_full,
                                   .dw = weight_->grad,
                                   .first_row = weight_->slice.entries(0).first});
+}
+
+double Embedding::multiplier() const {
+  const double wanted = options_.model.embedding_multiplier;
+  if (!options_.model.rounds_embedding_multiplier) return wanted;
+  switch (options_.dtype) {
+    case DType::float32: return static_cast<float>(wanted);
+    case DType::bfloat16: return to<double>(to<bfloat16>(wanted));
+    case DType::float16: return to<double>(to<float16>(wanted));
+    case DType::float64:
+    case DType::int32:
+    case DType::int16: break;
+  }
+  return wanted;
 }
 
 std::int64_t Embedding::first_token() const {

@@ -1,7 +1,7 @@
 // Token embedding, sharded over the tensor-parallel ranks along the vocabulary, and learned positions if the model has
 // them. The first layer: no x, no dx.
 //
-//     y[n] = w[token[n]] + p[n mod T]
+//     y[n] = m w[token[n]] + p[n mod T]        m: embedding_multiplier
 //
 // A rank that does not own a token's row contributes exact zeros, so the sum over the ranks rounds nothing.
 #pragma once
@@ -34,6 +34,7 @@ class Embedding : public Layer {
 
   void look_up(Context& context, Tensor tokens, Tensor y) const;
   void weight_gradient(Context& context, Tensor dy);
+  [[nodiscard]] double multiplier() const;
   [[nodiscard]] std::int64_t first_token() const;  // of this rank's y
 
   LayerOptions options_;

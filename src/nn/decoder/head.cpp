@@ -7,6 +7,9 @@
 //     loss = lse - z_target
 //     dz = scale (exp(z - lse) - onehot(target))
 //
+// The logits z are norm(x) w^T / logits_scaling, or with a soft cap c c tanh(that / c), where dz is multiplied by
+// 1 - (z / c)^2.
+//
 // sum is computed with the max of this rank's columns; the global max changes it by a factor per row. Gradients
 // overwrite logits that have their dtype.
 #include "nn/decoder/head.h"
@@ -54,7 +57,8 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] DType statistics_dtype() const { return accumulate_dtype(options_.dtype); }
   /// Of its gradient too, where that does not take its place.
   [[nodiscard]] std::int64_t bytes_per_logit() const {
-    return size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype));
+    const std::int64_t copies = options_.model.final_logit_softcapping > 0 ? 2 : 1;
+    return copies * size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype));
   }
 
   [[nodiscard]] Tensor take_normed(Context& context) const {
@@ -63,7 +67,16 @@ class CrossEntropyHead : public Head {
   /// A chunk's logits as row_exp leaves them, and what else each row needs.
   struct Exponentials {
     Tensor exps, max, sums, sum, target_logit;  // sums = (sum, target_logit): one all-reduce
+    Tensor logits = {};                         // with a soft cap: what row_exp read
   };
+  /// What the matmul with the head's weight reads, of x or of what forward saved; and from its gradient that of x.
+  void divide(Context& context, Tensor normed) const {
+    if (options_.model.logits_scaling != 1.0) context.ops.scale(normed, 1.0 / options_.model.logits_scaling);
+  }
+  void soft_cap(Context& context, Tensor logits) const {
+    if (const double cap = options_.model.final_logit_softcapping; cap > 0)
+      context.ops.soft_cap({.x = logits, .cap = cap});
+  }
   [[nodiscard]] Exponentials exponentials(Context& context, const Chunk& chunk, Tensor normed) const;
   /// Adds the loss of a chunk, and writes its lse.
   void add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
@@ -93,6 +106,7 @@ void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& 
   const Stack::Scope scope(context.workspace);
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   norm_.apply(context, x, normed);
+  divide(context, normed);
   const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
@@ -106,6 +120,7 @@ void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx
   const Tensor lse = stash.save_gradient(this, saved_lse, statistics_dtype(), {options_.num_tokens()});
   const Tensor normed = take_normed(context);
   norm_.normalise(context, normed, stash);
+  divide(context, normed);
   const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
@@ -116,6 +131,7 @@ void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx
     context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
   }
   enter_backward(context, options_, dnormed, partial);
+  divide(context, dnormed);
   norm_.backward_input(context, dnormed, dx, stash);
 }
 
@@ -124,6 +140,7 @@ void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
   const Tensor lse = stash.saved(this, saved_lse);
   const Tensor normed = take_normed(context);
   norm_.normalise(context, normed, stash);
+  divide(context, normed);
   const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
@@ -137,6 +154,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
   const Stack::Scope scope(context.workspace);
   const Tensor normed = take_normed(context);
   norm_.normalise(context, normed, stash);
+  divide(context, normed);
   const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
@@ -149,6 +167,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
     context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
   }
   enter_backward(context, options_, dnormed, partial);
+  divide(context, dnormed);
   norm_.backward(context, dnormed, dx, stash);
 }
 
@@ -156,7 +175,9 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
   const Stack::Scope scope(context.workspace);
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   norm_.apply(context, x, normed);
+  divide(context, normed);
   context.ops.matmul({.a = normed, .b = weight_->value, .c = logits, .transpose_b = true});
+  soft_cap(context, logits);
 }
 
 std::vector<TokenChunk> CrossEntropyHead::chunks() const {
@@ -174,6 +195,11 @@ CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, 
   of.sum = of.sums.rows(0, 1).flat();
   of.target_logit = of.sums.rows(1, 1).flat();
   context.ops.matmul({.a = chunk.of(normed), .b = weight_->value, .c = of.exps, .transpose_b = true});
+  if (options_.model.final_logit_softcapping > 0) {
+    soft_cap(context, of.exps);
+    of.logits = context.workspace.take(logits_dtype(), of.exps.sizes);
+    context.ops.copy(of.logits, of.exps);
+  }
   context.ops.row_exp({.logits = of.exps,
                        .targets = chunk.of(context.microbatch.targets),
                        .max = of.max,
@@ -215,6 +241,8 @@ Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, co
                                       .first_column = first_column(),
                                       .valid_columns = valid_columns(),
                                       .scale = context.microbatch.gradient_scale});
+  if (const double cap = options_.model.final_logit_softcapping; cap > 0)
+    context.ops.soft_cap_backward({.dx = dlogits, .y = of.logits, .cap = cap});
   return dlogits;
 }
 

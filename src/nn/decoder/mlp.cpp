@@ -5,26 +5,24 @@
 namespace echelon {
 namespace {
 
-int num_inner(const LayerOptions& options) { return options.model.mlp == MlpKind::swiglu ? 2 : 1; }
+int num_inner(const LayerOptions& options) { return is_gated(options.model.mlp) ? 2 : 1; }
 
 Linear inner_product(const LayerOptions& options, const std::string& name, Slice features) {
   const ModelSpec& model = options.model;
   Linear linear(options,
                 row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
-  if (model.output_bias && model.mlp != MlpKind::gelu)
+  if (model.mlp_bias && is_gated(model.mlp))
     linear.set_bias(slice_of_bias(name + ".bias", model.intermediate_size, features));
   return linear;
 }
 
 std::vector<Linear> inner_products(const LayerOptions& options, const std::string& name, Slice features) {
-  switch (options.model.mlp) {
-    case MlpKind::swiglu:
-      return {inner_product(options, name + ".gate_proj", features),
-              inner_product(options, name + ".up_proj", features)};
-    case MlpKind::gelu: return {inner_product(options, name + ".up_proj", features)};
-  }
-  return {};
+  if (!is_gated(options.model.mlp)) return {inner_product(options, name + ".up_proj", features)};
+  return {inner_product(options, name + ".gate_proj", features), inner_product(options, name + ".up_proj", features)};
 }
+
+GeluKind gelu_kind(MlpKind kind) { return kind == MlpKind::gelu_erf ? GeluKind::erf : GeluKind::tanh; }
+GateKind gate_kind(MlpKind kind) { return kind == MlpKind::geglu ? GateKind::gelu_tanh : GateKind::silu; }
 
 }  // namespace
 
@@ -32,8 +30,9 @@ Mlp::Mlp(const LayerOptions& options, const std::string& name)
     : options_(options),
       features_(even_slice(options.model.intermediate_size, options.tp, options.tp_rank)),
       inner_(options, inner_products(options, name, features_)),
-      down_(row_parallel(options, name + ".down_proj", options.model.intermediate_size, features_)) {
-  if (options.model.mlp == MlpKind::gelu && options.model.output_bias)
+      down_(row_parallel(options, name + ".down_proj", options.model.intermediate_size, features_,
+                         options.model.mlp_bias)) {
+  if (!is_gated(options.model.mlp) && options.model.mlp_bias)
     gelu_bias_ = slice_of_bias(name + ".up_proj.bias", options.model.intermediate_size, features_);
 }
 
@@ -116,30 +115,29 @@ void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
 }
 
 void Mlp::activate(Ops& ops, const Inner& inner, Tensor activated) const {
-  switch (options_.model.mlp) {
-    case MlpKind::swiglu: ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated}); return;
-    case MlpKind::gelu:
-      ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor()});
-      return;
-  }
+  const MlpKind kind = options_.model.mlp;
+  if (is_gated(kind)) return ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated, .kind = gate_kind(kind)});
+  ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor(), .kind = gelu_kind(kind)});
 }
 
 void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const {
   const Tensor activated = dactivated;
-  switch (options_.model.mlp) {
-    case MlpKind::swiglu:
-      ops.swiglu_backward(
-          {.dy = dactivated, .gate = inner[0], .up = inner[1], .dgate = inner[0], .dup = inner[1], .y = activated});
-      return;
-    case MlpKind::gelu:
-      ops.gelu_backward({.dy = dactivated,
-                         .x = inner[0],
-                         .dx = inner[0],
-                         .bias = gelu_bias_ ? gelu_bias_->value : Tensor(),
-                         .dbias = dbias,
-                         .y = activated});
-      return;
-  }
+  const MlpKind kind = options_.model.mlp;
+  if (is_gated(kind))
+    return ops.swiglu_backward({.dy = dactivated,
+                                .gate = inner[0],
+                                .up = inner[1],
+                                .dgate = inner[0],
+                                .dup = inner[1],
+                                .y = activated,
+                                .kind = gate_kind(kind)});
+  ops.gelu_backward({.dy = dactivated,
+                     .x = inner[0],
+                     .dx = inner[0],
+                     .bias = gelu_bias_ ? gelu_bias_->value : Tensor(),
+                     .dbias = dbias,
+                     .y = activated,
+                     .kind = gelu_kind(kind)});
 }
 
 Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {

@@ -1,6 +1,6 @@
 // The feed-forward branch of a decoder block, sharded over the tensor-parallel ranks along its inner width F:
 //
-//     SwiGLU (Shazeer 2020, arXiv:2002.05202)    y = (silu(x wgate^T) * (x wup^T)) wdown^T
+//     SwiGLU (Shazeer 2020, arXiv:2002.05202)    y = (silu(x wgate^T) * (x wup^T)) wdown^T; GeGLU has gelu for silu
 //     GELU   (Radford et al. 2019)               y = gelu(x wup^T + bup) wdown^T + bdown
 #pragma once
 

@@ -1,34 +1,101 @@
 #include "nn/decoder/rope_tables.h"
 
+#include "base/error.h"
+
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace echelon {
 namespace {
 
+constexpr double two_pi = 2.0 * std::numbers::pi;
+
 // Wavelengths that fit often into the original context stay, those that hardly fit are stretched by `factor`, and
 // between the two it goes over linearly.
-double scaled(double frequency, const RopeScaling& scaling) {
-  const double turns =
-      static_cast<double>(scaling.original_max_position_embeddings) * frequency / (2.0 * std::numbers::pi);
-  if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
-  if (turns > scaling.high_freq_factor) return frequency;
-  const double share = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-  return (1.0 - share) * frequency / scaling.factor + share * frequency;
+void scale_llama3(const RopeScaling& scaling, std::vector<double>& frequencies) {
+  for (double& frequency : frequencies) {
+    const double turns = static_cast<double>(scaling.original_max_position_embeddings) * frequency / two_pi;
+    const double share =
+        std::clamp((turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor), 0.0, 1.0);
+    if (share == 0.0) frequency /= scaling.factor;
+    if (share > 0.0 && share < 1.0) frequency = (1.0 - share) * frequency / scaling.factor + share * frequency;
+  }
+}
+
+// The pair (a fraction, too) that makes so many turns over the original positions.
+double pair_with_turns(double turns, const RopeSpec& rope, std::int64_t rotary_dim) {
+  const auto positions = static_cast<double>(rope.scaling->original_max_position_embeddings);
+  return static_cast<double>(rotary_dim) * std::log(positions / (turns * two_pi)) / (2 * std::log(rope.rope_theta));
+}
+
+// Pairs with more than beta_fast turns stay, those with less than beta_slow are stretched by `factor`.
+void scale_yarn(const RopeSpec& rope, std::vector<double>& frequencies) {
+  const RopeScaling& scaling = *rope.scaling;
+  const std::int64_t rotary_dim = 2 * std::ssize(frequencies);
+  double low = pair_with_turns(scaling.beta_fast, rope, rotary_dim),
+         high = pair_with_turns(scaling.beta_slow, rope, rotary_dim);
+  if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(rotary_dim - 1));
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] = frequencies[i] / scaling.factor * stretched + frequencies[i] * (1.0 - stretched);
+  }
+}
+
+double yarn_attention_factor(const RopeScaling& scaling) {
+  const auto of = [&](double mscale) {
+    return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1.0;
+  };
+  if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) return of(scaling.mscale) / of(scaling.mscale_all_dim);
+  return of(1.0);
+}
+
+double longrope_attention_factor(const RopeScaling& scaling) {
+  if (scaling.factor <= 1) return 1.0;
+  return std::sqrt(1 +
+                   std::log(scaling.factor) / std::log(static_cast<double>(scaling.original_max_position_embeddings)));
+}
+
+void scale(const RopeSpec& rope, std::int64_t seq_len, Rotation& rotation) {
+  const RopeScaling& scaling = *rope.scaling;
+  std::vector<double>& frequencies = rotation.frequencies;
+  const auto factor_or = [&](double usual) { return scaling.attention_factor > 0 ? scaling.attention_factor : usual; };
+  switch (scaling.rope_type) {
+    case RopeType::dynamic: return;
+    case RopeType::linear:
+      for (double& frequency : frequencies) frequency /= scaling.factor;
+      return;
+    case RopeType::llama3: return scale_llama3(scaling, frequencies);
+    case RopeType::yarn:
+      scale_yarn(rope, frequencies);
+      rotation.attention_factor = factor_or(yarn_attention_factor(scaling));
+      return;
+    case RopeType::longrope: {
+      const bool is_long = seq_len > scaling.original_max_position_embeddings;
+      const std::vector<double>& factors = is_long ? scaling.long_factor : scaling.short_factor;
+      if (factors.size() != frequencies.size()) throw Failure("longrope has other factors than the head has pairs");
+      for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+      rotation.attention_factor = factor_or(longrope_attention_factor(scaling));
+      return;
+    }
+  }
 }
 
 template <class T>
-void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTables& tables,
-               std::span<const std::int32_t> positions) {
+void upload_as(Ops& ops, const Rotation& rotation, const RopeTables& tables, std::span<const std::int32_t> positions) {
   std::vector<T> cos, sin;
   for (std::int64_t row = 0; row < tables.cos.size(0); ++row) {
     const std::int64_t position = positions.empty()             ? row
                                   : row < std::ssize(positions) ? positions[static_cast<std::size_t>(row)]
                                                                 : 0;
-    for (const double frequency : frequencies) {
+    const double factor = rotation.factor_at(position);
+    for (const double frequency : rotation.frequencies) {
       const double angle = static_cast<double>(position) * frequency;
-      cos.push_back(static_cast<T>(std::cos(angle)));
-      sin.push_back(static_cast<T>(std::sin(angle)));
+      cos.push_back(static_cast<T>(factor * std::cos(angle)));
+      sin.push_back(static_cast<T>(factor * std::sin(angle)));
     }
   }
   ops.upload(tables.cos, cos.data());
@@ -37,27 +104,29 @@ void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTable
 
 }  // namespace
 
-std::vector<double> rope_frequencies(const ModelSpec& model) {
-  std::vector<double> frequencies;
-  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
-    const double frequency =
-        std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim));
-    frequencies.push_back(model.rope_scaling ? scaled(frequency, *model.rope_scaling) : frequency);
+Rotation rotation_of(const ModelSpec& model, const RopeSpec& rope, std::int64_t seq_len) {
+  Rotation rotation;
+  const std::int64_t R = model.rotary_dim();
+  for (std::int64_t i = 0; i < R / 2; ++i)
+    rotation.frequencies.push_back(std::pow(rope.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(R)));
+  if (rope.scaling) scale(rope, seq_len, rotation);
+  if (rope.is_of_queries && rope.scaling) {
+    rotation.growth = rope.scaling->llama_4_scaling_beta;
+    rotation.period = rope.scaling->original_max_position_embeddings;
   }
-  return frequencies;
+  return rotation;
 }
 
-void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables,
+void upload_rope_tables(Ops& ops, const Rotation& rotation, const RopeTables& tables,
                         std::span<const std::int32_t> positions) {
-  const std::vector<double> frequencies = rope_frequencies(model);
-  if (tables.frequencies.exists()) ops.upload(tables.frequencies, frequencies.data());
+  if (tables.frequencies.exists()) ops.upload(tables.frequencies, rotation.frequencies.data());
   if (!tables.cos.exists()) return;
   if (!ops.computes_values())
     for (const Tensor& table : {tables.cos, tables.sin}) ops.upload(table, nullptr);
   else if (tables.cos.dtype == DType::float64)
-    upload_as<double>(ops, frequencies, tables, positions);
+    upload_as<double>(ops, rotation, tables, positions);
   else
-    upload_as<float>(ops, frequencies, tables, positions);
+    upload_as<float>(ops, rotation, tables, positions);
 }
 
 }  // namespace echelon

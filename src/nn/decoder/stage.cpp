@@ -31,11 +31,14 @@ void for_units_in_reverse(int unit, int num_units, Visit visit) {
 }  // namespace
 
 Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
-    : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()), tied_weight_(tied_weight) {
+    : options_(options),
+      layers_(layers),
+      ropes_(std::make_unique<std::array<RopeTables, 4>>()),
+      tied_weight_(tied_weight) {
   const DType table_dtype = accumulate_dtype(options.dtype);
-  *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()},
-            .sin = {nullptr, table_dtype, rope_table_sizes()},
-            .frequencies = {nullptr, DType::float64, rope_frequency_sizes()}};
+  ropes_->fill({.cos = {nullptr, table_dtype, rope_table_sizes()},
+                .sin = {nullptr, table_dtype, rope_table_sizes()},
+                .frequencies = {nullptr, DType::float64, rope_frequency_sizes()}});
   if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head) && tied_weight_ == nullptr) {
     own_tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
     tied_weight_ = own_tied_weight_.get();
@@ -50,7 +53,10 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
     LayerOptions of_block = options;
     of_block.recompute.operations = options.recompute.of_block(i);
     of_block.window = options.model.window_of(layers.first_layer + i);
-    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i, *rope_)));
+    of_block.has_rope = options.model.has_rope(layers.first_layer + i);
+    of_block.has_experts = options.model.mixture.is_in(layers.first_layer + i);
+    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i,
+                                                         (*ropes_)[options.model.rope_index(of_block.window)])));
   }
   if (layers.has_head) head_ = add(make_head(options, tied_weight_));
 }
@@ -70,26 +76,41 @@ Head& Stage::head() {
 
 Sizes Stage::rope_table_sizes() const {
   if (options_.model.position != PositionKind::rope || options_.has_positions) return {};
-  return {options_.seq_len, options_.model.head_dim / 2};
+  return {std::ssize(options_.model.ropes()) * options_.seq_len, options_.model.rotary_dim() / 2};
 }
 
 Sizes Stage::rope_frequency_sizes() const {
   if (options_.model.position != PositionKind::rope || !options_.has_positions) return {};
-  return {options_.model.head_dim / 2};
+  return {std::ssize(options_.model.ropes()) * (options_.model.rotary_dim() / 2)};
 }
 
 void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   if (rope_table_sizes().num_dims() == 0) return;
-  *rope_ = {.cos = cos, .sin = sin};
-  const RankTokens* tokens = options_.tokens.get();
-  upload_rope_tables(ops, options_.model, *rope_,
-                     tokens == nullptr ? std::vector<std::int32_t>() : positions_of_rank(tokens->split, tokens->rank));
+  std::vector<std::int32_t> positions;
+  if (options_.tokens && ops.computes_values())
+    positions = positions_of_rank(options_.tokens->split, options_.tokens->rank);
+  for (std::size_t i = 0; i < options_.model.ropes().size(); ++i)
+    bind_rope(ops, i, {.cos = of_rope(cos, i), .sin = of_rope(sin, i)}, positions);
 }
 
 void Stage::bind_rope_frequencies(Ops& ops, Tensor frequencies) {
   if (rope_frequency_sizes().num_dims() == 0) return;
-  *rope_ = {.cos = {}, .sin = {}, .frequencies = frequencies};
-  upload_rope_tables(ops, options_.model, *rope_);
+  for (std::size_t i = 0; i < options_.model.ropes().size(); ++i)
+    bind_rope(ops, i, {.cos = {}, .sin = {}, .frequencies = of_rope(frequencies, i)}, {});
+}
+
+void Stage::bind_rope(Ops& ops, std::size_t i, RopeTables tables, std::span<const std::int32_t> positions) {
+  const std::vector<RopeSpec> specs = options_.model.ropes();
+  tables.rotation = rotation_of(options_.model, specs[i], options_.whole_seq_len());
+  if (options_.model.has_growing_queries() && !specs[i].is_of_queries)
+    tables.of_queries = &(*ropes_)[i + specs.size() / 2];
+  (*ropes_)[i] = tables;
+  upload_rope_tables(ops, tables.rotation, tables, positions);
+}
+
+Tensor Stage::of_rope(Tensor all, std::size_t i) const {
+  const std::int64_t rows = all.size(0) / std::ssize(options_.model.ropes());
+  return all.rows(static_cast<std::int64_t>(i) * rows, rows);
 }
 
 void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {

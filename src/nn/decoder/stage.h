@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 
 namespace echelon {
 
@@ -32,11 +33,11 @@ class Stage {
   [[nodiscard]] Param* tied_weight() const { return tied_weight_; }  // its own or borrowed one, if any
   [[nodiscard]] Head& head();                                        // of a stage with has_head
 
-  /// Two tables [seq_len, head_dim / 2] in accumulate_dtype; empty sizes if the model has no RoPE, or if positions come
-  /// with each microbatch.
+  /// Two tensors [n seq_len, rotary_dim / 2] in accumulate_dtype, n the number of model.ropes(); empty sizes if the
+  /// model has no RoPE, or if positions come with each microbatch.
   [[nodiscard]] Sizes rope_table_sizes() const;
   void bind_rope_tables(Ops& ops, Tensor cos, Tensor sin);
-  /// Then frequencies float64 [head_dim / 2]; else empty sizes.
+  /// Then frequencies float64 [n rotary_dim / 2]; else empty sizes.
   [[nodiscard]] Sizes rope_frequency_sizes() const;
   void bind_rope_frequencies(Ops& ops, Tensor frequencies);
 
@@ -60,9 +61,13 @@ class Stage {
   void decode(Context& context, const DecodeArgs& args) const;
 
  private:
+  void bind_rope(Ops& ops, std::size_t i, RopeTables tables, std::span<const std::int32_t> positions);
+  /// The part of `all` that is of the model's rope i.
+  [[nodiscard]] Tensor of_rope(Tensor all, std::size_t i) const;
+
   LayerOptions options_;
   StageLayers layers_;
-  std::unique_ptr<RopeTables> rope_;  // shared by the decoder blocks
+  std::unique_ptr<std::array<RopeTables, 4>> ropes_;  // of ModelSpec::ropes, shared by the decoder blocks
   // Shared by the embedding and the head of one rank, or this rank's copy of it.
   std::unique_ptr<Param> own_tied_weight_;
   Param* tied_weight_ = nullptr;

@@ -24,6 +24,10 @@ struct CpuOptions {
   std::optional<ProductChoice> products = {};  // none: choose_products({})
 };
 
+struct AttentionPairs {
+  std::int64_t forward = 0, backward = 0;
+};
+
 /// One per rank. Holds no tensor; scratch (at most some MiB per thread) belongs to the calling thread.
 class CpuOps : public Ops {
  public:
@@ -34,6 +38,9 @@ class CpuOps : public Ops {
   [[nodiscard]] const std::map<std::array<std::int64_t, 3>, std::int64_t>& matmul_counts() const {
     return matmul_counts_;
   }
+
+  /// Pairs (query, key) that attention and its gradients computed, over all heads.
+  [[nodiscard]] const AttentionPairs& attention_pairs() const { return attention_pairs_; }
 
   void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
@@ -59,6 +66,7 @@ class CpuOps : public Ops {
   const GemmKernels& bfloat16_kernels_;
   ProductKernels bfloat16_products_;  // those of attention, too
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;
+  AttentionPairs attention_pairs_;
 };
 
 [[nodiscard]] std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/elementwise.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
+#include "hwy/contrib/math/math-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -105,6 +106,34 @@ void Scale(const Tensor& x, double factor, int num_threads) {
   });
 }
 
+void SoftCap(const SoftCapArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) HWY_ATTR {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const T* numbers = args.x.as<T>();
+    const A cap = static_cast<A>(args.cap), inverse = A{1} / cap;
+    map<T>(args.x, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const Tag<A> d;
+      return hn::Mul(hn::Set(d, cap), hn::Tanh(d, hn::Mul(lanes.load(numbers + i), hn::Set(d, inverse))));
+    });
+  });
+}
+
+void SoftCapBackward(const SoftCapBackwardArgs& args, int num_threads) {
+  visit_pair(args.dx.dtype, args.y.dtype, [&](auto t, auto l) HWY_ATTR {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const T* dx = args.dx.as<T>();
+    const auto* y = args.y.as<decltype(l)>();
+    const A inverse = A{1} / static_cast<A>(args.cap);
+    map<T>(args.dx, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const Tag<A> d;
+      const auto tanh = hn::Mul(lanes.load(y + i), hn::Set(d, inverse));
+      return hn::Mul(lanes.load(dx + i), hn::NegMulAdd(tanh, tanh, hn::Set(d, A{1})));
+    });
+  });
+}
+
 void Convert(const Tensor& out, const Tensor& x, int num_threads) {
   visit_float(x.dtype, [&](auto from) {
     visit_float(out.dtype, [&](auto into) HWY_ATTR {
@@ -148,6 +177,8 @@ HWY_EXPORT(AddBias);
 HWY_EXPORT(BiasBackward);
 HWY_EXPORT(Add);
 HWY_EXPORT(Scale);
+HWY_EXPORT(SoftCap);
+HWY_EXPORT(SoftCapBackward);
 HWY_EXPORT(Convert);
 HWY_EXPORT(SumOfSquares);
 
@@ -160,6 +191,10 @@ void CpuOps::compute(const BiasBackwardArgs& args) {
 void CpuOps::compute(const AddArgs& args) { HWY_DYNAMIC_DISPATCH(Add)(args.out, args.a, args.b, num_threads_); }
 
 void CpuOps::compute(const ScaleArgs& args) { HWY_DYNAMIC_DISPATCH(Scale)(args.x, args.factor, num_threads_); }
+
+void CpuOps::compute(const SoftCapArgs& args) { HWY_DYNAMIC_DISPATCH(SoftCap)(args, num_threads_); }
+
+void CpuOps::compute(const SoftCapBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(SoftCapBackward)(args, num_threads_); }
 
 void CpuOps::compute(const CopyArgs& args) {
   const Tensor &out = args.out, &x = args.x;

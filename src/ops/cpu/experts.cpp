@@ -66,6 +66,27 @@ void combine_backward(const CombineExpertsBackwardArgs& args, std::int64_t n) {
   }
 }
 
+template <class T>
+void weight_backward(const WeightRowsBackwardArgs& args, std::int64_t i) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(1), slot = args.slots.as<std::int32_t>()[i];
+  args.dweights.as<A>()[i] = 0;
+  if (slot < 0) return;
+  const A weight = args.weights.as<A>()[i];
+  const T *dy = args.dy.as<T>() + slot * D, *x = args.x.as<T>() + slot * D;
+  T *dx = args.dx.as<T>() + slot * D, *y = args.y.exists() ? args.y.as<T>() + slot * D : nullptr;
+  std::array<A, num_partial_sums> sums{};
+  for (std::int64_t d = 0; d < D; ++d) {
+    const A of_y = to<A>(dy[d]), of_x = to<A>(x[d]);
+    sums[static_cast<std::size_t>(d) % num_partial_sums] += of_y * of_x;
+    dx[d] = to<T>(weight * of_y);
+    if (y != nullptr) y[d] = to<T>(weight * of_x);
+  }
+  A sum = 0;
+  for (const A part : sums) sum += part;
+  args.dweights.as<A>()[i] = sum;
+}
+
 /// f(e, first row, number of rows) for the experts that have some.
 template <class F>
 void for_experts(const Tensor& offsets, F&& f) {
@@ -122,6 +143,32 @@ void CpuOps::compute(const CombineExpertsBackwardArgs& args) {
            [&](std::int64_t first, std::int64_t last) {
              for (std::int64_t n = first; n < last; ++n) combine_backward<decltype(t)>(args, n);
            });
+  });
+}
+
+void CpuOps::compute(const WeightRowsArgs& args) {
+  const std::int64_t D = args.x.size(1);
+  visit_float(args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    divide({args.slots.num_elements(), D, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const std::int64_t slot = args.slots.as<std::int32_t>()[i];
+        if (slot < 0) continue;
+        const A weight = args.weights.as<A>()[i];
+        const T* x = args.x.as<T>() + slot * D;
+        T* y = args.y.as<T>() + slot * D;
+        for (std::int64_t d = 0; d < D; ++d) y[d] = to<T>(weight * to<A>(x[d]));
+      }
+    });
+  });
+}
+
+void CpuOps::compute(const WeightRowsBackwardArgs& args) {
+  visit_float(args.x.dtype, [&](auto t) {
+    divide({args.slots.num_elements(), args.x.size(1), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) weight_backward<decltype(t)>(args, i);
+    });
   });
 }
 

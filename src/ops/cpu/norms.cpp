@@ -84,15 +84,37 @@ void rms_norm_rows(const RmsNormArgs& args, int num_threads) {
     add_residual<T>(args.x, args.residual, n);
     const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>();
     T* y = args.y.as<T>() + n * D;
-    const A squares = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    const bool is_part = args.squares.exists();
+    const A squares = is_part ? args.squares.as<A>()[n] : row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
       const auto v = lanes.load(x + i);
       return hn::Mul(v, v);
     });
-    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
-    const auto rstds = hn::Set(Tag<A>(), rstd);
+    const A width = static_cast<A>(is_part ? args.width : D);
+    const A rstd = A{1} / std::sqrt(squares / width + static_cast<A>(args.eps));
+    const auto rstds = hn::Set(Tag<A>(), rstd), offset = hn::Set(Tag<A>(), static_cast<A>(args.gain_offset));
     args.rstd.as<A>()[n] = rstd;
-    for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
-      lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), rstds), lanes.load(w + i)), y + i);
+    if (args.rounds_before_gain)
+      for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::Mul(lanes.load(x + i), rstds), y + i);
+        lanes.store(hn::Mul(lanes.load(y + i), hn::Add(offset, lanes.load(w + i))), y + i);
+      });
+    else
+      for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), rstds), hn::Add(offset, lanes.load(w + i))), y + i);
+      });
+  });
+}
+
+template <class T>
+void row_products(const RowProductsArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1);
+  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    const T *x = args.x.as<T>() + n * D, *y = args.y.as<T>() + n * D, *w = args.w.exists() ? args.w.as<T>() : nullptr;
+    const auto offset = hn::Set(Tag<A>(), static_cast<A>(args.gain_offset));
+    args.sums.as<A>()[n] = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto product = hn::Mul(lanes.load(x + i), lanes.load(y + i));
+      return w == nullptr ? product : hn::Mul(product, hn::Add(offset, lanes.load(w + i)));
     });
   });
 }
@@ -103,7 +125,9 @@ struct RowGradient {
   using A = Accumulate<T>;
   const T *dy, *x, *w, *past;  // past: dresidual, or null
   T* dx;
-  A mean, rstd;
+  A mean, rstd, gain_offset;
+  const A* product = nullptr;  // of the whole row of `width`, of which this is a part
+  std::int64_t width = 0;
 
   template <class L>
   HWY_INLINE Vec<A> xhat(L lanes, std::int64_t i) const {
@@ -113,7 +137,9 @@ struct RowGradient {
   }
   template <class L>
   HWY_INLINE Vec<A> g(L lanes, std::int64_t i) const {
-    return hn::Mul(lanes.load(dy + i), lanes.load(w + i));
+    const auto gain = lanes.load(w + i);
+    if constexpr (centres) return hn::Mul(lanes.load(dy + i), gain);
+    return hn::Mul(lanes.load(dy + i), hn::Add(hn::Set(Tag<A>(), gain_offset), gain));
   }
   /// dx; with dw, also dw += dy xhat and db += dy.
   template <bool with_weight>
@@ -126,7 +152,8 @@ struct RowGradient {
       sum_g_xhat = hn::MulAdd(g_i, xhat(lanes, i), sum_g_xhat);
     });
     const auto mean_g = hn::Set(d, centres ? sum_of_lanes<A>(sum_g) / static_cast<A>(D) : A{0});
-    const auto mean_g_xhat = hn::Set(d, sum_of_lanes<A>(sum_g_xhat) / static_cast<A>(D));
+    const A of_row = product == nullptr ? sum_of_lanes<A>(sum_g_xhat) : *product * rstd;
+    const auto mean_g_xhat = hn::Set(d, of_row / static_cast<A>(product == nullptr ? D : width));
     for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const auto xhat_i = xhat(lanes, i), centred = hn::Sub(g(lanes, i), mean_g);
       if constexpr (with_weight) {
@@ -141,8 +168,12 @@ struct RowGradient {
 };
 
 /// RMSNorm's arguments come as LayerNorm's without mean, db (and with centres = false).
+struct NormGradientArgs : LayerNormBackwardArgs {
+  RmsNormBackwardInputArgs part = {};  // what RMSNorm alone has
+};
+
 template <class T, bool centres>
-HWY_INLINE RowGradient<T, centres> row_gradient(const LayerNormBackwardArgs& args, std::int64_t n) {
+HWY_INLINE RowGradient<T, centres> row_gradient(const NormGradientArgs& args, std::int64_t n) {
   using A = Accumulate<T>;
   const std::int64_t D = args.x.size(-1);
   return {.dy = args.dy.as<T>() + n * D,
@@ -151,11 +182,14 @@ HWY_INLINE RowGradient<T, centres> row_gradient(const LayerNormBackwardArgs& arg
           .past = args.dresidual.exists() ? args.dresidual.as<T>() + n * D : nullptr,
           .dx = args.dx.as<T>() + n * D,
           .mean = centres ? args.mean.as<A>()[n] : A{0},
-          .rstd = args.rstd.as<A>()[n]};
+          .rstd = args.rstd.as<A>()[n],
+          .gain_offset = static_cast<A>(args.part.gain_offset),
+          .product = args.part.products.exists() ? args.part.products.as<A>() + n : nullptr,
+          .width = args.part.width};
 }
 
 template <class T, bool centres>
-void norm_dx(const LayerNormBackwardArgs& args, int num_threads) {
+void norm_dx(const NormGradientArgs& args, int num_threads) {
   for_rows(args.x, num_threads, [&](std::int64_t n) HWY_ATTR {
     row_gradient<T, centres>(args, n).template write<false>(args.x.size(-1), nullptr, nullptr);
   });
@@ -163,7 +197,7 @@ void norm_dx(const LayerNormBackwardArgs& args, int num_threads) {
 
 /// All gradients: a row stays in the first cache for both of its passes.
 template <class T, class G, bool centres>
-void norm_gradients(const LayerNormBackwardArgs& args, int num_threads) {
+void norm_gradients(const NormGradientArgs& args, int num_threads) {
   using A = Accumulate<T>;
   const std::int64_t D = args.x.size(-1), N = D == 0 ? 0 : args.x.num_elements() / D;
   const RowBlocks blocks(N);
@@ -209,6 +243,9 @@ void norm_dw(const LayerNormBackwardWeightArgs& args, bool centres, int num_thre
   });
 }
 
+void RowProducts(const RowProductsArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { row_products<decltype(t)>(args, num_threads); });
+}
 void LayerNorm(const LayerNormArgs& args, int num_threads) {
   visit_float(args.x.dtype, [&](auto t) { layer_norm_rows<decltype(t)>(args, num_threads); });
 }
@@ -217,7 +254,9 @@ void RmsNorm(const RmsNormArgs& args, int num_threads) {
 }
 
 // Gradients: of LayerNorm if it centres, else of RMSNorm, whose arguments come without mean and db.
-void NormBackwardInput(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
+void NormBackwardInput(const LayerNormBackwardArgs& of_layer_norm, const RmsNormBackwardInputArgs& part, bool centres,
+                       int num_threads) {
+  const NormGradientArgs args = {of_layer_norm, part};
   visit_float(args.x.dtype, [&](auto t) {
     centres ? norm_dx<decltype(t), true>(args, num_threads) : norm_dx<decltype(t), false>(args, num_threads);
   });
@@ -226,7 +265,9 @@ void NormBackwardWeight(const LayerNormBackwardWeightArgs& args, bool centres, i
   visit_pair(args.x.dtype, args.dw.dtype,
              [&](auto t, auto g) { norm_dw<decltype(t), decltype(g)>(args, centres, num_threads); });
 }
-void NormBackward(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
+void NormBackward(const LayerNormBackwardArgs& of_layer_norm, const RmsNormBackwardInputArgs& part, bool centres,
+                  int num_threads) {
+  const NormGradientArgs args = {of_layer_norm, part};
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) {
     using T = decltype(t);
     using G = decltype(g);
@@ -241,6 +282,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace echelon {
 
+HWY_EXPORT(RowProducts);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(NormBackwardInput);
@@ -260,7 +302,7 @@ void CpuOps::compute(const LayerNormBackwardInputArgs& args) {
     .dw = {},
     .db = {},
     .dresidual = args.dresidual},
-   true, num_threads_);
+   {}, true, num_threads_);
 }
 
 void CpuOps::compute(const LayerNormBackwardWeightArgs& args) {
@@ -268,8 +310,10 @@ void CpuOps::compute(const LayerNormBackwardWeightArgs& args) {
 }
 
 void CpuOps::compute(const LayerNormBackwardArgs& args) {
-  HWY_DYNAMIC_DISPATCH(NormBackward)(args, true, num_threads_);
+  HWY_DYNAMIC_DISPATCH(NormBackward)(args, {}, true, num_threads_);
 }
+
+void CpuOps::compute(const RowProductsArgs& args) { HWY_DYNAMIC_DISPATCH(RowProducts)(args, num_threads_); }
 
 void CpuOps::compute(const RmsNormArgs& args) { HWY_DYNAMIC_DISPATCH(RmsNorm)(args, num_threads_); }
 
@@ -284,7 +328,7 @@ void CpuOps::compute(const RmsNormBackwardInputArgs& args) {
     .dw = {},
     .db = {},
     .dresidual = args.dresidual},
-   false, num_threads_);
+   args, false, num_threads_);
 }
 
 void CpuOps::compute(const RmsNormBackwardWeightArgs& args) {
@@ -303,7 +347,7 @@ void CpuOps::compute(const RmsNormBackwardArgs& args) {
     .dw = args.dw,
     .db = {},
     .dresidual = args.dresidual},
-   false, num_threads_);
+   {.dy = {}, .x = {}, .w = {}, .rstd = {}, .dx = {}, .gain_offset = args.gain_offset}, false, num_threads_);
 }
 
 }  // namespace echelon

@@ -31,9 +31,11 @@ void check(const GeluArgs& args) {
   must.like("y", args.y, args.x);
   if (args.bias.exists()) must.vector("bias", args.bias, args.x);
 }
-// y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3; the bias 1.
+// y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3; the bias 1. The argument of erf is c x.
 OpCost cost(const GeluArgs& args) {
-  return cost_by_rows(args.x, args.bias.exists() ? 9 : 8, bytes_of(args.x, args.y) + bytes_if(args.bias));
+  const std::int64_t more = args.bias.exists() ? 1 : 0;
+  return cost_by_rows(args.x, (args.kind == GeluKind::tanh ? 8 : 5) + more,
+                      bytes_of(args.x, args.y) + bytes_if(args.bias));
 }
 Operands operands_of(const GeluArgs& args) { return {args.y.dtype, existing({args.x, args.bias}), {args.y}}; }
 void infer(Inference& call, const GeluArgs& args) {
@@ -58,10 +60,11 @@ void check(const GeluBackwardArgs& args) {
   if (args.y.exists()) must.like("y", args.y, args.x);
 }
 // The same argument and its derivative, then (1 + t)/2 + x/2 (1 - t^2) u', times dy; y is one multiplication more.
+// With erf: its argument and value 2, (1 + t)/2 2, exp(-x^2/2) 3, times x c, added, times dy 4.
 OpCost cost(const GeluBackwardArgs& args) {
   const std::int64_t more = (args.bias.exists() ? 1 : 0) + (args.dbias.exists() ? 1 : 0) + (args.y.exists() ? 1 : 0);
   return cost_by_rows(
-      args.x, 16 + more,
+      args.x, (args.kind == GeluKind::tanh ? 16 : 11) + more,
       bytes_of(args.x, args.dy, args.dx) + bytes_if(args.bias) + 2 * bytes_if(args.dbias) + bytes_if(args.y));
 }
 Operands operands_of(const GeluBackwardArgs& args) {
@@ -94,8 +97,10 @@ void check(const SwigluArgs& args) {
   must.like("gate", args.gate, args.y);
   must.like("up", args.up, args.y);
 }
-// sigmoid 3, two multiplications.
-OpCost cost(const SwigluArgs& args) { return cost_by_elements(args.y, 5, bytes_of(args.y, args.gate, args.up)); }
+// sigmoid 3, two multiplications; gelu 8, one.
+OpCost cost(const SwigluArgs& args) {
+  return cost_by_elements(args.y, args.kind == GateKind::silu ? 5 : 9, bytes_of(args.y, args.gate, args.up));
+}
 Operands operands_of(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }
 void infer(Inference& call, const SwigluArgs& args) {
   const Operand gate = call.read("gate", args.gate), up = call.read("up", args.up);
@@ -118,9 +123,9 @@ void check(const SwigluBackwardArgs& args) {
     must.like("gate, up or a gradient of them", tensor, args.dy);
   if (args.y.exists()) must.like("y", args.y, args.dy);
 }
-// sigmoid 3, dup 2, dgate 5; y one multiplication more.
+// sigmoid 3, dup 2, dgate 5; y one multiplication more. With gelu: what gelu_backward computes 16, dup 2, dgate 1.
 OpCost cost(const SwigluBackwardArgs& args) {
-  return cost_by_elements(args.dy, args.y.exists() ? 11 : 10,
+  return cost_by_elements(args.dy, (args.kind == GateKind::silu ? 10 : 19) + (args.y.exists() ? 1 : 0),
                           bytes_of(args.dgate, args.dup, args.dy, args.gate, args.up) + bytes_if(args.y));
 }
 Operands operands_of(const SwigluBackwardArgs& args) {

@@ -137,6 +137,20 @@ std::int64_t num_visible_pairs(const AttentionMask& mask, const Tensor& q, const
   return is_triangle ? q.size(0) * num_visible_pairs(q.size(1), k.size(1)) : mask.num_pairs;
 }
 
+std::int64_t count_seen_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k) {
+  if (!mask.begin.exists() && mask.is_causal()) return num_visible_pairs(mask, q, k);
+  const std::int64_t Tq = q.size(1), queries = q.size(0) * Tq;
+  const std::int32_t* const begin = mask.begin.exists() ? mask.begin.as<std::int32_t>() : nullptr;
+  const std::int32_t* const end = mask.is_causal() ? nullptr : mask.end.as<std::int32_t>();
+  std::int64_t pairs = 0;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t first = begin != nullptr ? begin[i] : 0,
+                       last = end != nullptr ? end[i] : i % Tq + 1 + k.size(1) - Tq;
+    pairs += std::max<std::int64_t>(last - first, 0);
+  }
+  return pairs;
+}
+
 void check(const AttentionArgs& args) { check_attention(ArgumentChecker("attention"), args); }
 // Two dot products per visible pair: q k^T and p v.
 OpCost cost(const AttentionArgs& args) {

@@ -29,8 +29,12 @@ struct AttentionMask {
   return q.size(0) == 0 ? 0 : num_visible_pairs(mask, q, k) / q.size(0);
 }
 
+/// The pairs that its ranges leave, whose values the host can read.
+[[nodiscard]] std::int64_t count_seen_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k);
+
 /// q, out [B, Tq, H, C]; k, v [B, Tk, K, C]; lse [B, H, Tq] is written: log sum exp of the scaled scores. Head h reads
-/// kv head (h + first_head) / group, where group = query heads per kv head.
+/// kv head (h + first_head) / group, where group = query heads per kv head. With a soft cap c above 0, scores are
+/// c tanh(score / c) of the scaled ones (Gemma Team 2024, arXiv:2408.00118).
 struct AttentionArgs {
   static constexpr bool multiplies_matrices = true;
   Tensor q, k, v, out, lse;
@@ -38,6 +42,7 @@ struct AttentionArgs {
   std::int64_t group = 1;
   std::int64_t first_head = 0;
   AttentionMask mask = {};
+  double soft_cap = 0;
 };
 /// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. If keys and values are a part of those that
 /// the queries attend to, out and lse are those of the whole rows. Then dk and dv are of this part, and the sum of dq
@@ -53,6 +58,7 @@ struct AttentionBackwardArgs {
   std::int64_t first_head = 0;
   AttentionMask mask = {};
   Tensor scratch = {};
+  double soft_cap = 0;
 };
 /// The scratch of cuDNN's gradients of attention where dq is summed in memory, ordered or not (cudnn-frontend 1.32,
 /// scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H, Tq] in float32. Where

@@ -74,4 +74,45 @@ void infer(Inference& /*call*/, const ScaleArgs& /*args*/) {}  // linear, in pla
 void sample(SampleOperands& s, ScaleArgs& args) { args = {s.x({s.m()}), 1.0}; }
 SampleSizes usual_sizes(const ScaleArgs& /*args*/) { return usual_sizes_of_elements(); }
 
+void check(const SoftCapArgs& args) {
+  const ArgumentChecker must("soft_cap");
+  must.computes("x", args.x);
+  must.that(args.cap > 0, "x", args.x, "have a cap above 0");
+}
+// Two multiplications, tanh 3.
+OpCost cost(const SoftCapArgs& args) { return cost_by_elements(args.x, 5, 2 * bytes_of(args.x)); }
+Operands operands_of(const SoftCapArgs& args) { return {args.x.dtype, {args.x}, {}}; }
+void infer(Inference& call, const SoftCapArgs& args) {
+  const Operand x = call.read("x", args.x);
+  for (const TypeAxis axis : call.axes()) call.require_complete(x, axis);
+  call.write(args.x, x.piece.type);
+}
+void sample(SampleOperands& s, SoftCapArgs& args) { args = {s.x({s.m()}), 30.0}; }
+SampleSizes usual_sizes(const SoftCapArgs& /*args*/) { return usual_sizes_of_elements(); }
+
+void check(const SoftCapBackwardArgs& args) {
+  const ArgumentChecker must("soft_cap_backward");
+  must.computes("dx", args.dx);
+  must.count("y", args.y, args.dx.num_elements());
+  must.that(args.y.dtype == args.dx.dtype || args.y.dtype == accumulate_dtype(args.dx.dtype), "y", args.y,
+            "have the dtype of dx, or that of its sums");
+  must.that(args.cap > 0, "y", args.y, "have a cap above 0");
+}
+// Two multiplications, one subtraction, and the multiplication by it.
+OpCost cost(const SoftCapBackwardArgs& args) {
+  return cost_by_elements(args.dx, 4, 2 * bytes_of(args.dx) + bytes_of(args.y));
+}
+Operands operands_of(const SoftCapBackwardArgs& args) { return {args.dx.dtype, {args.dx, args.y}, {}}; }
+void infer(Inference& call, const SoftCapBackwardArgs& args) {
+  const Operand dx = call.read("dx", args.dx), y = call.read("y", args.y);
+  LayoutType type;
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(y, axis);
+    type[axis] = call.shared(dx, y, axis);
+  }
+  call.write(args.dx, type);
+}
+void sample(SampleOperands& s, SoftCapBackwardArgs& args) { args = {s.x({s.m()}), s.x({s.m()}), 30.0}; }
+SampleSizes usual_sizes(const SoftCapBackwardArgs& /*args*/) { return usual_sizes_of_elements(); }
+
 }  // namespace echelon

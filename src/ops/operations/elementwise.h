@@ -23,5 +23,16 @@ struct ScaleArgs {
   Tensor x;
   double factor = 1;
 };
+/// x = cap tanh(x / cap) (Gemma Team 2024, arXiv:2408.00118).
+struct SoftCapArgs {
+  Tensor x;
+  double cap = 1;
+};
+/// dx *= 1 - (y / cap)^2, with y the result of soft_cap: from its gradient to that of what it was applied to. y has
+/// dx's dtype or its accumulate_dtype.
+struct SoftCapBackwardArgs {
+  Tensor dx, y;
+  double cap = 1;
+};
 
 }  // namespace echelon

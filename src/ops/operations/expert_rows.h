@@ -1,9 +1,10 @@
-// The rows of experts, for the operations that share them: the check and a sample of `offsets`.
+// The rows of experts, for the operations that share them: checks, type rules and samples of `offsets` and `slots`.
 #pragma once
 
 #include "ops/checker.h"
 #include "ops/operations/experts.h"
 #include "ops/sample.h"
+#include "types/rules.h"
 
 namespace echelon {
 
@@ -13,11 +14,41 @@ inline void check_offsets(const ArgumentChecker& must, const Tensor& offsets) {
   must.that(offsets.size(0) >= 2 && offsets.size(0) <= most_experts + 1, "offsets", offsets,
             "be of one expert or more, and of 8192 at most");
 }
+/// slots [N, k], and rows [N k, D] of experts.
+inline void check_rows_of_slots(const ArgumentChecker& must, const Tensor& slots, const Tensor& of_experts) {
+  must.dims("slots", slots, 2);
+  must.dtype("slots", slots, DType::int32);
+  must.dims("the experts' rows", of_experts, 2);
+  must.computes("the experts' rows", of_experts);
+  must.that(of_experts.size(0) == slots.num_elements(), "the experts' rows", of_experts, "have a row for each slot");
+}
+
+/// Every rank orders the rows of its own tokens: where tokens are sharded over ranks, slots are sharded with them, and
+/// offsets are each rank's own. The rows of experts are sharded like their tokens. Experts that are sharded over ranks
+/// (expert parallelism) have no rule yet.
+inline void require_same_tokens(const Inference& call, const Operand& of_tokens, const Operand& rows, TypeAxis axis) {
+  const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
+             rows_are_cut = rows.is_sharded_along(axis, 0);
+  call.require_complete(of_tokens, axis);
+  if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
+}
+/// Of the products of the rows of x and dy, one for each row: a part of the columns of both gives an addend.
+[[nodiscard]] inline AxisLayout products_of_rows(const Inference& call, const Operand& dy, const Operand& x,
+                                                 TypeAxis axis) {
+  const bool columns_are_cut = dy.is_sharded_along(axis, 1) && x.is_sharded_along(axis, 1);
+  const bool is_linear = (dy[axis] == partial_layout && x[axis] == replicated_layout) ||
+                         (x[axis] == partial_layout && dy[axis] == replicated_layout);
+  if (columns_are_cut || is_linear) return partial_layout;
+  return with_rows_of(call.shared(dy, x, axis), x.tensor.size(1), 1);
+}
 
 inline constexpr std::int64_t num_sample_experts = 8;
 /// The same number of rows for each expert.
 [[nodiscard]] inline Tensor sample_offsets(SampleOperands& s, std::int64_t num_rows) {
   return s.integers({num_sample_experts + 1}, [=](std::int64_t e) { return num_rows * e / num_sample_experts; });
+}
+[[nodiscard]] inline Tensor sample_slots(SampleOperands& s, std::int64_t N, std::int64_t k) {
+  return s.integers({N, k}, [](std::int64_t i) { return i; });
 }
 
 }  // namespace echelon

@@ -4,21 +4,17 @@
 #include "ops/description.h"
 #include "ops/operations/expert_rows.h"
 #include "ops/sample.h"
-#include "types/rules.h"
 
 namespace echelon {
 namespace {
 
 /// Rows [N, D] of tokens and [R, D] of experts.
 void check_slots(const ArgumentChecker& must, const Tensor& slots, const Tensor& of_tokens, const Tensor& of_experts) {
-  must.dims("slots", slots, 2);
-  must.dtype("slots", slots, DType::int32);
   must.dims("the tokens' rows", of_tokens, 2);
   must.computes("the tokens' rows", of_tokens);
-  must.dims("the experts' rows", of_experts, 2);
+  check_rows_of_slots(must, slots, of_experts);
   must.dtype("the experts' rows", of_experts, of_tokens.dtype);
   must.that(of_tokens.size(0) == slots.size(0), "the tokens' rows", of_tokens, "have a row for each row of slots");
-  must.that(of_experts.size(0) == slots.num_elements(), "the experts' rows", of_experts, "have a row for each slot");
   must.that(of_experts.size(1) == of_tokens.size(1), "the experts' rows", of_experts, "be as wide as those of tokens");
 }
 
@@ -34,20 +30,6 @@ struct SampleTokens {
 SampleTokens sample_tokens(const SampleOperands& s) {
   const std::int64_t k = s.m() % 2 == 0 ? 2 : 1;
   return {s.m() / k, k};
-}
-
-Tensor sample_slots(SampleOperands& s, std::int64_t N, std::int64_t k) {
-  return s.integers({N, k}, [](std::int64_t i) { return i; });
-}
-
-/// Every rank orders the rows of its own tokens: where tokens are sharded over ranks, slots are sharded with them, and
-/// offsets are each rank's own. The rows of experts are sharded like their tokens. Experts that are sharded over ranks
-/// (expert parallelism) have no rule yet.
-void require_same_tokens(const Inference& call, const Operand& of_tokens, const Operand& rows, TypeAxis axis) {
-  const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
-             rows_are_cut = rows.is_sharded_along(axis, 0);
-  call.require_complete(of_tokens, axis);
-  if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
 }
 
 }  // namespace
@@ -138,22 +120,15 @@ OpCost cost(const CombineExpertsBackwardArgs& args) {
 Operands operands_of(const CombineExpertsBackwardArgs& args) {
   return {args.y.dtype, {args.dout, args.y, args.slots, args.weights}, {args.dy, args.dweights}};
 }
-// dy is linear in dout, and so is dweights; a part of the columns of both dout and y gives an addend of dweights, as
-// in a matmul.
+// dy is linear in dout, and so is dweights.
 void infer(Inference& call, const CombineExpertsBackwardArgs& args) {
   const Operand dout = call.read("dout", args.dout), y = call.read("y", args.y), slots = call.read("slots", args.slots),
                 weights = call.read("weights", args.weights);
   LayoutType dy, dweights;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {slots, weights}) require_same_tokens(call, x, dout, axis);
-    const bool columns_are_cut = dout.is_sharded_along(axis, 1) && y.is_sharded_along(axis, 1);
-    const bool is_linear = (dout[axis] == partial_layout && y[axis] == replicated_layout) ||
-                           (y[axis] == partial_layout && dout[axis] == replicated_layout);
     dy[axis] = dout[axis];
-    if (columns_are_cut || is_linear)
-      dweights[axis] = partial_layout;
-    else
-      dweights[axis] = with_rows_of(call.shared(dout, y, axis), args.y.size(1), 1);
+    dweights[axis] = products_of_rows(call, dout, y, axis);
   }
   call.write(args.dy, dy);
   call.write(args.dweights, dweights);

@@ -6,6 +6,107 @@
 #include "ops/sample.h"
 
 namespace echelon {
+namespace {
+
+/// The layout of a sum over the rows of x, whose columns may be on several ranks.
+AxisLayout sum_of_columns(const Operand& x, TypeAxis axis) {
+  return x.is_sharded_along(axis, dim_of_columns) ? partial_layout : with_rows_of(x[axis], x.tensor.size(-1), 1);
+}
+
+/// Of a row's part: the gain goes with its columns, and what is known of whole rows is the same on their ranks.
+void require_part(const Inference& call, const Operand& x, const Operand& w, const Operand& of_rows, TypeAxis axis) {
+  const bool is_cut = x.is_sharded_along(axis, dim_of_columns);
+  if (is_cut ? !w.is_sharded_along(axis, 0) : w[axis].placement == TensorPlacement::sharded)
+    call.fail_together(x, w, axis);
+  call.require_complete(w, axis);
+  const AxisLayout expected = is_cut ? replicated_layout : with_rows_of(x[axis], x.tensor.size(-1), 1);
+  if (of_rows[axis] != expected && of_rows[axis] != partial_layout) call.fail_together(x, of_rows, axis);
+}
+
+void infer_part(Inference& call, const RmsNormArgs& args) {
+  const Operand x = call.read("x", args.x), w = call.read("w", args.w), squares = call.read("squares", args.squares);
+  LayoutType rstd;
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(x, axis);
+    call.require_complete(squares, axis);
+    require_part(call, x, w, squares, axis);
+    rstd[axis] = squares[axis];
+  }
+  call.write(args.y, x.piece.type);
+  call.write(args.rstd, rstd);
+}
+
+// dx is linear in dy and in the products of dy: both may be addends.
+void infer_part(Inference& call, const RmsNormBackwardInputArgs& args) {
+  const Operand dy = call.read("dy", args.dy), x = call.read("x", args.x), w = call.read("w", args.w),
+                rstd = call.read("rstd", args.rstd), products = call.read("products", args.products);
+  LayoutType dx;
+  for (const TypeAxis axis : call.axes()) {
+    for (const Operand& kept : {x, rstd}) call.require_complete(kept, axis);
+    require_part(call, x, w, rstd, axis);
+    require_part(call, x, w, products, axis);
+    const bool is_addend = dy[axis] == partial_layout && x[axis] == replicated_layout;
+    if (is_addend != (products[axis] == partial_layout)) call.fail_together(dy, products, axis);
+    dx[axis] = is_addend ? partial_layout : call.shared(dy, x, axis);
+  }
+  call.write(args.dx, dx);
+}
+
+/// Statistics of the rows of x, whatever ranks have of them.
+void infer_part(Inference& call, const RmsNormBackwardWeightArgs& args) {
+  const Operand dy = call.read("dy", args.dy), x = call.read("x", args.x), rstd = call.read("rstd", args.rstd);
+  LayoutType dw;
+  for (const TypeAxis axis : call.axes()) {
+    for (const Operand& kept : {x, rstd}) call.require_complete(kept, axis);
+    const bool is_addend = dy[axis] == partial_layout && x[axis] == replicated_layout;
+    Operand product = dy;
+    product.piece.type[axis] = is_addend ? partial_layout : call.shared(dy, x, axis);
+    dw[axis] = sum_of_rows(call, product, axis);
+  }
+  call.add_to("dw", args.dw, dw);
+}
+
+bool has_parts(const Inference& call, const Tensor& x) {
+  const Operand of_rows = call.read("x", x);
+  for (const TypeAxis axis : call.axes())
+    if (of_rows.is_sharded_along(axis, dim_of_columns) && !is_sharded_between_rows(of_rows[axis], x)) return true;
+  return false;
+}
+
+}  // namespace
+
+void check(const RowProductsArgs& args) {
+  const ArgumentChecker must("row_products");
+  must.matrix("x", args.x);
+  must.like("y", args.y, args.x);
+  must.statistics("sums", args.sums, num_rows(args.x), args.x.dtype);
+  if (!args.w.exists()) return;
+  must.count("w", args.w, num_columns(args.x));
+  must.dtype("w", args.w, args.x.dtype);
+}
+OpCost cost(const RowProductsArgs& args) {
+  return cost_by_rows(
+      args.x, args.w.exists() ? 3 : 2,
+      bytes_of(args.x, args.sums) + bytes_if(args.w) + (args.x.data == args.y.data ? 0 : bytes_of(args.y)));
+}
+Operands operands_of(const RowProductsArgs& args) {
+  return {args.x.dtype, existing({args.x, args.y, args.w}), {args.sums}};
+}
+void infer(Inference& call, const RowProductsArgs& args) {
+  const Operand x = call.read("x", args.x), y = call.read("y", args.y);
+  LayoutType sums;
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(y, axis);
+    const bool is_addend = x[axis] == partial_layout && y[axis] == replicated_layout;
+    if (!is_addend) (void)call.shared(x, y, axis);
+    sums[axis] = is_addend ? partial_layout : sum_of_columns(y, axis);
+  }
+  call.write(args.sums, sums);
+}
+void sample(SampleOperands& s, RowProductsArgs& args) {
+  args = {.x = s.rows(), .y = s.rows(), .sums = s.of_rows(), .w = s.x({s.n()})};
+}
+SampleSizes usual_sizes(const RowProductsArgs& /*args*/) { return usual_sizes_of_rows(); }
 
 void check(const RmsNormArgs& args) {
   const ArgumentChecker must("rms_norm");
@@ -15,17 +116,23 @@ void check(const RmsNormArgs& args) {
   must.dtype("w", args.w, args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
   if (args.residual.exists()) must.like("residual", args.residual, args.x);
+  if (!args.squares.exists()) return;
+  must.statistics("squares", args.squares, num_rows(args.x), args.x.dtype);
+  must.that(args.width >= args.x.size(-1) && !args.residual.exists(), "squares", args.squares,
+            "be of rows as wide as x, without a residual");
 }
 // Sum of squares 2, normalise 1, weight 1.
 OpCost cost(const RmsNormArgs& args) {
   const std::int64_t with_residual = args.residual.exists() ? 1 : 0;
-  return cost_by_rows(args.x, 4 + with_residual,
-                      bytes_of(args.x, args.w, args.y, args.rstd) + with_residual * 2 * bytes_of(args.x));
+  return cost_by_rows(
+      args.x, 4 + with_residual,
+      bytes_of(args.x, args.w, args.y, args.rstd) + with_residual * 2 * bytes_of(args.x) + bytes_if(args.squares));
 }
 Operands operands_of(const RmsNormArgs& args) {
-  return {args.x.dtype, existing({args.x, args.w, args.residual}), {args.y, args.rstd}};
+  return {args.x.dtype, existing({args.x, args.w, args.residual, args.squares}), {args.y, args.rstd}};
 }
 void infer(Inference& call, const RmsNormArgs& args) {
+  if (args.squares.exists()) return infer_part(call, args);
   add_residual(call, args.x, args.residual);
   const NormRule rule(call, args.x, args.w);
   rule.write_rows(args.y);
@@ -45,17 +152,20 @@ void check(const RmsNormBackwardInputArgs& args) {
   must.dtype("w", args.w, args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
   if (args.dresidual.exists()) must.like("dresidual", args.dresidual, args.x);
+  if (args.products.exists()) must.statistics("products", args.products, num_rows(args.x), args.x.dtype);
 }
 // xhat 1, g = dy w 1, sum of g xhat 2, dx = rstd (g - xhat mean) 3.
 OpCost cost(const RmsNormBackwardInputArgs& args) {
   const std::int64_t with_residual = args.dresidual.exists() ? 1 : 0;
   return cost_by_rows(args.x, 7 + with_residual,
-                      bytes_of(args.dy, args.x, args.w, args.rstd, args.dx) + with_residual * bytes_of(args.x));
+                      bytes_of(args.dy, args.x, args.w, args.rstd, args.dx) + with_residual * bytes_of(args.x) +
+                          bytes_if(args.products));
 }
 Operands operands_of(const RmsNormBackwardInputArgs& args) {
-  return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dresidual}), {args.dx}};
+  return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dresidual, args.products}), {args.dx}};
 }
 void infer(Inference& call, const RmsNormBackwardInputArgs& args) {
+  if (args.products.exists()) return infer_part(call, args);
   const NormRule rule(call, args.x, args.w);
   rule.require_statistics("rstd", args.rstd);
   rule.write_input_gradient(call.read("dy", args.dy), args.dx, args.dresidual);
@@ -81,6 +191,7 @@ Operands operands_of(const RmsNormBackwardWeightArgs& args) {
   return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}};
 }
 void infer(Inference& call, const RmsNormBackwardWeightArgs& args) {
+  if (has_parts(call, args.x)) return infer_part(call, args);
   const NormRule rule(call, args.x, {});
   rule.require_statistics("rstd", args.rstd);
   rule.add_weight_gradient(call.read("dy", args.dy), "dw", args.dw);

@@ -10,13 +10,21 @@
 namespace echelon {
 namespace {
 
+void check_part(const ArgumentChecker& must, const RopeArgs& args) {
+  must.that(2 * args.num_pairs() >= args.x.size(3) || args.y.data == args.x.data, "y", args.y,
+            "be x where a part of the columns turns");
+}
+
 void check_positions(const ArgumentChecker& must, const RopeArgs& args) {
   must.dtype("positions", args.positions, DType::int32);
   must.count("positions", args.positions, args.x.size(0) * args.x.size(1));
   must.dtype("frequencies", args.frequencies, DType::float64);
-  must.count("frequencies", args.frequencies, args.x.size(3) / 2);
+  must.that(args.num_pairs() <= args.x.size(3) / 2, "frequencies", args.frequencies,
+            "have half a head's width at most");
   must.that(args.first_position == 0 && !args.cos.exists() && !args.sin.exists(), "positions", args.positions,
             "come without tables");
+  must.that(args.period >= 1, "positions", args.positions, "have a period of at least 1");
+  check_part(must, args);
 }
 
 /// The positions are those of x's own rows.
@@ -49,16 +57,20 @@ void check(const RopeArgs& args) {
   must.dims("cos", args.cos, 2);
   must.dtype("cos", args.cos, accumulate_dtype(args.x.dtype));
   must.like("sin", args.sin, args.cos);
-  must.that(args.cos.size(1) == args.x.size(3) / 2, "cos", args.cos, "have half a head's width");
+  must.that(args.num_pairs() <= args.x.size(3) / 2, "cos", args.cos, "have half a head's width at most");
   must.that(args.first_position >= 0 && args.first_position + args.x.size(1) <= args.cos.size(0), "cos", args.cos,
             "have a row for every position");
+  check_part(must, args);
 }
-// Two multiplications and one addition per element, without those of angles; the rows of the tables that belong to the
-// positions.
+// Two multiplications and one addition per element that turns, without those of angles; in place, as layers call it, so
+// that other columns are not moved; the rows of the tables that belong to the positions.
 OpCost cost(const RopeArgs& args) {
-  const std::int64_t of_angles = args.has_tables() ? args.x.size(1) * args.x.size(3) * size_of(args.cos.dtype)
-                                                   : bytes_of(args.positions, args.frequencies);
-  return cost_by_rows(args.x, 3, bytes_of(args.x, args.y) + of_angles);
+  const std::int64_t R = 2 * args.num_pairs(), C = std::max<std::int64_t>(1, args.x.size(3));
+  const std::int64_t of_angles =
+      args.has_tables() ? args.x.size(1) * R * size_of(args.cos.dtype) : bytes_of(args.positions, args.frequencies);
+  OpCost cost = cost_by_rows(args.x, 3, bytes_of(args.x, args.y) / C * R + of_angles);
+  cost.flops = cost.flops / C * R;
+  return cost;
 }
 Operands operands_of(const RopeArgs& args) {
   return {args.x.dtype, existing({args.x, args.cos, args.sin, args.positions, args.frequencies}), {args.y}};

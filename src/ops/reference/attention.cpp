@@ -22,13 +22,15 @@ std::pair<A, A> turn_of(const RopeArgs& args, std::int64_t row, std::int64_t i) 
     return {args.cos.as<A>()[at], args.sin.as<A>()[at]};
   }
   const double angle = static_cast<double>(args.positions.as<std::int32_t>()[row]) * args.frequencies.as<double>()[i];
-  return {static_cast<A>(std::cos(angle)), static_cast<A>(std::sin(angle))};
+  const double scale = args.scale_at(args.positions.as<std::int32_t>()[row]);
+  return {static_cast<A>(scale * std::cos(angle)), static_cast<A>(scale * std::sin(angle))};
 }
 
 // Rotates the pair (x1, x2) by the angle of its position: (x1 cos - x2 sin, x1 sin + x2 cos).
 template <class T, class A = Accumulate<T>>
 void rotate(const RopeArgs& args) {
-  const std::int64_t N = args.x.size(0) * args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2;
+  const std::int64_t N = args.x.size(0) * args.x.size(1), H = args.x.size(2), C = args.x.size(3),
+                     half = args.num_pairs();
   for (std::int64_t row = 0; row < N * H; ++row) {
     const T* x = args.x.as<T>() + row * C;
     T* y = args.y.as<T>() + row * C;
@@ -65,7 +67,9 @@ struct HeadView {
     return sum;
   }
   [[nodiscard]] A score(std::int64_t i, std::int64_t j) const {
-    return static_cast<A>(args.scale) * dot(args.q.as<T>() + query_offset(i), args.k.as<T>() + key_offset(j));
+    const A score = static_cast<A>(args.scale) * dot(args.q.as<T>() + query_offset(i), args.k.as<T>() + key_offset(j));
+    const A cap = static_cast<A>(args.soft_cap);
+    return cap > 0 ? cap * std::tanh(score / cap) : score;
   }
 };
 
@@ -99,8 +103,10 @@ void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args,
     std::vector<A> dq(static_cast<std::size_t>(head.C));
     for (std::int64_t j = head.first_visible(i); j < head.end_visible(i); ++j) {
       const T* k = args.k.as<T>() + head.key_offset(j);
-      const A p = std::exp(head.score(i, j) - args.lse.as<A>()[head.row(i)]);
-      const A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
+      const A score = head.score(i, j), p = std::exp(score - args.lse.as<A>()[head.row(i)]);
+      A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
+      if (const A share = args.soft_cap > 0 ? score / static_cast<A>(args.soft_cap) : A{0}; share != 0)
+        ds *= 1 - share * share;
       for (std::int64_t c = 0; c < head.C; ++c) {
         dq[static_cast<std::size_t>(c)] += scale * ds * to<A>(k[c]);
         dk[static_cast<std::size_t>(head.key_offset(j) + c)] += scale * ds * to<A>(q[c]);
@@ -122,7 +128,8 @@ void attention_gradients(const AttentionBackwardArgs& args) {
                               .scale = args.scale,
                               .group = args.group,
                               .first_head = args.first_head,
-                              .mask = args.mask};
+                              .mask = args.mask,
+                              .soft_cap = args.soft_cap};
   std::vector<A> dk(static_cast<std::size_t>(args.k.num_elements())), dv(dk.size());
   for (std::int64_t b = 0; b < args.q.size(0); ++b)
     for (std::int64_t h = 0; h < args.q.size(2); ++h) attend_backward<T>({forward, b, h}, args, dk, dv);

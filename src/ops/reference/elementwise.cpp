@@ -2,6 +2,7 @@
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace echelon {
@@ -73,6 +74,29 @@ void ReferenceOps::compute(const ScaleArgs& args) {
     using A = Accumulate<T>;
     for (std::int64_t i = 0; i < x.num_elements(); ++i)
       x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) * static_cast<A>(args.factor));
+  });
+}
+
+void ReferenceOps::compute(const SoftCapArgs& args) {
+  const Tensor& x = args.x;
+  visit_float(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const A cap = static_cast<A>(args.cap);
+    for (std::int64_t i = 0; i < x.num_elements(); ++i)
+      x.as<T>()[i] = to<T>(cap * std::tanh(to<A>(x.as<T>()[i]) / cap));
+  });
+}
+
+void ReferenceOps::compute(const SoftCapBackwardArgs& args) {
+  visit_pair(args.dx.dtype, args.y.dtype, [&](auto t, auto l) {
+    using T = decltype(t);
+    using L = decltype(l);
+    using A = Accumulate<T>;
+    for (std::int64_t i = 0; i < args.dx.num_elements(); ++i) {
+      const A tanh = to<A>(args.y.as<L>()[i]) / static_cast<A>(args.cap);
+      args.dx.as<T>()[i] = to<T>(to<A>(args.dx.as<T>()[i]) * (1 - tanh * tanh));
+    }
   });
 }
 

@@ -86,10 +86,16 @@ void rms_norm_rows(const RmsNormArgs& args) {
     const T* x = args.x.as<T>() + n * D;
     A squares = 0;
     for (std::int64_t d = 0; d < D; ++d) squares += to<A>(x[d]) * to<A>(x[d]);
-    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
+    if (args.squares.exists()) squares = args.squares.as<A>()[n];
+    const std::int64_t width = args.squares.exists() ? args.width : D;
+    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(args.eps));
     args.rstd.as<A>()[n] = rstd;
+    const auto xhat = [&](std::int64_t d) {
+      const A value = to<A>(x[d]) * rstd;
+      return args.rounds_before_gain ? to<A>(to<T>(value)) : value;
+    };
     for (std::int64_t d = 0; d < D; ++d)
-      args.y.as<T>()[n * D + d] = to<T>(to<A>(x[d]) * rstd * to<A>(args.w.as<T>()[d]));
+      args.y.as<T>()[n * D + d] = to<T>(xhat(d) * (static_cast<A>(args.gain_offset) + to<A>(args.w.as<T>()[d])));
   }
 }
 
@@ -99,10 +105,13 @@ void rms_norm_dx(const RmsNormBackwardInputArgs& args) {
   for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
     const A rstd = args.rstd.as<A>()[n];
     const auto xhat = [&](std::int64_t d) { return to<A>(args.x.as<T>()[n * D + d]) * rstd; };
-    const auto g = [&](std::int64_t d) { return to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.w.as<T>()[d]); };
+    const auto g = [&](std::int64_t d) {
+      return to<A>(args.dy.as<T>()[n * D + d]) * (static_cast<A>(args.gain_offset) + to<A>(args.w.as<T>()[d]));
+    };
     A mean_g_xhat = 0;
     for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
-    mean_g_xhat /= static_cast<A>(D);
+    if (args.products.exists()) mean_g_xhat = args.products.as<A>()[n] * rstd;
+    mean_g_xhat /= static_cast<A>(args.products.exists() ? args.width : D);
     for (std::int64_t d = 0; d < D; ++d)
       args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
   }
@@ -133,6 +142,22 @@ void ReferenceOps::compute(const LayerNormBackwardWeightArgs& args) {
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { layer_norm_dw<decltype(t), decltype(g)>(args); });
 }
 
+void ReferenceOps::compute(const RowProductsArgs& args) {
+  visit_float(args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const std::int64_t D = args.x.size(-1);
+    for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+      A sum = 0;
+      for (std::int64_t d = 0; d < D; ++d) {
+        const A gain = args.w.exists() ? static_cast<A>(args.gain_offset) + to<A>(args.w.as<T>()[d]) : A{1};
+        sum += to<A>(args.x.as<T>()[n * D + d]) * to<A>(args.y.as<T>()[n * D + d]) * gain;
+      }
+      args.sums.as<A>()[n] = sum;
+    }
+  });
+}
+
 void ReferenceOps::compute(const RmsNormArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { rms_norm_rows<decltype(t)>(args); });
 }
@@ -159,8 +184,13 @@ void ReferenceOps::compute(const LayerNormBackwardArgs& args) {
 
 void ReferenceOps::compute(const RmsNormBackwardArgs& args) {
   rms_norm_backward_weight({.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
-  rms_norm_backward_input(
-      {.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  rms_norm_backward_input({.dy = args.dy,
+                           .x = args.x,
+                           .w = args.w,
+                           .rstd = args.rstd,
+                           .dx = args.dx,
+                           .dresidual = args.dresidual,
+                           .gain_offset = args.gain_offset});
 }
 
 }  // namespace echelon

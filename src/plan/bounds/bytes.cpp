@@ -68,7 +68,7 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
   least_workspace.fill(std::numeric_limits<std::int64_t>::max());
   costs.for_blocks([&](const UnitCost& block) {
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
-      least_workspace[kind] = std::min(least_workspace[kind], block.passes->workspace_bytes(kind));
+      least_workspace[kind] = std::min(least_workspace[kind], block.costs->bytes.workspace_bytes(kind));
   });
   std::vector<std::int64_t> in_flight(all.stages.size(), 0);
   for (const std::vector<CompactPass>& order : stages_->schedule(computation.shape, computation.pipeline).ranks) {

@@ -114,7 +114,7 @@ class LayoutFold {
   const PassSeconds& passes(const UnitCost& unit, bool is_first) {
     const auto [known, is_new] = passes_.try_emplace({&unit, is_first});
     for (std::size_t pass = 0; is_new && pass < num_pass_kinds; ++pass)
-      known->second[pass] = seconds_of((is_first ? unit.first : unit.later)[pass]);
+      known->second[pass] = seconds_of((is_first ? unit.costs->first : unit.costs->later)[pass]);
     return known->second;
   }
 
@@ -193,7 +193,7 @@ class LayoutFold {
     const auto kind = static_cast<std::size_t>(*pass_of(pass.kind));
     const Stage& of = stage(pass.stage);
     return pass.unit == whole_stage ? of.cost.workspace_bytes[kind]
-                                    : of.run_of(pass.unit).passes->passes->workspace_bytes(kind);
+                                    : of.run_of(pass.unit).passes->costs->bytes.workspace_bytes(kind);
   }
 
   [[nodiscard]] std::int64_t persistent_bytes(int rank) const {

@@ -18,7 +18,7 @@ int rank_of_stage(int stage, int num_ranks, Placement placement) {
 
 /// Of all cores of a host for one rank, whichever microbatch it is.
 double core_seconds_of(const UnitCost& unit, std::size_t kind) {
-  return std::min(unit.first[kind].core_seconds, unit.later[kind].core_seconds);
+  return std::min(unit.costs->first[kind].core_seconds, unit.costs->later[kind].core_seconds);
 }
 
 StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
@@ -46,7 +46,7 @@ void StageCost::add(const UnitCost& unit, std::int64_t count) {
     const double of_units = static_cast<double>(count) * unit.seconds[kind];
     seconds[kind] += of_units;
     core_seconds[kind] += static_cast<double>(count) * core_seconds_of(unit, kind);
-    workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.passes->workspace_bytes(kind));
+    workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.costs->bytes.workspace_bytes(kind));
     if (!is_block) continue;
     least_block_seconds[kind] =
         first_block == nullptr ? unit.seconds[kind] : std::min(least_block_seconds[kind], unit.seconds[kind]);
@@ -57,9 +57,9 @@ void StageCost::add(const UnitCost& unit, std::int64_t count) {
     last_block = &unit;
     num_blocks += count;
   }
-  stash_bytes += count * unit.passes->stash_bytes;
-  input_stash_bytes += count * unit.passes->input_stash_bytes;
-  gradient_stash_bytes += count * unit.passes->gradient_stash_bytes;
+  stash_bytes += count * unit.costs->bytes.stash_bytes;
+  input_stash_bytes += count * unit.costs->bytes.input_stash_bytes;
+  gradient_stash_bytes += count * unit.costs->bytes.gradient_stash_bytes;
   num_units += count;
 }
 
@@ -142,10 +142,10 @@ PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerC
   made.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
-  const bool has_one_window = layers.model->windows().size() == 1;
+  const bool has_one_kind = layers.model->layer_kinds().size() == 1;
   const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    const bool is_like_before = before != nullptr && has_one_window && each.num_layers == before->num_layers &&
+    const bool is_like_before = before != nullptr && has_one_kind && each.num_layers == before->num_layers &&
                                 each.has_embedding == before->has_embedding && each.has_head == before->has_head;
     StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
     before = &each;

@@ -38,6 +38,17 @@ std::int64_t snapshot_bytes(const ModelPart& part, int unit, const RunConfig& co
   return bytes;
 }
 
+UnitPasses bytes_of(const UnitPasses& passes) {
+  UnitPasses bytes = {.stash_bytes = passes.stash_bytes,
+                      .input_stash_bytes = passes.input_stash_bytes,
+                      .gradient_stash_bytes = passes.gradient_stash_bytes};
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
+    bytes.first[pass].workspace_bytes = passes.first[pass].workspace_bytes;
+    bytes.later[pass].workspace_bytes = passes.later[pass].workspace_bytes;
+  }
+  return bytes;
+}
+
 template <class Unit>
 const Unit& of_kind(const std::vector<Unit>& units, const UnitKind& kind) {
   const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.kind == kind; });
@@ -70,7 +81,7 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   bool is_slower = false;
   for (UnitCost& unit : placed.units)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-      const double seconds = timer_.seconds(unit.first[kind], mesh);
+      const double seconds = timer_.seconds(unit.costs->first[kind], mesh);
       is_slower = is_slower || seconds > unit.seconds[kind];
       unit.seconds[kind] = seconds;
     }
@@ -110,13 +121,15 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
 }
 
 UnitCost CostTable::cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape) {
-  UnitCost cost = {.kind = kind, .passes = &passes};
+  const auto costs = std::make_shared<PassCosts>();
+  UnitCost cost = {.kind = kind, .costs = costs};
+  costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
-    cost.first[pass] = timer_.cost_of(passes.first[pass]);
-    cost.later[pass] = timer_.cost_of(passes.later[pass]);
+    costs->first[pass] = timer_.cost_of(passes.first[pass]);
+    costs->later[pass] = timer_.cost_of(passes.later[pass]);
     cost.seconds[pass] = no_time;
     for (const MeshShape& mesh : orders_.of_layer_axes(shape))
-      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.first[pass], mesh));
+      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(costs->first[pass], mesh));
   }
   return cost;
 }
@@ -125,9 +138,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   PlanShape alone = shape;
   alone.dp = 1;
   const RunConfig config = space_->config_of({alone, {}, {}, {}});
-  auto known = units_.find(key_of(shape));
-  if (known == units_.end()) known = units_.emplace(key_of(shape), KnownUnits{UnitTraces(config)}).first;
-  KnownUnits& units = known->second;
+  KnownUnits& units = units_[key_of(shape)];
+  UnitTraces traces(config);
   const LayerOptions options = layer_options(config, 0);
   const int rank = ContextRanks(config).busiest_like(0, config.mesh_shape());
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
@@ -139,14 +151,14 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   part.options = options;
   for (const BufferRole role : batch_roles) costs.batch_elements.push_back(part.batch_size(role));
   const auto add = [&](const UnitKind& kind) {
-    const auto [cost, is_new] = units.costs.try_emplace(kind);
-    if (is_new) cost->second = cost_of(units.traces.passes(kind, rank), kind, shape);
+    const auto [cost, is_new] = units.try_emplace(kind);
+    if (is_new) cost->second = cost_of(traces.passes(kind, rank), kind, shape);
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});
-  for (const std::int64_t window : config.model.windows()) {
-    add({.role = UnitKind::Role::block, .window = window});
-    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .window = window});
+  for (const LayerKind& layer : config.model.layer_kinds()) {
+    add({.role = UnitKind::Role::block, .layer = layer});
+    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .layer = layer});
   }
   add({.role = UnitKind::Role::head});
   if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});
@@ -188,7 +200,8 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
     state.converted_part_bytes = bytes_of(BufferRole::converted_grad, true);
   };
   using Role = UnitKind::Role;
-  for (const Role role : {Role::embedding, Role::head, Role::block}) add({.role = role});
+  for (const Role role : {Role::embedding, Role::head}) add({.role = role});
+  add({.role = Role::block, .layer = {.has_experts = config.model.mixture.is_in(0)}});  // as every other layer
   if (config.model.tie_word_embeddings) {
     for (const bool is_overwritten_by_first_matmul : {false, true})
       add({.role = Role::tied_weight, .is_overwritten_by_first_matmul = is_overwritten_by_first_matmul});

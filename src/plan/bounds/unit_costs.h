@@ -10,18 +10,23 @@
 #include <array>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
 
 namespace echelon {
 
-/// The passes of a kind of unit.
+/// Of the first microbatch whose weight gradients are computed, and of all others.
+struct PassCosts {
+  std::array<ActionCost, num_pass_kinds> first = {}, later = {};
+  UnitPasses bytes = {};  // without events, of which a long ring has thousands
+};
+
+/// The passes of a kind of unit; copies share what they cost.
 struct UnitCost {
   UnitKind kind;
-  const UnitPasses* passes = nullptr;
+  std::shared_ptr<const PassCosts> costs = nullptr;
   std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, at least
-  // Of the first microbatch whose weight gradients are computed, and of all others.
-  std::array<ActionCost, num_pass_kinds> first = {}, later = {};
 };
 
 struct LayerCosts {
@@ -120,11 +125,8 @@ class CostTable {
  private:
   using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange>;
   using LayerKey = std::tuple<ShapeKey, BlockOperations>;
-  /// The kinds of units of a shape that were asked for.
-  struct KnownUnits {
-    UnitTraces traces;  // to which costs refer
-    std::map<UnitKind, UnitCost> costs = {};
-  };
+  /// Of the kinds of units of a shape that were asked for.
+  using KnownUnits = std::map<UnitKind, UnitCost>;
   using TraceKey =
       std::tuple<std::int64_t, bool, std::int64_t, KeyExchange, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;

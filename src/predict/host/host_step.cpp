@@ -325,11 +325,11 @@ class HostEngine {
   double now_ = 0, busy_core_seconds_ = 0;
 };
 
-HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks, ProgramKind kind) {
+HostStep played(const Blueprint& blueprint, HostTime& time, const HostLoad& load, ProgramKind kind) {
   const std::optional<LinearDType> linear_dtype = blueprint.config().training.linear_dtype;
   require(!linear_dtype, "training.linear_dtype = '{}' is measured on no CPU (use an empty linear_dtype)",
           name_of(linear_dtype));
-  const RankPieces pieces = pieces_of(blueprint, time, slow_ranks, kind);
+  const RankPieces pieces = pieces_of(blueprint, time, load, kind);
   const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(),
                      num_cores = time.host().num_cores;
   const std::int64_t share = std::max<std::int64_t>(1, num_cores / num_ranks);
@@ -355,13 +355,13 @@ double seconds_of_pieces(const RankPieces& pieces, const HostTime& time, int num
   return engine.seconds();
 }
 
-HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks,
-                   ProgramKind kind) {
+HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const HostLoad& load, ProgramKind kind) {
   HostTime time(host, blueprint.mesh().num_ranks());
-  return played(blueprint, time, slow_ranks, kind);
+  return played(blueprint, time, load, kind);
 }
 
-HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host, ProgramKind kind) {
+HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host, const HostLoad& load,
+                                ProgramKind kind) {
   const int num_ranks = blueprint.mesh().num_ranks();
   require(num_ranks <= host.num_cores,
           "{} processes on {} cores: the system decides who computes when, which is not predicted (use {} processes, "
@@ -371,7 +371,7 @@ HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host
           "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it",
           num_ranks);
   HostTime time(host, num_ranks, HostRanks::processes);
-  return played(blueprint, time, {}, kind);
+  return played(blueprint, time, load, kind);
 }
 
 }  // namespace echelon

@@ -10,8 +10,6 @@
 #include "schedule/timeline.h"
 #include "spec/machine/host_spec.h"
 
-#include <map>
-
 namespace echelon {
 
 /// A step after the first.
@@ -22,17 +20,16 @@ struct HostStep {
   Timeline timeline = {};             // of the rank of every pipeline rank whose other coordinates are 0
 };
 
-/// `slow_ranks`: factors of the time of what they compute; `kind`: that trains. Throws Error for matmuls in float8,
+/// `kind`: that trains. Throws Error for matmuls in float8,
 /// which CPUs do for comparison alone, and Failure if the programs deadlock.
-[[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host,
-                                 const std::map<int, double>& slow_ranks = {},
+[[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const HostLoad& load = {},
                                  ProgramKind kind = ProgramKind::training);
 
 /// Ranks that are processes of this host, each with cores of its own: none helps another, and an operation takes what
 /// it was measured to take once all have come. Throws Error if there are more of them than cores, or if the host has no
 /// collectives of processes.
 [[nodiscard]] HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host,
-                                              ProgramKind kind = ProgramKind::training);
+                                              const HostLoad& load = {}, ProgramKind kind = ProgramKind::training);
 
 /// Until all ranks have done their pieces, each with `num_threads` threads.
 [[nodiscard]] double seconds_of_pieces(const RankPieces& pieces, const HostTime& time, int num_threads);

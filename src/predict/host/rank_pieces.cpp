@@ -10,8 +10,8 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks, ProgramKind kind)
-      : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks), kind_(kind) {}
+  Builder(const Blueprint& blueprint, HostTime& time, const HostLoad& load, ProgramKind kind)
+      : blueprint_(blueprint), time_(time), load_(load), kind_(kind) {}
 
   RankPieces build() {
     const int num_ranks = blueprint_.mesh().num_ranks();
@@ -26,8 +26,9 @@ class Builder {
 
   void add_rank(int rank) {
     rank_ = rank;
-    const auto slow = slow_ranks_.find(rank);
-    slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
+    const auto slow = load_.slow_ranks.find(rank);
+    slowness_ = slow == load_.slow_ranks.end() ? 1 : slow->second;
+    attention_share_ = load_.attention_shares.empty() ? 1 : load_.attention_shares[static_cast<std::size_t>(rank)];
     const RankBlueprint& like = representative(rank);
     const Program& program = like.program(kind_);
     all_.programs.push_back(
@@ -52,8 +53,7 @@ class Builder {
     CoreSeconds computed;
     for (const TraceEvent& event : trace.events) {
       if (const auto* operation = std::get_if<OpRecord>(&event)) {
-        // No cache has a unit's state, which was last touched by its update.
-        computed += action.kind == ActionKind::take_snapshot ? time_.of_cold_copy(*operation) : time_.of(*operation);
+        computed += seconds_of(action, *operation);
       } else if (const auto* started = std::get_if<CommRecord>(&event)) {
         if (started->group_size > 1) compute(std::exchange(computed, {}));
         exchanges.push_back(started->group_size > 1 ? join(*started) : of_one_rank);
@@ -65,6 +65,15 @@ class Builder {
     compute(computed);
     std::erase_if(exchanges, [](int exchange) { return exchange < 0; });
     return exchanges;
+  }
+
+  [[nodiscard]] CoreSeconds seconds_of(const Action& action, const OpRecord& operation) {
+    // No cache has a unit's state, which was last touched by its update.
+    if (action.kind == ActionKind::take_snapshot) return time_.of_cold_copy(operation);
+    CoreSeconds seconds = time_.of(operation);
+    if (operation.kind == OpKind::attention || operation.kind == OpKind::attention_backward)
+      seconds = {attention_share_ * seconds.busy, attention_share_ * seconds.shared};
+    return seconds;
   }
 
   void compute(const CoreSeconds& cost) {
@@ -107,12 +116,12 @@ class Builder {
 
   const Blueprint& blueprint_;
   HostTime& time_;
-  const std::map<int, double>& slow_ranks_;
+  const HostLoad& load_;
   ProgramKind kind_;
   RankPieces all_;
   UnitTraces units_{blueprint_.config()};
   int rank_ = 0;
-  double slowness_ = 1;
+  double slowness_ = 1, attention_share_ = 1;
   std::map<Rendezvous, std::vector<int>> chains_;
   std::map<std::pair<Rendezvous, int>, std::size_t> num_started_;
   std::map<int, std::unique_ptr<RankBlueprint>> representatives_;
@@ -120,9 +129,8 @@ class Builder {
 
 }  // namespace
 
-RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks,
-                     ProgramKind kind) {
-  return Builder(blueprint, time, slow_ranks, kind).build();
+RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const HostLoad& load, ProgramKind kind) {
+  return Builder(blueprint, time, load, kind).build();
 }
 
 }  // namespace echelon

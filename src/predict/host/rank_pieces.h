@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "predict/machine/host_time.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Piece {
   CoreSeconds seconds = {};
 };
 
+/// What differs between ranks that do the same by plan.
+struct HostLoad {
+  std::map<int, double> slow_ranks = {};      // factors of the time of what they compute
+  std::vector<double> attention_shares = {};  // by rank, what documents leave of attention's time; empty: all
+};
+
 struct RankPieces {
   std::vector<std::vector<Piece>> ranks;
   std::vector<const Program*> programs;  // by rank
@@ -33,7 +40,6 @@ struct RankPieces {
 };
 
 /// Of a program that trains.
-[[nodiscard]] RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks,
-                                   ProgramKind kind);
+[[nodiscard]] RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const HostLoad& load, ProgramKind kind);
 
 }  // namespace echelon

@@ -93,7 +93,7 @@ std::int64_t most_kept(const Program& program, std::map<int, std::int64_t>& kept
 std::int64_t kept_block_bytes(const SoftwareProfile& profile, const RunConfig& config,
                               const BlockOperations& recomputed) {
   const BlockSizes b = sizes_of(config);
-  const std::int64_t input = half_bytes * b.local_tokens * b.width, inner = config.model.mlp == MlpKind::swiglu ? 3 : 2;
+  const std::int64_t input = half_bytes * b.local_tokens * b.width, inner = is_gated(config.model.mlp) ? 3 : 2;
   if (recomputed == whole_block) return input;
   const std::int64_t products = b.tokens * (b.q + 2 * b.kv + (inner - 1) * b.features) + 2 * b.local_tokens * b.width;
   // Every other matmul and attention's output.

@@ -112,10 +112,10 @@ PredictedSnapshot snapshot_of(const Blueprint& blueprint) {
 
 /// What nothing hides on a CPU.
 PredictedSnapshot snapshot_on_host(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint,
-                                   std::int64_t num_written) {
+                                   const HostLoad& load, std::int64_t num_written) {
   const auto step_of = [&](ProgramKind kind) {
-    return ranks == HostRanks::threads ? host_step(blueprint, host, {}, kind)
-                                       : host_step_of_processes(blueprint, host, kind);
+    return ranks == HostRanks::threads ? host_step(blueprint, host, load, kind)
+                                       : host_step_of_processes(blueprint, host, load, kind);
   };
   const HostStep step = step_of(ProgramKind::training_with_snapshot);
   PredictedSnapshot snapshot = snapshot_of(blueprint);
@@ -166,10 +166,11 @@ PredictedSave predicted_save(const Blueprint& blueprint, const MachineSpec& mach
   return save;
 }
 
-PredictedSave predicted_save_on(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint) {
+PredictedSave predicted_save_on(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint,
+                                const HostLoad& load) {
   PredictedSave save = predicted_save_on_disk(host.disk, blueprint);
   if (blueprint.config().checkpoint.saves_asynchronously())
-    save.snapshot = snapshot_on_host(host, ranks, blueprint, save.num_bytes);
+    save.snapshot = snapshot_on_host(host, ranks, blueprint, load, save.num_bytes);
   return save;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blueprint/blueprint.h"
+#include "predict/host/rank_pieces.h"
 #include "predict/machine/host_time.h"
 #include "spec/machine/machine_spec.h"
 
@@ -37,7 +38,8 @@ struct PredictedSave {
 /// Ranks on a host are threads. Throws the errors of simulate().
 [[nodiscard]] PredictedSave predicted_save(const Blueprint& blueprint, const MachineSpec& machine);
 /// Of one host, whose ranks are threads or processes. Throws the errors of host_step() and host_step_of_processes().
-[[nodiscard]] PredictedSave predicted_save_on(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint);
+[[nodiscard]] PredictedSave predicted_save_on(const HostSpec& host, HostRanks ranks, const Blueprint& blueprint,
+                                              const HostLoad& load = {});
 
 /// A line of bytes, and one of seconds if any are known.
 [[nodiscard]] std::string to_text(const PredictedSave& save);

@@ -103,6 +103,8 @@ std::int64_t Simulation::peak_memory_bytes() const {
 
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
   check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
+  require(options.profile.is_echelon || !blueprint.config().model.mixture.exists(),
+          "the software profile '{}' has no mixtures of experts (use echelon)", options.profile.name);
   if (machine.host) return simulate_on_host(blueprint, *machine.host, options);
   std::optional<MachineSpec> rounding;
   if (blueprint.config().training.float32_matmul_precision == MatmulPrecision::high)

@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace echelon {
 namespace {
 
 double seconds_on(const MachineSpec& machine, const CostEvents& events, const MeshShape& mesh) {
   const DeviceMap devices(mesh, machine);
-  return seconds_of_events(events,
-                           [&](const CommRecord& record) { return least_communication_seconds(record, 0, devices); });
+  std::vector<std::pair<const CommRecord*, double>> known;  // a few: the hops of a ring are the same
+  return seconds_of_events(events, [&](const CommRecord& record) {
+    const auto same = std::ranges::find_if(known, [&](const auto& each) { return *each.first == record; });
+    if (same != known.end()) return same->second;
+    return known.emplace_back(&record, least_communication_seconds(record, 0, devices)).second;
+  });
 }
 
 }  // namespace

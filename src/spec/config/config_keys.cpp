@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "spec/config/run_formats.h"
+#include "spec/families/family.h"
+#include "spec/model_mechanisms.h"
 
 #include <algorithm>
 
@@ -41,6 +43,22 @@ auto& scaling(RunConfig& config) {
   return *config.model.rope_scaling.*member;
 }
 
+constexpr TextField mechanisms = {
+    .text = [](const RunConfig& config) { return mechanisms_of(config.model); },
+    .parse = [](std::string_view key, std::string_view text,
+                RunConfig& config) { set_mechanisms(key, text, config.model); },
+};
+
+template <auto member>
+auto& mixture(RunConfig& config) {
+  return config.model.mixture.*member;
+}
+
+bool has_experts(const ModelSpec& m) { return description_of(m.family).mixture.has_value(); }
+bool has_dense_layers(const ModelSpec& m) {
+  return has_experts(m) && description_of(m.family).mixture->has_dense_layers;
+}
+bool may_normalise(const ModelSpec& m) { return has_experts(m) && !description_of(m.family).mixture->normalises; }
 bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
 bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
@@ -68,12 +86,14 @@ using L = LrSchedulerConfig;
 using G = GradScalerConfig;
 using C = CheckpointConfig;
 using S = RopeScaling;
+using X = MixtureSpec;
 
 // clang-format off
 const ConfigKey keys[] = {
-    {"model.preset", ModelBase{}, "a model by name: llama-1m | llama-10m | llama-100m | gpt2-124m | gpt2-355m | gpt2-774m | gpt2-1.5b | gpt3-175b | llama2-7b | llama2-13b | llama2-70b | llama3-8b | llama3-70b | llama3-405b | qwen2-0.5b | qwen2.5-7b | qwen3-0.6b | qwen3-8b"},
+    {"model.preset", ModelBase{}, "a model by name, such as llama-10m, gpt2-124m, llama3.1-8b or qwen3-8b; a wrong name lists all"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
-    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | phi3 | starcoder2"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | phi3 | starcoder2 | smollm3"},
+    {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu norm_adds_one=true'"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
     {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},
@@ -92,6 +112,12 @@ const ConfigKey keys[] = {
     {"model.rope_scaling.original_max_position_embeddings", scaling<&S::original_max_position_embeddings>, "positions before scaling", size, has_rope},
     {"model.sliding_window", at<model, &M::sliding_window>, "keys that a query sees; 0: all before it", count_or_none},
     {"model.max_window_layers", at<model, &M::max_window_layers>, "the first layer with sliding_window", count_or_none},
+    {"model.num_experts", mixture<&X::num_experts>, "experts of a layer, in models that have them", count_or_none, has_experts},
+    {"model.num_experts_per_tok", mixture<&X::num_experts_per_tok>, "experts of a token", size, has_experts},
+    {"model.moe_intermediate_size", mixture<&X::moe_intermediate_size>, "width of an expert; default for mixtral: intermediate_size", size, has_experts},
+    {"model.norm_topk_prob", mixture<&X::norm_topk_prob>, "the weights of a token's experts add up to 1", {}, may_normalise},
+    {"model.decoder_sparse_step", mixture<&X::decoder_sparse_step>, "every so many layers, one has experts", size, has_dense_layers},
+    {"model.mlp_only_layers", mixture<&X::mlp_only_layers>, "layers without experts", {}, has_dense_layers},
     {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
     {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
 
@@ -143,7 +169,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_parallel_schedule_csv", at<parallelism, &P::pipeline_parallel_schedule_csv>, "file of a schedule in PyTorch's format, instead of a named one"},
     {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "layers per stage, embedding and head too, e.g. [4, 6], or Megatron's 'Ettt|tttttL'; empty: even"},
     {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 4096}},
-    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "memory limit for ZB-1p and ZB-2p, in microbatches on one rank", not_negative},
+    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "for ZB-1p and ZB-2p: time of a forward pass of one microbatch on one rank", not_negative},
     {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
@@ -211,7 +237,8 @@ bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key
 bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
 
 bool takes_text(const ConfigKey& key) {
-  return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field);
+  return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field) ||
+         std::holds_alternative<TextField>(key.field);
 }
 
 bool takes_integers(const ConfigKey& key) {

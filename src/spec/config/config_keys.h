@@ -19,6 +19,12 @@ struct ChoiceField {
   void (*parse)(std::string_view key, std::string_view name, RunConfig& config);
 };
 
+/// A value that is written as a text; an empty one is not written.
+struct TextField {
+  std::string (*text)(const RunConfig& config);
+  void (*parse)(std::string_view key, std::string_view text, RunConfig& config);
+};
+
 /// Keys that choose the defaults of the other model keys. They have no field of their own.
 struct ModelBase {};
 
@@ -29,7 +35,7 @@ using ConfigField =
     std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
                  FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>,
                  FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, FieldOf<LoadExclusions>,
-                 FieldOf<std::vector<std::int64_t>>, ChoiceField, ModelBase, NotYet>;
+                 FieldOf<std::vector<std::int64_t>>, ChoiceField, TextField, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();

@@ -1,6 +1,7 @@
 #include "spec/config/config_model.h"
 
 #include "base/error.h"
+#include "spec/families/family.h"
 
 #include <algorithm>
 
@@ -52,6 +53,7 @@ ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) 
 
 // Derives sizes that the user did not set from those that are set. Otherwise a preset's own sizes remain.
 void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpec& model) {
+  if (base.num_hidden_layers > 0) model.set_num_layers(model.num_hidden_layers);
   const bool from_scratch = base.hidden_size == 0;
   const bool equal_heads = from_scratch || base.num_key_value_heads == base.num_attention_heads;
   if (!settings.has("model.num_key_value_heads") && equal_heads) model.num_key_value_heads = model.num_attention_heads;
@@ -63,10 +65,12 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
         "model.hidden_size = {} is not a multiple of model.num_attention_heads = {} (use {}, or set model.head_dim)",
         model.hidden_size, model.num_attention_heads,
         std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
-    model.head_dim = model.hidden_size / model.num_attention_heads;
+    model.set_head_dim(model.hidden_size / model.num_attention_heads);
   }
-  const bool four_times =
-      model.mlp == MlpKind::gelu && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
+  const auto& experts = description_of(model.family).mixture;
+  if (experts && experts->shares_width() && !settings.has("model.moe_intermediate_size"))
+    model.mixture.moe_intermediate_size = model.intermediate_size;
+  const bool four_times = !is_gated(model.mlp) && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
   if (!settings.has("model.intermediate_size") && four_times) model.intermediate_size = 4 * model.hidden_size;
 }
 
@@ -77,10 +81,19 @@ void require_given(const ModelSettings& settings, const ModelSpec& model) {
     require(settings.has(name),
             "{} is missing: a model that starts from model.model_type = '{}' needs its sizes; or use model.preset",
             name, name_of(model.family));
-  require(settings.has("model.intermediate_size") || model.mlp == MlpKind::gelu,
+  require(settings.has("model.intermediate_size") || !is_gated(model.mlp),
           "model.intermediate_size is missing: a model that starts from model.model_type = '{}' needs its sizes; or "
           "use model.preset",
           name_of(model.family));
+}
+
+void require_experts(const ModelSettings& settings, const ModelSpec& model) {
+  const auto& experts = description_of(model.family).mixture;
+  if (!experts) return;
+  for (const std::string_view name : {"model.num_experts", "model.num_experts_per_tok", "model.moe_intermediate_size"})
+    require(settings.has(name) || (name == "model.moe_intermediate_size" && experts->shares_width()),
+            "{} is missing: a model that starts from model.model_type = '{}' needs its experts; or use model.preset",
+            name, name_of(model.family));
 }
 
 bool needs_scaling(const ModelSettings& settings) {
@@ -98,6 +111,8 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
   const ModelSpec base = base_model(model_settings, source);
   config.model = base;
   const bool scaled = needs_scaling(model_settings);
+  // These decide which keys apply.
+  if (const Setting* mechanisms = model_settings.find("model.mechanisms")) assign(*mechanisms, config);
   for (const Setting& setting : settings) {
     const ConfigKey& key = *find_config_key(setting.name);
     if (section_of(key) != "model") continue;
@@ -109,6 +124,7 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
     config.model.rope_scaling.emplace();
   if (!scaled) config.model.rope_scaling.reset();
   if (base.hidden_size == 0) require_given(model_settings, config.model);
+  if (base.hidden_size == 0) require_experts(model_settings, config.model);
   derive_sizes(model_settings, base, config.model);
 }
 

@@ -119,6 +119,8 @@ std::string to_toml(const RunConfig& config) {
   for (const ConfigKey& key : config_keys()) {
     if (!has_value(key) || (key.applies != nullptr && !key.applies(config.model))) continue;
     if (key.name.starts_with("model.rope_scaling.") && !config.model.rope_scaling) continue;
+    const auto* text_field = std::get_if<TextField>(&key.field);
+    if (text_field != nullptr && text_field->text(config).empty()) continue;
     if (section_of(key) != section) {
       section = section_of(key);
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);

@@ -91,6 +91,7 @@ struct Assign {
     field(config) = parse_family(get<std::string>(key, value, "a string"));
   }
   void operator()(ChoiceField field) const { field.parse(key.name, get<std::string>(key, value, "a string"), config); }
+  void operator()(TextField field) const { field.parse(key.name, get<std::string>(key, value, "a string"), config); }
   void operator()(ModelBase) const {}
   void operator()(NotYet) const {}
 };
@@ -115,6 +116,7 @@ struct Read {
   ConfigValue operator()(FieldOf<LoadExclusions> field) const { return names_of(field(config)); }
   ConfigValue operator()(FieldOf<AxisOrder> field) const { return name_of(field(config)); }
   ConfigValue operator()(ChoiceField field) const { return std::string(field.name(config)); }
+  ConfigValue operator()(TextField field) const { return field.text(config); }
   ConfigValue operator()(ModelBase) const { return std::string(); }
   ConfigValue operator()(NotYet) const { return std::string(); }
   ConfigValue operator()(auto field) const { return field(config); }

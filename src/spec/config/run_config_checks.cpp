@@ -71,6 +71,16 @@ void check_float8(const RunConfig& config) {
       p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
 }
 
+void check_experts(const RunConfig& config) {
+  if (!config.model.mixture.exists()) return;
+  require(config.training.linear_dtype != LinearDType::float8,
+          "training.linear_dtype = 'float8' is not supported with model.num_experts = {} (omit linear_dtype)",
+          config.model.mixture.num_experts);
+  require(config.training.mlp_chunk_tokens == 0,
+          "training.mlp_chunk_tokens = {} is not supported with model.num_experts = {} (use 0)",
+          config.training.mlp_chunk_tokens, config.model.mixture.num_experts);
+}
+
 void check_recompute(const RunConfig& config) {
   const TrainingConfig& t = config.training;
   const bool is_block = t.recompute_method == RecomputeMethod::block;
@@ -206,6 +216,9 @@ void check_attention(const RunConfig& config) {
   require(config.model.sliding_window == 0,
           "training.attention = 'cudnn' is not supported with model.sliding_window = {} (use auto)",
           config.model.sliding_window);
+  require(config.model.attn_logit_softcapping == 0,
+          "training.attention = 'cudnn' is not supported with model.attn_logit_softcapping = {} (use auto)",
+          config.model.attn_logit_softcapping);
 }
 
 void check_ranks(const RunConfig& config) {
@@ -310,6 +323,7 @@ void validate_without_layout(const RunConfig& config) {
   check_parallelism(config);
   check_batch(config);
   check_float8(config);
+  check_experts(config);
   check_pipeline(config);
   check_recompute(config);
   check_optimizer(config);

@@ -15,9 +15,9 @@ std::string_view key_of(const FamilyField& field) {
 }  // namespace
 
 const std::vector<FamilyDescription>& all_families() {
-  static const std::vector<FamilyDescription> families = {describe_gpt2(),      describe_llama(),   describe_qwen2(),
-                                                          describe_qwen3(),     describe_mistral(), describe_phi3(),
-                                                          describe_starcoder2()};
+  static const std::vector<FamilyDescription> families = {
+      describe_gpt2(),    describe_llama(),     describe_qwen2(), describe_qwen3(),      describe_mistral(),
+      describe_mixtral(), describe_qwen3_moe(), describe_phi3(),  describe_starcoder2(), describe_smollm3()};
   return families;
 }
 
@@ -61,8 +61,8 @@ std::vector<FamilyField> fields_of_llama() {
       IntegerField{"max_position_embeddings", &ModelSpec::max_position_embeddings, max_rows},
       NumberField{"rms_norm_eps", &ModelSpec::norm_eps, 1e-6},
       NumberField{"initializer_range", &ModelSpec::initializer_range, 0.02},
-      FlagField{"tie_word_embeddings", &ModelSpec::tie_word_embeddings},
-      FixedField{"hidden_act", "silu", "swish"},
+      FlagField{"tie_word_embeddings", {&ModelSpec::tie_word_embeddings}},
+      ActivationField{"hidden_act"},
       DropoutField{"attention_dropout"},
   };
 }

@@ -25,11 +25,16 @@ struct NumberField {
   std::optional<double> absent{};
 };
 
-/// Without `absent`, the family's own choice is the default.
+/// One flag may set several members. Without `absent`, the family's own choice is the default.
 struct FlagField {
   std::string_view key;
-  bool ModelSpec::*member;
+  std::vector<bool ModelSpec::*> members;
   std::optional<bool> absent{};
+};
+
+/// The name of an activation, which the MLP applies to a gate or to its only first linear layer.
+struct ActivationField {
+  std::string_view key;
 };
 
 /// A field that has one value in every model that Echelon computes. `also`: another spelling of it.
@@ -44,13 +49,37 @@ struct DropoutField {
   std::string_view key;
 };
 
-using FamilyField = std::variant<IntegerField, NumberField, FlagField, FixedField, DropoutField>;
+using FamilyField = std::variant<IntegerField, NumberField, FlagField, ActivationField, FixedField, DropoutField>;
 
 /// How config.json says which layers have a sliding window.
 enum class WindowFields : std::uint8_t {
   none,
-  everywhere,   // sliding_window, or null
-  from_a_layer  // use_sliding_window, max_window_layers, layer_types
+  everywhere,    // sliding_window, or null
+  from_a_layer,  // use_sliding_window, max_window_layers, layer_types
+  of_layers      // layer_types
+};
+
+/// What config.json says of RoPE in addition to its kind. Each field may be in rope_parameters too.
+struct RopeFields {
+  double absent_theta = 10000.0;
+  std::string_view theta = "rope_theta";
+  std::string_view partial{};  // of partial_rotary_factor; empty: RoPE turns all columns of a head
+  double absent_partial = 1.0;
+  bool differs_with_windows = false;    // layers with a window have no scaling,
+  std::string_view theta_of_windows{};  // and a theta of their own
+  std::int64_t no_rope_interval = 0;    // absent no_rope_layers: one layer in so many has no RoPE; 0: no such field
+};
+
+/// How config.json describes a mixture of experts. num_experts_per_tok has one key in all families.
+struct MixtureFields {
+  std::string_view num_experts;
+  std::string_view intermediate_size;   // of an expert
+  std::string_view also_num_experts{};  // another spelling
+  std::optional<bool> normalises{};     // in every model of the family; else norm_topk_prob says it
+  bool has_dense_layers = false;        // decoder_sparse_step and mlp_only_layers
+
+  /// Whether a dense layer and an expert have the same width.
+  [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
 };
 
 /// The rows of a fused tensor that a linear layer has. `of_heads`: the parts alternate from head to head.
@@ -59,7 +88,8 @@ enum class Slot : std::uint8_t { whole, query, key, value, gate, up, query_of_he
 /// The name of a norm or a linear layer in the files, without ".weight" or ".bias".
 struct WeightName {
   std::string_view parameter;  // Echelon's, which is Llama's, without "model.layers.N."
-  std::string_view tensor;     // that of the family, without its own prefix of layers
+  // That of the family, without its own prefix of layers. Of a stack of matrices, "{}" stands for the index of one.
+  std::string_view tensor;
   Slot slot = Slot::whole;
   bool is_transposed = false;  // a matrix [in, out]
 };
@@ -76,8 +106,11 @@ struct FamilyDescription {
   ModelSpec fixed{};                          // choices and defaults; no sizes
   std::vector<FamilyField> fields;
   WindowFields windows = WindowFields::none;
-  std::int64_t absent_window = 0;  // where the field is absent, and not null
+  std::int64_t absent_window = 0;          // where the field is absent, and not null
+  std::int64_t absent_window_pattern = 0;  // of absent layer_types: one layer in so many has no window
+  RopeFields rope{};
   WeightNames weights{};
+  std::optional<MixtureFields> mixture{};
 };
 
 [[nodiscard]] const FamilyDescription& description_of(Family family);
@@ -113,7 +146,10 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_qwen2();
 [[nodiscard]] FamilyDescription describe_qwen3();
 [[nodiscard]] FamilyDescription describe_mistral();
+[[nodiscard]] FamilyDescription describe_mixtral();
+[[nodiscard]] FamilyDescription describe_qwen3_moe();
 [[nodiscard]] FamilyDescription describe_phi3();
 [[nodiscard]] FamilyDescription describe_starcoder2();
+[[nodiscard]] FamilyDescription describe_smollm3();
 
 }  // namespace echelon

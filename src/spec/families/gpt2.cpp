@@ -10,7 +10,8 @@ FamilyDescription describe_gpt2() {
   fixed.position = PositionKind::learned;
   fixed.mlp = MlpKind::gelu;
   fixed.qkv_bias = true;
-  fixed.output_bias = true;
+  fixed.o_bias = true;
+  fixed.mlp_bias = true;
   return {
       .model_type = "gpt2",
       .architecture = "GPT2LMHeadModel",
@@ -26,8 +27,8 @@ FamilyDescription describe_gpt2() {
               IntegerField{"n_positions", &ModelSpec::max_position_embeddings, max_rows},
               NumberField{"layer_norm_epsilon", &ModelSpec::norm_eps, 1e-5},
               NumberField{"initializer_range", &ModelSpec::initializer_range, 0.02},
-              FlagField{"tie_word_embeddings", &ModelSpec::tie_word_embeddings},
-              FixedField{"activation_function", "gelu_new", "gelu_pytorch_tanh"},
+              FlagField{"tie_word_embeddings", {&ModelSpec::tie_word_embeddings}},
+              ActivationField{"activation_function"},
               FixedField{"scale_attn_weights", true},
               FixedField{"scale_attn_by_inverse_layer_idx", false},
               FixedField{"add_cross_attention", false},

@@ -7,7 +7,8 @@ FamilyDescription describe_llama() {
   return {
       .model_type = "llama",
       .architecture = "LlamaForCausalLM",
-      .fields = with(fields_of_llama(), {FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}}),
+      .fields = with(fields_of_llama(), {FlagField{"attention_bias", {&ModelSpec::qkv_bias, &ModelSpec::o_bias}},
+                                         FlagField{"mlp_bias", {&ModelSpec::mlp_bias}}}),
   };
 }
 

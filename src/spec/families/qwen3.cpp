@@ -12,7 +12,8 @@ FamilyDescription describe_qwen3() {
       .architecture = "Qwen3ForCausalLM",
       .fixed = fixed,
       .fields = with(fields_of_llama(), {IntegerField{"head_dim", &ModelSpec::head_dim, max_heads, always<128>},
-                                         FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}}),
+                                         FlagField{"attention_bias", {&ModelSpec::qkv_bias, &ModelSpec::o_bias}},
+                                         FixedField{"mlp_bias", false}}),
       .windows = WindowFields::from_a_layer,
       .absent_window = 4096,
   };

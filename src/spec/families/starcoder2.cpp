@@ -9,7 +9,8 @@ FamilyDescription describe_starcoder2() {
   fixed.norm = NormKind::layer_norm;
   fixed.mlp = MlpKind::gelu;
   fixed.qkv_bias = true;
-  fixed.output_bias = true;
+  fixed.o_bias = true;
+  fixed.mlp_bias = true;
   return {
       .model_type = "starcoder2",
       .architecture = "Starcoder2ForCausalLM",
@@ -17,7 +18,7 @@ FamilyDescription describe_starcoder2() {
       .fields = with(without(fields_of_llama(), "rms_norm_eps"),
                      {NumberField{"norm_epsilon", &ModelSpec::norm_eps, 1e-5},
                       NumberField{"initializer_range", &ModelSpec::initializer_range, 0.018042},
-                      FixedField{"hidden_act", "gelu_pytorch_tanh", "gelu_new"}, FixedField{"use_bias", true},
+                      FlagField{"use_bias", {&ModelSpec::qkv_bias, &ModelSpec::o_bias, &ModelSpec::mlp_bias}},
                       DropoutField{"embedding_dropout"}, DropoutField{"residual_dropout"}}),
       .windows = WindowFields::everywhere,
       .weights = {.of_layer = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}}},

@@ -39,8 +39,8 @@ void describe(const OpenedPacking& packing, const std::string& path, RunObserver
     observer.warned(fmt::format("the packed sequences could not be stored: {}", packing.warning));
 }
 
-DatasetBatches open_batches(const RunConfig& config, const DataKey& data, const RankPlacement& placement,
-                            RunObserver& observer) {
+/// `stores`: what it packs.
+DatasetBatches open_batches(const RunConfig& config, const DataKey& data, bool stores, RunObserver& observer) {
   IndexedDataset dataset = open_dataset(config, data);
   const BatchOrder order = {.seed = config.data.seed,
                             .order = data.order,
@@ -48,7 +48,7 @@ DatasetBatches open_batches(const RunConfig& config, const DataKey& data, const 
                             .eod_mask_loss = config.data.eod_mask_loss};
   if (config.data.packing == Packing::stream) return {std::move(dataset), order};
   const std::int64_t T = config.training.seq_len;
-  OpenedPacking packing = open_packing(dataset, T, order.seed, placement.is_first_process());
+  OpenedPacking packing = open_packing(dataset, T, order.seed, stores);
   describe(packing, packing_path(data.prefix, T, order.seed), observer);
   return {std::move(dataset), order, std::move(packing.packed)};
 }
@@ -57,15 +57,20 @@ DatasetBatches open_batches(const RunConfig& config, const DataKey& data, const 
 
 DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
   constexpr std::int64_t most_tokens = 4'000'000'000;
-  DatasetBatches training =
-      open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled}, placement, observer);
+  DatasetBatches training = open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled},
+                                         placement.is_first_process(), observer);
   if (placement.is_first_process()) require_tokens_below(config.model.vocab_size, training.dataset(), most_tokens);
   return training;
 }
 
+DatasetBatches open_documents(const RunConfig& config) {
+  RunObserver nobody;
+  return open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled}, false, nobody);
+}
+
 DatasetBatches open_validation(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
   const DataKey data = {"data.validation_path", config.data.validation_path, WindowOrder::in_order};
-  DatasetBatches validation = open_batches(config, data, placement, observer);
+  DatasetBatches validation = open_batches(config, data, placement.is_first_process(), observer);
   const std::int64_t T = config.training.seq_len;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
   for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window)

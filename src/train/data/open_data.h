@@ -14,6 +14,9 @@ namespace echelon {
 [[nodiscard]] DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement,
                                            RunObserver& observer);
 
+/// data.path in shuffled order, for its documents alone: no token is checked, and nothing is stored.
+[[nodiscard]] DatasetBatches open_documents(const RunConfig& config);
+
 /// data.validation_path in order. Reads all of it once, to find tokens outside of the vocabulary now and not at the
 /// first evaluation.
 [[nodiscard]] DatasetBatches open_validation(const RunConfig& config, const RankPlacement& placement,

@@ -1,7 +1,5 @@
 #include "verify/context/attention_parts.h"
 
-#include "nn/decoder/rope_tables.h"
-
 #include <cmath>
 #include <limits>
 #include <map>
@@ -26,13 +24,20 @@ AttentionParts::AttentionParts(const Case& at, const Activations& expected, cons
       C_(at.config().model.head_dim),
       group_(at.config().model.num_attention_heads / at.config().model.num_key_value_heads),
       T_(at.config().training.seq_len),
+      scale_(at.config().model.attention_scale()),
+      soft_cap_(at.config().model.attn_logit_softcapping),
       window_(window_of_layer(at.config().model, layer)) {
-  if (at.config().model.position == PositionKind::rope) frequencies_ = rope_frequencies(at.config().model);
+  const ModelSpec& model = at.config().model;
+  if (!has_rope_in_layer(model, layer)) return;
+  const std::vector<RopeSpec> ropes = model.ropes();
+  const std::size_t i = model.rope_index(window_);
+  rotation_ = rotation_of(model, ropes[i], T_);
+  rotation_of_queries_ = model.has_growing_queries() ? rotation_of(model, ropes[i + ropes.size() / 2], T_) : rotation_;
 }
 
 double AttentionParts::score(std::int64_t query, std::int64_t key, std::int64_t head) const {
-  return inner_product(row(queries_, query, head), row(keys_, key, head / group_), C_) /
-         std::sqrt(static_cast<double>(C_));
+  const double scaled = scale_ * inner_product(row(queries_, query, head), row(keys_, key, head / group_), C_);
+  return soft_cap_ > 0 ? soft_cap_ * std::tanh(scaled / soft_cap_) : scaled;
 }
 
 std::vector<std::int64_t> AttentionParts::keys_of(std::int64_t token, int cp_rank) const {
@@ -83,24 +88,28 @@ AttentionParts::Query AttentionParts::query_at(std::int64_t token, std::int64_t 
 }
 
 void AttentionParts::add(HeadGradient which, const Query& query, std::int64_t key, double* out) const {
-  const double p = std::exp(score(query.token, key, query.head) - query.lse);
+  const double capped = score(query.token, key, query.head), p = std::exp(capped - query.lse);
   const double* dout = row(of_result_, query.token, query.head);
   if (which == HeadGradient::values) {
     for (std::int64_t i = 0; i < C_; ++i) out[i] += p * dout[i];
     return;
   }
   const double dp = inner_product(dout, row(values_, key, query.head / group_), C_);
-  const double ds = p * (dp - query.delta) / std::sqrt(static_cast<double>(C_));
+  const double of_cap = soft_cap_ > 0 ? 1 - std::pow(capped / soft_cap_, 2) : 1.0;
+  const double ds = scale_ * of_cap * p * (dp - query.delta);
   const double* other =
       which == HeadGradient::queries ? row(keys_, key, query.head / group_) : row(queries_, query.token, query.head);
   for (std::int64_t i = 0; i < C_; ++i) out[i] += ds * other[i];
 }
 
-void AttentionParts::turn_back(double* head, std::int64_t token) const {
-  const auto half = static_cast<std::int64_t>(frequencies_.size());
+void AttentionParts::turn_back(HeadGradient which, double* head, std::int64_t token) const {
+  const Rotation& rotation = which == HeadGradient::queries ? rotation_of_queries_ : rotation_;
+  const auto half = std::ssize(rotation.frequencies);
+  const double factor = rotation.factor_at(places_.position_id(token));
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(places_.position_id(token)) * frequencies_[static_cast<std::size_t>(i)];
-    const double x = head[i], y = head[i + half];
+    const double angle =
+        static_cast<double>(places_.position_id(token)) * rotation.frequencies[static_cast<std::size_t>(i)];
+    const double x = factor * head[i], y = factor * head[i + half];
     head[i] = x * std::cos(angle) + y * std::sin(angle);
     head[i + half] = y * std::cos(angle) - x * std::sin(angle);
   }
@@ -136,7 +145,7 @@ std::vector<Values> AttentionParts::gradient(HeadGradient which, const Read& rea
         }
       }
       if (which != HeadGradient::values)
-        for (Values& part : parts) turn_back(&part[at], turned.empty() ? token : turned[i]);
+        for (Values& part : parts) turn_back(which, &part[at], turned.empty() ? token : turned[i]);
     }
   }
   return parts;

@@ -2,6 +2,7 @@
 // the keys: a naive loop. What a ring computed is then compared with sums of these parts.
 #pragma once
 
+#include "nn/decoder/rope_tables.h"
 #include "verify/activations.h"
 
 #include <span>
@@ -46,7 +47,7 @@ class AttentionParts {
   /// Adds what the pair of a query and a key gives to the gradient of one of them, head_dim values from `out` on.
   void add(HeadGradient which, const Query& query, std::int64_t key, double* out) const;
   /// The transposed rotation of a head by its position.
-  void turn_back(double* head, std::int64_t token) const;
+  void turn_back(HeadGradient which, double* head, std::int64_t token) const;
 
   [[nodiscard]] const double* row(const Activation* of, std::int64_t token, std::int64_t head) const {
     return of->row(token) + head * C_;
@@ -54,8 +55,10 @@ class AttentionParts {
 
   const TokenPlaces& places_;
   const Activation *queries_, *keys_, *values_, *of_result_;
-  std::int64_t C_, group_, T_, window_;
-  std::vector<double> frequencies_;  // of RoPE; empty: none
+  std::int64_t C_, group_, T_;
+  double scale_, soft_cap_;
+  std::int64_t window_;
+  Rotation rotation_, rotation_of_queries_;  // of RoPE; no frequencies: none
 };
 
 }  // namespace echelon

@@ -25,7 +25,8 @@ SettingList numbers(std::int64_t ParallelConfig::*field, const std::vector<std::
 
 SettingList families() {
   SettingList settings;
-  for (const Family family : {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3})
+  for (const Family family :
+       {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen3_moe})
     settings.push_back({std::string(name_of(family)), [=](Draft& d) { d.config.model = family_defaults(family); }});
   return settings;
 }

@@ -58,8 +58,11 @@ void refuse_data_parallel(Refusals& refused) {
 }
 
 void refuse_windows(Refusals& refused) {
-  refused.add({{"model.sliding_window", {"4", "4 after the first layer"}}, {"model.model_type", {"gpt2", "llama"}}},
+  refused.add({{"model.sliding_window", {"4", "4 after the first layer"}},
+               {"model.model_type", {"gpt2", "llama", "qwen3_moe"}}},
               "model.sliding_window", "config.json has none");
+  refused.add({{"model.sliding_window", {"4 after the first layer"}}, {"model.model_type", {"mixtral"}}},
+              "model.max_window_layers", "all layers have the same");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
@@ -106,13 +109,15 @@ void refuse_schedules(Refusals& refused) {
 }
 
 void refuse_recomputation(Refusals& refused) {
-  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2"}}}, recompute,
+  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2", "mixtral"}}}, recompute,
               "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
               "without recomputation the choice of blocks has no effect");
   refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
               "chunks are recomputed");
   refused.add({{chunks, {"5"}}, {method, {"block"}}}, chunks, "chunks are recomputed");
+  refused.add({{chunks, {"5"}}, {"model.model_type", {"mixtral", "qwen3_moe"}}}, chunks,
+              "the rows of experts are not divided");
 }
 
 }  // namespace

@@ -70,6 +70,11 @@ void set_sizes(Draft& draft) {
   model.vocab_size = draft.sizes_divide ? 72 : 61;
   model.max_position_embeddings = 16;
   model.initializer_range = 0.15;
+  if (model.family == Family::mixtral || model.family == Family::qwen3_moe) {
+    model.mixture.num_experts = 5;
+    model.mixture.moe_intermediate_size = draft.sizes_divide ? 24 : 23;
+    if (model.family == Family::qwen3_moe) model.mixture.decoder_sparse_step = 2;
+  }
   model.sliding_window = draft.window;
   model.max_window_layers = draft.first_window_layer;
 }

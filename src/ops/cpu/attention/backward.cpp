@@ -121,6 +121,7 @@ namespace echelon {
 HWY_EXPORT(AttentionBackward);
 
 void CpuOps::compute(const AttentionBackwardArgs& args) {
+  attention_pairs_.backward += args.q.size(2) * count_seen_pairs(args.mask, args.q, args.k);
   HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_, bfloat16_products_);
 }
 

@@ -14,6 +14,7 @@
 #include "ops/cpu/attention/matrix_tiles-inl.h"
 #include "ops/cpu/attention/query_operand-inl.h"
 #include "ops/cpu/attention/query_sums-inl.h"
+#include "ops/cpu/attention/soft_cap-inl.h"
 #include "ops/cpu/attention/softmax-inl.h"
 #include "ops/cpu/scratch.h"
 
@@ -94,6 +95,10 @@ class Backward {
       if (Format::has_matrices && !tile.is_seen_by_all())
         for (Number* x : {softmax_.p_over_queries, softmax_.ds_over_queries, softmax_.ds_over_keys})
           std::fill_n(x, p_size, Number{0});
+      if (cap_ > 0) {
+        cap_scores<Sum>(tile, cap_, softmax_.queries_at_once(), softmax_.p);
+        cap_gradients<Sum>(tile, cap_, softmax_.queries_at_once(), softmax_.p, softmax_.delta, softmax_.ds);
+      }
       softmax_.apply(tile);
       const bool adds = sums_.is_begun(j);
       products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, sums_.dv(sums, j), adds);
@@ -187,6 +192,7 @@ class Backward {
   QuerySums<Format> dq_;
   SoftmaxGradient<typename Format::Packing> softmax_;
   Sum* first_keys_;
+  Sum cap_ = static_cast<Sum>(cap_of_scores<Format>(args_));
 };
 
 }  // namespace HWY_NAMESPACE

@@ -10,6 +10,7 @@
 #include "ops/cpu/attention/heads-inl.h"
 #include "ops/cpu/attention/matrix_tiles-inl.h"
 #include "ops/cpu/attention/query_sums-inl.h"
+#include "ops/cpu/attention/soft_cap-inl.h"
 #include "ops/cpu/attention/softmax-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
@@ -71,6 +72,7 @@ class Forward {
       MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
       products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, softmax_.scores);
+      if (cap_ > 0) cap_scores<Sum>(tile, cap_, num_lanes<Sum>(), softmax_.scores);
       if (Format::has_matrices && !tile.is_seen_by_all()) std::fill_n(softmax_.p, p_size, Number{0});
       const bool grew = softmax_.apply(tile);
       if (grew && j > seen.first) out_.rescale(softmax_.rescale);
@@ -137,6 +139,7 @@ class Forward {
   RunningSoftmax<typename Format::Packing> softmax_;
   QuerySums<Format> out_;
   Sum* first_keys_;
+  Sum cap_ = static_cast<Sum>(cap_of_scores<Format>(args_));
 };
 
 template <class Format, class T>
@@ -174,6 +177,7 @@ namespace echelon {
 HWY_EXPORT(Attention);
 
 void CpuOps::compute(const AttentionArgs& args) {
+  attention_pairs_.forward += args.q.size(2) * count_seen_pairs(args.mask, args.q, args.k);
   HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_, bfloat16_products_);
 }
 

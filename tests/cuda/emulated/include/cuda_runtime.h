@@ -185,8 +185,10 @@ inline float __uint_as_float(unsigned bits) {
 }
 
 // Kernels are written for one name in one namespace, as CUDA has them.
+using std::erfc;
 using std::exp;
 using std::log;
 using std::max;
 using std::min;
 using std::sqrt;
+using std::tanh;

@@ -1,4 +1,4 @@
-#include "checkpoint/hf/config_fields.h"
+#include "checkpoint/hf/config/config_fields.h"
 
 #include "base/error.h"
 #include "base/shown_json.h"
@@ -102,6 +102,25 @@ std::vector<std::string> ConfigFields::texts(std::string_view key) const {
       !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_string(); }))
     refuse(key, "is not a list of strings");
   return value->get<std::vector<std::string>>();
+}
+
+std::vector<double> ConfigFields::numbers(std::string_view key) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), [](const auto& entry) {
+        return entry.is_number() && std::isfinite(entry.template get<double>());
+      }))
+    refuse(key, "is not a list of finite values");
+  return value->get<std::vector<double>>();
+}
+
+std::vector<std::int64_t> ConfigFields::integers(std::string_view key) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() ||
+      !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_number_integer(); }))
+    refuse(key, "is not a list of whole numbers");
+  return value->get<std::vector<std::int64_t>>();
 }
 
 ConfigFields ConfigFields::object(std::string_view key) const {

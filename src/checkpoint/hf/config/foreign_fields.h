@@ -1,7 +1,7 @@
 // Fields that change the computation of other families than the one that a config.json names.
 #pragma once
 
-#include "checkpoint/hf/config_fields.h"
+#include "checkpoint/hf/config/config_fields.h"
 #include "spec/families/family.h"
 
 namespace echelon {

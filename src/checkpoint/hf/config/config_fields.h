@@ -33,7 +33,9 @@ class ConfigFields {
   [[nodiscard]] double number(std::string_view key, std::optional<double> fallback = {}) const;
   [[nodiscard]] bool boolean(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> fallback = {}) const;
-  [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;  // empty if absent
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;      // empty if absent
+  [[nodiscard]] std::vector<double> numbers(std::string_view key) const;         // empty if absent
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const;  // empty if absent
   /// The object of that key; errors name its keys with this prefix. It has no fields if the key is absent.
   [[nodiscard]] ConfigFields object(std::string_view key) const;
 

@@ -1,7 +1,7 @@
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/family_fields.h"
+#include "checkpoint/hf/config/family_fields.h"
 #include "files/file.h"
 
 namespace echelon {
@@ -36,9 +36,12 @@ void require_sayable(const ModelSpec& model) {
   if (read == model) return;
   require_equal(model, "num_key_value_heads", model.num_key_value_heads, read.num_key_value_heads);
   require_equal(model, "head_dim", model.head_dim, read.head_dim);
+  require_equal(model, "intermediate_size", model.intermediate_size, read.intermediate_size);
+  require_equal(model, "shared_expert_intermediate_size", model.mixture.shared_expert_intermediate_size,
+                read.mixture.shared_expert_intermediate_size);
   throw Error(
-      fmt::format("a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be "
-                  "written as a Hugging Face folder",
+      fmt::format("a model of family {} with another norm, position, mlp, bias, q/k norm, RoPE, kind of layers or "
+                  "choice of experts than the family's cannot be written as a Hugging Face folder",
                   name_of(model.family)));
 }
 

@@ -1,8 +1,9 @@
-#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/config/model_config.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/family_fields.h"
-#include "checkpoint/hf/foreign_fields.h"
+#include "checkpoint/hf/config/family_fields.h"
+#include "checkpoint/hf/config/foreign_fields.h"
+#include "checkpoint/hf/config/unsupported.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,9 +24,10 @@ ModelSpec read_model(const ConfigFields& config) {
   const std::string model_type = config.text("model_type");
   std::vector<std::string_view> supported;
   for (const FamilyDescription& family : all_families()) supported.push_back(family.model_type);
+  for (const char* key : {"quantization_config", "compression_config"})
+    if (config.has(key)) config.refuse(key, "is not supported; convert the weights to bfloat16 first");
+  if (std::ranges::find(supported, model_type) == supported.end()) refuse_unsupported(config);
   config.require_one_of("model_type", model_type, supported);
-  if (config.has("quantization_config"))
-    config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
   refuse_other_heads(config);
   const Family family = parse_family(model_type);
   refuse_foreign_fields(config, description_of(family));

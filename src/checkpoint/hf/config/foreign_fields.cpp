@@ -1,4 +1,4 @@
-#include "checkpoint/hf/foreign_fields.h"
+#include "checkpoint/hf/config/foreign_fields.h"
 
 #include <fmt/format.h>
 
@@ -48,6 +48,7 @@ constexpr ForeignField foreign_fields[] = {
     {"num_experts"},
     {"num_local_experts"},
     {"n_routed_experts"},
+    {"router_jitter_noise"},
     {"num_kv_shared_layers"},
     {"hidden_size_per_layer_input"},
     {"mamba_d_state"},
@@ -56,18 +57,30 @@ constexpr ForeignField foreign_fields[] = {
     {"audio_config"},
 };
 
+bool is_of_rope(std::string_view key, const RopeFields& rope) {
+  return key == rope.partial || key == rope.theta_of_windows ||
+         (rope.no_rope_interval > 0 && key.starts_with("no_rope_layer"));
+}
+
+bool is_of_mixture(std::string_view key, const std::optional<MixtureFields>& mixture) {
+  return mixture && (mixture->num_experts == key || mixture->also_num_experts == key);
+}
+
+bool is_own(std::string_view key, const FamilyDescription& family) {
+  return is_of_rope(key, family.rope) || is_of_mixture(key, family.mixture) ||
+         std::ranges::any_of(family.fields, [&](const FamilyField& field) {
+           return std::visit([&](const auto& own) { return own.key == key; }, field);
+         });
+}
+
 }  // namespace
 
 void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family) {
-  for (const ForeignField& foreign : foreign_fields) {
-    const bool is_own = std::ranges::any_of(family.fields, [&](const FamilyField& field) {
-      return std::visit([&](const auto& own) { return own.key == foreign.key; }, field);
-    });
-    if (!is_own && !config.is_neutral(foreign.key, foreign.neutral))
-      config.refuse(foreign.key, fmt::format("would change the computation, but models of model_type \"{}\" have no "
-                                             "such field (use null)",
-                                             family.model_type));
-  }
+  for (const auto& [key, neutral] : foreign_fields)
+    if (!is_own(key, family) && !config.is_neutral(key, neutral))
+      config.refuse(key, fmt::format("would change the computation, but models of model_type \"{}\" have no such field "
+                                     "(use null)",
+                                     family.model_type));
 }
 
 }  // namespace echelon

@@ -1,11 +1,24 @@
-#include "checkpoint/hf/family_fields.h"
+#include "checkpoint/hf/config/family_fields.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace echelon {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct Activation {
+  std::string_view name;
+  MlpKind kind;
+};
+
+// The first of a kind is written.
+constexpr Activation activations[] = {
+    {"silu", MlpKind::swiglu},    {"swish", MlpKind::swiglu},  {"gelu_pytorch_tanh", MlpKind::geglu},
+    {"gelu_new", MlpKind::geglu}, {"gelu_new", MlpKind::gelu}, {"gelu_pytorch_tanh", MlpKind::gelu},
+    {"gelu", MlpKind::gelu_erf}};
 
 class FieldReader {
  public:
@@ -18,8 +31,19 @@ class FieldReader {
   }
   void operator()(const NumberField& field) { model_.*field.member = config_.number(field.key, field.absent); }
   void operator()(const FlagField& field) {
-    bool& flag = model_.*field.member;
-    flag = config_.boolean(field.key, field.absent.value_or(flag));
+    const bool flag = config_.boolean(field.key, field.absent.value_or(model_.*field.members.front()));
+    for (const auto member : field.members) model_.*member = flag;
+  }
+  void operator()(const ActivationField& field) {
+    if (!config_.has(field.key)) return;
+    const std::string name = config_.text(field.key);
+    std::vector<std::string_view> supported;
+    for (const Activation& each : activations) {
+      if (is_gated(each.kind) != is_gated(model_.mlp)) continue;
+      supported.push_back(each.name);
+      if (each.name == name) model_.mlp = each.kind;
+    }
+    config_.require_one_of(field.key, name, supported);
   }
   void operator()(const FixedField& field) {
     if (const bool* flag = std::get_if<bool>(&field.value)) return config_.require_flag(field.key, *flag);
@@ -38,7 +62,14 @@ class FieldReader {
 struct FieldWriter {
   void operator()(const IntegerField& field) { config[field.key] = model.*field.member; }
   void operator()(const NumberField& field) { config[field.key] = model.*field.member; }
-  void operator()(const FlagField& field) { config[field.key] = model.*field.member; }
+  void operator()(const FlagField& field) { config[field.key] = model.*field.members.front(); }
+  void operator()(const ActivationField& field) {
+    const auto is_same = [&](const Activation& each) {
+      return each.kind == model.mlp && config.contains(field.key) && config[field.key] == each.name;
+    };
+    if (std::ranges::any_of(activations, is_same)) return;  // another spelling
+    config[field.key] = std::ranges::find(activations, model.mlp, &Activation::kind)->name;
+  }
   void operator()(const FixedField& field) {
     std::visit([&](const auto& value) { put_if_absent(field.key, value); }, field.value);
   }
@@ -70,8 +101,9 @@ ModelSpec read_family_fields(const ConfigFields& config, Family family) {
   ModelSpec model = family_defaults(family);
   for (const FamilyField& field : description.fields) std::visit(FieldReader(config, model), field);
   derive_heads(config, description, model);
-  if (model.position == PositionKind::rope) read_rope(config, model);
   read_windows(config, description, model);
+  if (model.position == PositionKind::rope) read_rope(config, description.rope, model);
+  if (description.mixture) read_mixture(config, *description.mixture, model);
   return model;
 }
 
@@ -80,8 +112,9 @@ void write_family_fields(const ModelSpec& model, Json& config) {
   config["architectures"] = {description.architecture};
   config["model_type"] = description.model_type;
   for (const FamilyField& field : description.fields) std::visit(FieldWriter{model, config}, field);
-  if (model.position == PositionKind::rope) write_rope(model, config);
+  if (model.position == PositionKind::rope) write_rope(model, description.rope, config);
   write_windows(model, description.windows, config);
+  if (description.mixture) write_mixture(model, *description.mixture, config);
 }
 
 }  // namespace echelon

@@ -1,0 +1,45 @@
+// How many experts the layers of a model have, and which layers.
+#include "checkpoint/hf/config/family_fields.h"
+
+#include <fmt/format.h>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t max_experts = 8192;
+
+void read_layers(const ConfigFields& config, ModelSpec& model) {
+  MixtureSpec& mixture = model.mixture;
+  mixture.decoder_sparse_step = config.integer("decoder_sparse_step", max_layers, 1);
+  mixture.mlp_only_layers = config.integers("mlp_only_layers");
+  for (const std::int64_t layer : mixture.mlp_only_layers)
+    if (layer < 0 || layer >= model.num_hidden_layers)
+      config.refuse("mlp_only_layers", fmt::format("is not a list of some of the {} layers", model.num_hidden_layers));
+}
+
+}  // namespace
+
+void read_mixture(const ConfigFields& config, const MixtureFields& fields, ModelSpec& model) {
+  MixtureSpec& mixture = model.mixture;
+  const bool is_other = !config.has(fields.num_experts) && config.has(fields.also_num_experts);
+  mixture.num_experts = config.integer(is_other ? fields.also_num_experts : fields.num_experts, max_experts);
+  mixture.num_experts_per_tok = config.integer("num_experts_per_tok", max_experts);
+  mixture.moe_intermediate_size = config.integer(fields.intermediate_size, max_width);
+  mixture.norm_topk_prob = fields.normalises ? *fields.normalises : config.boolean("norm_topk_prob", false);
+  if (fields.has_dense_layers) read_layers(config, model);
+}
+
+void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann::ordered_json& config) {
+  const MixtureSpec& mixture = model.mixture;
+  const bool has_other = config.contains(fields.also_num_experts);
+  if (has_other) config[fields.also_num_experts] = mixture.num_experts;
+  if (!has_other || config.contains(fields.num_experts)) config[fields.num_experts] = mixture.num_experts;
+  config["num_experts_per_tok"] = mixture.num_experts_per_tok;
+  config[fields.intermediate_size] = mixture.moe_intermediate_size;
+  if (!fields.normalises) config["norm_topk_prob"] = mixture.norm_topk_prob;
+  if (!fields.has_dense_layers) return;
+  config["decoder_sparse_step"] = mixture.decoder_sparse_step;
+  config["mlp_only_layers"] = mixture.mlp_only_layers;
+}
+
+}  // namespace echelon

@@ -1,0 +1,52 @@
+// A ring in which blocks of keys and values, or their gradients, go from rank to rank. Of a block only the rows of
+// KeyTransfers travel, where the microbatch has them; else all. Both ends of a hop know how many these are.
+#pragma once
+
+#include "nn/context_parallel/key_block.h"
+
+#include <array>
+#include <span>
+#include <vector>
+
+namespace echelon {
+
+class BlockRing {
+ public:
+  /// Of blocks that have rows which do not travel, or else none.
+  BlockRing(Context& context, const KeyExchange& exchange, bool skips_rows);
+
+  /// A block on its way to the next rank while that of the rank before arrives.
+  class Hop {
+   public:
+    void wait() {
+      for (Pending& each : pending_) each.wait();
+      pending_.clear();
+    }
+
+   private:
+    friend class BlockRing;
+    std::vector<Pending> pending_;
+  };
+  /// From `distance` to the next. Both blocks belong to the hop until it was waited for. Rows that do not travel keep
+  /// what `received` has.
+  [[nodiscard]] Hop pass_keys(const KeyBlock& sent, const KeyBlock& received, int distance);
+  /// The same of gradients; of rows that do not travel they are zero.
+  [[nodiscard]] Hop pass_gradients(const KeyBlock& sent, const KeyBlock& received, int distance);
+
+  /// Of the sizes of `block`, in the workspace, for keys to arrive in: a row that never does is zero, since attention
+  /// multiplies it by zero.
+  [[nodiscard]] KeyBlock take_keys(const KeyBlock& block);
+
+ private:
+  using TransferOf = const RowTransfer& (*)(const KeyTransfers&, int distance);
+  [[nodiscard]] Hop pass(const KeyBlock& sent, const KeyBlock& received, int distance, TransferOf transfer_of);
+
+  Context& context_;
+  Comm& comm_;
+  bool skips_rows_;
+};
+
+/// The ranks whose keys form the ring.
+[[nodiscard]] Group ring_group(const KeyExchange& exchange);
+
+}  // namespace echelon

@@ -1,0 +1,161 @@
+// Checks of a model's sizes and choices.
+#include "base/error.h"
+#include "spec/families/family.h"
+#include "spec/model_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t most_layers = 1 << 14;  // far above every model, and still quick to plan
+constexpr double most_parameters = 1e15;       // byte counts fit in int64
+
+// In floating point, since the sum may overflow int64.
+void require_countable(const ModelSpec& m) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double heads = real(m.num_attention_heads) * real(m.head_dim);
+  const double experts = real(m.mixture.num_experts + 1) *
+                         (real(m.mixture.moe_intermediate_size) + real(m.mixture.shared_expert_intermediate_size));
+  const double layer = real(m.hidden_size) * (4 * heads + 3 * (real(m.intermediate_size) + experts));
+  const double bound = real(m.num_hidden_layers) * layer +
+                       (2 * real(m.vocab_size) + real(m.max_position_embeddings)) * real(m.hidden_size);
+  require(bound <= most_parameters,
+          "[model] describes about {:.0e} parameters; make its sizes smaller, such as model.hidden_size = {}", bound,
+          m.hidden_size);
+}
+
+void require_positive(std::string_view key, std::int64_t value) {
+  require(value >= 1, "model.{} = {} is below 1 (use 1)", key, value);
+}
+
+// The divisor of `whole` that is closest to `wanted`; of two, the smaller.
+std::int64_t closest_divisor(std::int64_t whole, std::int64_t wanted) {
+  for (std::int64_t distance = 0; distance < whole; ++distance) {
+    if (wanted - distance >= 1 && whole % (wanted - distance) == 0) return wanted - distance;
+    if (wanted + distance <= whole && whole % (wanted + distance) == 0) return wanted + distance;
+  }
+  return 1;
+}
+
+void require_of_every_layer(const ModelSpec& m, std::string_view key, std::size_t count) {
+  require(static_cast<std::int64_t>(count) == m.num_hidden_layers, "model.{} has {} entries for {} layers (use {})",
+          key, count, m.num_hidden_layers, m.num_hidden_layers);
+}
+
+void validate_rope(const ModelSpec& m) {
+  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs (use {})", m.head_dim,
+          m.head_dim + 1);
+  require(m.partial_rotary_factor > 0 && m.partial_rotary_factor <= 1,
+          "model.partial_rotary_factor = {} is not above 0 and at most 1 (use 1)", m.partial_rotary_factor);
+  require(m.rotary_dim() >= 2 && m.rotary_dim() % 2 == 0,
+          "model.partial_rotary_factor = {} turns {} columns of a head, but RoPE rotates pairs (use {})",
+          m.partial_rotary_factor, m.rotary_dim(),
+          static_cast<double>(m.rotary_dim() / 2 * 2 + (m.rotary_dim() < 2 ? 2 : 0)) / static_cast<double>(m.head_dim));
+  for (const RopeSpec& rope : m.ropes()) validate(rope, "model.", m.rotary_dim() / 2);
+  require(!m.has_growing_queries() || m.partial_rotary_factor == 1,
+          "model.partial_rotary_factor = {} is not supported with rope_scaling.llama_4_scaling_beta (use 1)",
+          m.partial_rotary_factor);
+  if (!m.no_rope_layers.empty()) require_of_every_layer(m, "no_rope_layers", m.no_rope_layers.size());
+}
+
+// A model that cannot be written would train in vain.
+void validate_windows(const ModelSpec& m) {
+  const WindowFields fields = description_of(m.family).windows;
+  const std::tuple<std::string_view, std::int64_t, bool> keys[] = {
+      {"sliding_window", m.sliding_window, fields != WindowFields::none},
+      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || fields == WindowFields::from_a_layer}};
+  for (const auto& [key, value, is_sayable] : keys) {
+    require(value >= 0, "model.{} = {} is below 0 (use 0)", key, value);
+    require(value == 0 || is_sayable || !m.layer_types.empty(),
+            "model.{} = {} is not supported: config.json of model_type = '{}' has none (use 0)", key, value,
+            name_of(m.family));
+  }
+  if (m.layer_types.empty()) return;
+  require_of_every_layer(m, "layer_types", m.layer_types.size());
+  require(m.max_window_layers == 0, "model.max_window_layers = {} contradicts model.layer_types (use 0)",
+          m.max_window_layers);
+  const bool has_sliding = std::ranges::find(m.layer_types, LayerType::sliding_attention) != m.layer_types.end();
+  require(has_sliding == (m.sliding_window > 0),
+          "model.sliding_window = {} contradicts model.layer_types, which have {} with sliding_attention (use {})",
+          m.sliding_window, has_sliding ? "layers" : "no layer", has_sliding ? "the model's, such as 4096" : "0");
+}
+
+void validate_norms(const ModelSpec& m) {
+  require(!m.qk_norm_of_projection || m.qk_norm, "model.qk_norm_of_projection = true needs model.qk_norm = true");
+  require(m.norm == NormKind::rms_norm || (!m.norm_adds_one && !m.norm_rounds_before_gain),
+          "model.norm_adds_one and model.norm_rounds_before_gain are of RMSNorm, but the model has LayerNorm");
+  require(!m.use_parallel_residual || m.norm_placement == NormPlacement::before,
+          "model.use_parallel_residual = true needs norms before the branches (use false)");
+}
+
+// A multiplier of 0 would disconnect the model; a soft cap of 0 is none.
+void validate_scales(const ModelSpec& m) {
+  const std::tuple<std::string_view, double, double> keys[] = {{"embedding_multiplier", m.embedding_multiplier, 1},
+                                                               {"residual_multiplier", m.residual_multiplier, 1},
+                                                               {"logits_scaling", m.logits_scaling, 1}};
+  for (const auto& [key, value, usual] : keys)
+    require(value > 0 && std::isfinite(value), "model.{} = {} is not a number above 0 (use {})", key, value, usual);
+  const std::pair<std::string_view, double> optional_keys[] = {{"attention_multiplier", m.attention_multiplier},
+                                                               {"query_pre_attn_scalar", m.query_pre_attn_scalar},
+                                                               {"attn_logit_softcapping", m.attn_logit_softcapping},
+                                                               {"final_logit_softcapping", m.final_logit_softcapping}};
+  for (const auto& [key, value] : optional_keys)
+    require(value >= 0 && std::isfinite(value), "model.{} = {} is not a number from 0 on (use 0)", key, value);
+}
+
+void validate_mixture(const ModelSpec& m) {
+  const bool has_experts = description_of(m.family).mixture.has_value();
+  require(has_experts || !m.mixture.exists(),
+          "model.num_experts = {} is not supported: config.json of model_type = '{}' has none (use 0, or model_type = "
+          "'mixtral')",
+          m.mixture.num_experts, name_of(m.family));
+  require(!has_experts || m.mixture.exists(), "model.num_experts = 0: models of model_type = '{}' have experts (use 8)",
+          name_of(m.family));
+  if (!has_experts) return;
+  validate(m.mixture);
+  require(m.mlp == MlpKind::swiglu && !m.mlp_bias,
+          "model.mechanisms has an mlp or mlp_bias that experts do not have: they are SwiGLUs without biases");
+}
+
+}  // namespace
+
+void validate(const ModelSpec& m) {
+  const std::pair<std::string_view, std::int64_t> sizes[] = {
+      {"hidden_size", m.hidden_size},
+      {"num_hidden_layers", m.num_hidden_layers},
+      {"num_attention_heads", m.num_attention_heads},
+      {"num_key_value_heads", m.num_key_value_heads},
+      {"head_dim", m.head_dim},
+      {"intermediate_size", m.intermediate_size},
+      {"vocab_size", m.vocab_size},
+      {"max_position_embeddings", m.max_position_embeddings},
+  };
+  for (const auto& [key, value] : sizes) {
+    require_positive(key, value);
+    require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value,
+            (std::int64_t{1} << 31) - 1);
+  }
+  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {} (use {})", m.num_hidden_layers,
+          most_layers, most_layers);
+  require_countable(m);
+  require(m.num_attention_heads % m.num_key_value_heads == 0,
+          "model.num_key_value_heads = {} does not divide model.num_attention_heads = {} (use {})",
+          m.num_key_value_heads, m.num_attention_heads, closest_divisor(m.num_attention_heads, m.num_key_value_heads));
+  require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1 (use 1e-05, the usual value)",
+          m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
+  require(m.initializer_range > 0 && m.initializer_range < 10,
+          "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
+  validate_windows(m);
+  validate_mixture(m);
+  validate_norms(m);
+  validate_scales(m);
+  if (m.position == PositionKind::rope) return validate_rope(m);
+  require(m.no_rope_layers.empty() && !m.sliding_rope && m.partial_rotary_factor == 1.0,
+          "model.model_type = '{}' has no RoPE that layers could differ in", name_of(m.family));
+}
+
+}  // namespace echelon

@@ -1,0 +1,145 @@
+// What attention sends of batches whose documents differ: the transport against every pair (query, key) by itself.
+#include "context/brute_force.h"
+#include "nn/context_parallel/block_ring.h"
+#include "parity/layout.h"
+#include "parity/training_run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace echelon::testing {
+namespace {
+
+/// Documents of drawn lengths, different in every sequence.
+class DrawnDocuments final : public BatchSource {
+ public:
+  explicit DrawnDocuments(unsigned seed) : seed_(seed) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
+    for (std::int64_t i = 0; i < seq_len; ++i) {
+      tokens[i] = static_cast<std::int32_t>((sequence * 7 + i * i) % 61);
+      targets[i] = static_cast<std::int32_t>((sequence + 3 * i) % 61);
+    }
+  }
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
+    const DocumentOffsets documents = of(sequence, seq_len);
+    for (std::int32_t i = 0; i < seq_len; ++i) starts[i] = start_of(i, documents);
+  }
+  [[nodiscard]] DocumentOffsets of(std::int64_t sequence, std::int64_t seq_len) const {
+    return drawn_documents(seq_len, seed_ + static_cast<unsigned>(sequence) * 7);
+  }
+
+ private:
+  unsigned seed_;
+};
+
+/// Rows that the ranks send of one sequence, by rank. In a ring, a key that the rank e places on is the last to see is
+/// sent e times; its gradients go home from the first one that sees it. Where keys are gathered, each rank that sees it
+/// is sent it.
+std::vector<KeyRowCounts> rows_of(const TokenLists& lists, const KeyExchange& exchange, const Visibility& visibility) {
+  const int u = exchange.head_ranks, n = lists.cp() / u;
+  std::vector<KeyRowCounts> rows(static_cast<std::size_t>(n));
+  const auto is_seen_by = [&](std::int32_t key, int place) {
+    for (int rank = place * u; rank < (place + 1) * u; ++rank)
+      for (const std::int32_t query : lists.positions(rank))
+        if (sees(query, key, visibility)) return true;
+    return false;
+  };
+  for (int source = 0; source < lists.cp(); ++source)
+    for (const std::int32_t key : lists.positions(source)) {
+      const int block = source / u;
+      int first = n, last = 0;
+      for (int distance = n - 1; distance > 0; --distance) {
+        if (!is_seen_by(key, (block + distance) % n)) continue;
+        last = std::max(last, first = distance);
+        if (exchange.method != ContextMethod::all_gather) continue;
+        ++rows[static_cast<std::size_t>(block)].keys;
+        ++rows[static_cast<std::size_t>((block + distance) % n)].gradients;
+      }
+      if (exchange.method == ContextMethod::all_gather) continue;
+      for (int distance = 0; distance < n; ++distance) {
+        KeyRowCounts& of_rank = rows[static_cast<std::size_t>((block + distance) % n)];
+        of_rank.keys += distance < last ? 1 : 0;
+        of_rank.gradients += distance >= first ? 1 : 0;
+      }
+    }
+  return rows;
+}
+
+/// After each step, on each rank.
+class EachStep final : public RunObserver {
+ public:
+  EachStep(const RunConfig& config, const DrawnDocuments& documents) : config_(config), documents_(documents) {}
+  void ended_step(const RankView& rank, std::int64_t step, const StepResult& /*result*/) override {
+    const std::scoped_lock lock(mutex_);
+    const KeyExchange exchange = key_exchange(config_.parallelism);
+    const std::int64_t counted = rank.mesh.sent_bytes()[ring_group(exchange)], n = config_.training.global_batch_size;
+    std::int64_t &before = sent_before_[rank.mesh.rank()], expected = 0;
+    for (std::int64_t sequence = (step - 1) * n; sequence < step * n; ++sequence)
+      expected += bytes_of(sequence, exchange, rank.mesh.coordinate(Axis::cp));
+    EXPECT_EQ(counted - before, expected) << "rank " << rank.mesh.rank() << " step " << step;
+    before = counted;
+    const AttentionWork& work = rank.run.step().attention_work();
+    EXPECT_LE(work.sent_bytes, work.planned_sent_bytes);
+    sent += expected;
+    planned += work.planned_sent_bytes - work.sent_bytes + expected;
+  }
+  std::int64_t sent = 0, planned = 0;
+
+ private:
+  // Each layer passes keys around forward and backward, and gradients once.
+  [[nodiscard]] std::int64_t bytes_of(std::int64_t sequence, const KeyExchange& exchange, int rank) const {
+    const TokenSplit split = {.seq_len = config_.training.seq_len,
+                              .cp = static_cast<int>(config_.parallelism.context_parallel_degree),
+                              .balancer = config_.parallelism.context_parallel_load_balancer,
+                              .window = config_.model.sliding_window};
+    const DocumentOffsets documents = documents_.of(sequence, split.seq_len);
+    const int u = exchange.head_ranks;
+    const KeyRowCounts rows =
+        rows_of(lists_of(split, documents), exchange, {documents, split.window})[static_cast<std::size_t>(rank / u)];
+    const DType dtype = config_.training.dtype,
+                of_gradients = exchange.method == ContextMethod::all_gather ? dtype : accumulate_dtype(dtype);
+    const std::int64_t values =
+        2 * std::max<std::int64_t>(1, config_.model.num_key_value_heads / u) * config_.model.head_dim;
+    return config_.model.num_hidden_layers * values *
+           (2 * rows.keys * size_of(dtype) + rows.gradients * size_of(of_gradients));
+  }
+
+  const RunConfig& config_;
+  const DrawnDocuments& documents_;
+  std::mutex mutex_;
+  std::map<int, std::int64_t> sent_before_;
+};
+
+// Claim (plans): With documents and windows, rings and gathers send the keys that a later rank sees, and their
+// gradients. Bound: equal to the byte, 100 batches. Tests: ContextDocuments
+TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
+  using enum ContextMethod;
+  int num_batches = 0;
+  for (const LoadBalancer balancer : load_balancers)
+    for (const auto& [cp, method, u] :
+         {std::tuple(2, ring, 1), std::tuple(3, ring, 1), std::tuple(5, ring, 1), std::tuple(4, ulysses_ring, 2),
+          std::tuple(2, all_gather, 1), std::tuple(3, all_gather, 1), std::tuple(5, all_gather, 1)}) {
+      Layout layout = {.microbatches = 2, .layers = 2, .documents = true, .cp = cp, .balancer = balancer};
+      layout.seq_len = 23;
+      layout.method = method;
+      layout.ulysses = u > 1 ? u : 0;
+      if (cp == 5) layout.family = Family::mistral, layout.window = 7;  // of all blocks
+      RunConfig config = config_of(layout);
+      config.training.steps = 4;
+      config.lr_scheduler.warmup_steps = 0;
+      if (cp == 3) config.training.dtype = DType::bfloat16;
+      SCOPED_TRACE(name_of(layout));
+      const DrawnDocuments documents(static_cast<unsigned>(num_batches));
+      EachStep steps(config, documents);
+      run_layout({.blueprint = Blueprint(config), .batches = documents}, steps);
+      EXPECT_GT(steps.sent, 0);
+      EXPECT_LT(steps.sent, steps.planned);
+      num_batches += static_cast<int>(config.training.steps);
+    }
+  EXPECT_GE(num_batches, 100);
+}
+
+}  // namespace
+}  // namespace echelon::testing
