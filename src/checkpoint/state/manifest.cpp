@@ -150,7 +150,7 @@ std::vector<std::string> parse_states(const ReadJson& json) {
 
 Manifest::Parameter parse_parameter(const ReadJson& json) {
   require(json.is_array() && (json.size() == 2 || json.size() == 3) && json[0].is_string() && json[1].is_array() &&
-              json[1].size() >= 1 && json[1].size() <= 3,
+              !json[1].empty() && json[1].size() <= 3,
           "a parameter is not a name and one to three sizes");
   Manifest::Parameter parameter = {json[0].get<std::string>(), {}};
   if (json.size() == 3) parameter.states = parse_states(json[2]);
