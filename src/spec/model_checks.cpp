@@ -67,7 +67,8 @@ void validate_windows(const ModelSpec& m) {
   const WindowFields fields = description_of(m.family).windows;
   const std::tuple<std::string_view, std::int64_t, bool> keys[] = {
       {"sliding_window", m.sliding_window, fields != WindowFields::none},
-      {"max_window_layers", m.max_window_layers, m.sliding_window == 0 || fields == WindowFields::from_a_layer}};
+      {"max_window_layers", m.max_window_layers,
+       m.sliding_window == 0 || fields == WindowFields::from_a_layer || fields == WindowFields::of_layers}};
   for (const auto& [key, value, is_sayable] : keys) {
     require(value >= 0, "model.{} = {} is below 0 (use 0)", key, value);
     require(value == 0 || is_sayable || !m.layer_types.empty(),

@@ -2,6 +2,7 @@
 // 2020, table 2.1.
 #include "base/error.h"
 #include "base/similar.h"
+#include "spec/families/family.h"
 #include "spec/model_mechanisms.h"
 #include "spec/model_spec.h"
 
@@ -116,6 +117,7 @@ ModelSpec preset(std::string_view name) {
     spec.sliding_window = p.sliding_window;
     set_mechanisms("preset", p.mechanisms, spec);
     spec.set_num_layers(p.num_hidden_layers);
+    set_embedding_multiplier(spec);
     if (p.experts.num == 0) return spec;
     spec.mixture.num_experts = p.experts.num;
     spec.mixture.num_experts_per_tok = p.experts.per_tok;

@@ -86,10 +86,24 @@ ModelSpec ModelSpec::with_layers_of(const LayerKind& kind) const {
   return same;
 }
 
+void ModelSpec::set_layer_types(std::vector<LayerType> types) {
+  layer_types.clear();
+  max_window_layers = 0;
+  const auto first = std::ranges::find(types, LayerType::sliding_attention);
+  if (first == types.end())
+    sliding_window = 0;
+  else if (std::find(first, types.end(), LayerType::full_attention) == types.end())
+    max_window_layers = first - types.begin();
+  else
+    layer_types = std::move(types);
+}
+
 void ModelSpec::set_num_layers(std::int64_t count) {
   num_hidden_layers = count;
   repeat_to(layer_types, count);
+  if (!layer_types.empty()) set_layer_types(std::exchange(layer_types, {}));
   repeat_to(no_rope_layers, count);
+  if (std::ranges::find(no_rope_layers, 0) == no_rope_layers.end()) no_rope_layers.clear();
 }
 
 void ModelSpec::set_head_dim(std::int64_t width) {

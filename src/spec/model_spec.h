@@ -14,7 +14,25 @@
 
 namespace echelon {
 
-enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, phi3, starcoder2, smollm3 };
+enum class Family : std::uint8_t {
+  gpt2,
+  llama,
+  qwen2,
+  qwen3,
+  mistral,
+  mixtral,
+  qwen3_moe,
+  phi3,
+  starcoder2,
+  smollm3,
+  ministral3,
+  olmo2,
+  olmo3,
+  granite,
+  gemma2,
+  gemma3_text,
+  gpt_neox
+};
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
 enum class MlpKind : std::uint8_t { gelu, swiglu, geglu, gelu_erf };  // gelu, geglu: approximated by tanh
@@ -109,6 +127,8 @@ struct ModelSpec {
   /// The fewest features of an MLP or an expert: tensor parallelism divides each.
   [[nodiscard]] std::int64_t narrowest_mlp() const;
 
+  /// Of every layer. If all layers from one on have a window, max_window_layers says so.
+  void set_layer_types(std::vector<LayerType> types);
   /// With the lists of layers or pairs that the model has, shortened or repeated.
   void set_num_layers(std::int64_t count);
   void set_head_dim(std::int64_t width);

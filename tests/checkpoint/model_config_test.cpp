@@ -189,6 +189,7 @@ TEST(WriteModelConfig, IsReadBackEqual) {
       EXPECT_EQ(written.at("torch_dtype"), "bfloat16");
       EXPECT_EQ(written.at("bos_token_id"), 3);
       EXPECT_EQ(written.at("eos_token_id"), 5);
+      EXPECT_TRUE(written.at("pad_token_id").is_null());  // else transformers takes that of a published model
     }
 }
 

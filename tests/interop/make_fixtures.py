@@ -79,6 +79,32 @@ CONFIGS |= {
         rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, short_factor=[1.25, 1.5], long_factor=[2.5, 4.0], original_max_position_embeddings=32)
     ),
     "smollm3": lambda: transformers.SmolLM3Config(**SIZES, pad_token_id=None, no_rope_layer_interval=2, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "ministral3": lambda: transformers.Ministral3Config(
+        **SIZES, head_dim=8, pad_token_id=None, tie_word_embeddings=False, sliding_window=None,
+        rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=6, beta_fast=4.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
+    ),
+    "olmo2": lambda: transformers.Olmo2Config(**SIZES, pad_token_id=None, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "olmo3": lambda: transformers.Olmo3Config(
+        **SIZES, pad_token_id=None, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(
+            sliding_attention=dict(rope_type="default", rope_theta=1000.0),
+            full_attention=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8),
+        )
+    ),
+    "granite": lambda: transformers.GraniteConfig(
+        **SIZES, attention_bias=True, tie_word_embeddings=True, embedding_multiplier=3.0, logits_scaling=0.5, residual_multiplier=0.75, attention_multiplier=0.3, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    "gpt_neox": lambda: transformers.GPTNeoXConfig(**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+    "gpt_neox_serial": lambda: transformers.GPTNeoXConfig(
+        **{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, use_parallel_residual=False, hidden_act="gelu_new", rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=1.0)
+    ),
+    "gemma2": lambda: transformers.Gemma2Config(
+        **SIZES, pad_token_id=None, head_dim=8, sliding_window=5, query_pre_attn_scalar=6, attn_logit_softcapping=1.0, final_logit_softcapping=2.0, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    "gemma3_text": lambda: transformers.Gemma3TextConfig(
+        **SIZES | dict(num_hidden_layers=3), pad_token_id=None, head_dim=8, sliding_window=5, query_pre_attn_scalar=6, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1000.0)),
+    ),
 }
 TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
 
@@ -151,7 +177,8 @@ def random_model(config, seed):
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             is_gain = parameter.dim() == 1 and name.endswith("weight")
-            parameter.copy_(1 + 0.2 * noise if is_gain else 0.2 * noise)
+            is_one_more = is_gain and config.model_type.startswith("gemma")  # the gain is 1 + weight
+            parameter.copy_(1 + 0.2 * noise if is_gain and not is_one_more else 0.2 * noise)
     return model
 
 
@@ -243,6 +270,8 @@ def compare_with_transformers(name, folder, config, weights, tokens, targets):
         theirs |= experts_as_in_files(config, key, theirs.pop(key))
     if config["model_type"] == "mixtral":
         theirs = {key.replace(".mlp.gate.", ".block_sparse_moe.gate."): gradient for key, gradient in theirs.items()}
+    if config["model_type"] == "gpt_neox":
+        theirs = {key.replace("lm_head.", "embed_out."): gradient for key, gradient in theirs.items()}
     value, ours, gradients = run(config, weights, tokens, targets)
     require(set(gradients) == set(theirs), f"{name}: the weights are {sorted(gradients)}, those of transformers {sorted(theirs)}")
     require(error(ours, their_logits) < 1e-5, f"{name}: logits differ from those of transformers by {error(ours, their_logits):.2e}")

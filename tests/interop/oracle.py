@@ -152,7 +152,8 @@ def query_scale(config, q, positions):
     beta = rope.get("llama_4_scaling_beta")
     if not beta:
         return 1.0
-    return (1 + beta * torch.log(1 + torch.floor(positions / rope["original_max_position_embeddings"])))[:, None, :, None].to(q.dtype)
+    times = torch.div(positions, rope["original_max_position_embeddings"], rounding_mode="floor").to(q.dtype)
+    return (1 + beta * torch.log(1 + times))[:, None, :, None]
 
 
 def mixture(config, w, x, name):

@@ -29,7 +29,10 @@ FileShape shape_of(const Sizes& sizes) {
 
 // Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
 bool is_redundant(std::string_view name, const ModelSpec& model) {
-  const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
+  const std::vector<WeightName>& names = description_of(model.family).weights.of_model;
+  const auto head = std::ranges::find(names, "lm_head", &WeightName::parameter);
+  const bool is_tied_head =
+      model.tie_word_embeddings && name == fmt::format("{}.weight", head == names.end() ? "lm_head" : head->tensor);
   constexpr std::string_view buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
                                           ".attention.masked_bias", ".rotary_emb.inv_freq"};
   return is_tied_head || std::ranges::any_of(buffers, [&](std::string_view buffer) { return name.ends_with(buffer); });

@@ -70,6 +70,7 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
   const auto& experts = description_of(model.family).mixture;
   if (experts && experts->shares_width() && !settings.has("model.moe_intermediate_size"))
     model.mixture.moe_intermediate_size = model.intermediate_size;
+  if (model.embedding_multiplier == base.embedding_multiplier) set_embedding_multiplier(model);
   const bool four_times = !is_gated(model.mlp) && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
   if (!settings.has("model.intermediate_size") && four_times) model.intermediate_size = 4 * model.hidden_size;
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 namespace {
@@ -16,8 +17,10 @@ std::string_view key_of(const FamilyField& field) {
 
 const std::vector<FamilyDescription>& all_families() {
   static const std::vector<FamilyDescription> families = {
-      describe_gpt2(),    describe_llama(),     describe_qwen2(), describe_qwen3(),      describe_mistral(),
-      describe_mixtral(), describe_qwen3_moe(), describe_phi3(),  describe_starcoder2(), describe_smollm3()};
+      describe_gpt2(),        describe_llama(),     describe_qwen2(), describe_qwen3(),      describe_mistral(),
+      describe_mixtral(),     describe_qwen3_moe(), describe_phi3(),  describe_starcoder2(), describe_smollm3(),
+      describe_ministral3(),  describe_olmo2(),     describe_olmo3(), describe_granite(),    describe_gemma2(),
+      describe_gemma3_text(), describe_gpt_neox()};
   return families;
 }
 
@@ -39,6 +42,11 @@ ModelSpec family_defaults(Family family) {
   ModelSpec model = description_of(family).fixed;
   model.family = family;
   return model;
+}
+
+void set_embedding_multiplier(ModelSpec& model) {
+  if (description_of(model.family).multiplies_embedding_by_root_of_width)
+    model.embedding_multiplier = std::sqrt(static_cast<double>(model.hidden_size));
 }
 
 std::string_view key_of(const FamilyDescription& family, std::int64_t ModelSpec::*member) {

@@ -19,10 +19,21 @@ struct IntegerField {
   std::int64_t (*absent)(const ModelSpec&) = nullptr;
 };
 
+/// transformers takes some values only as whole numbers.
+enum class NumberKind : std::uint8_t { any, above_zero, whole };
+
 struct NumberField {
   std::string_view key;
   double ModelSpec::*member;
   std::optional<double> absent{};
+  NumberKind kind = NumberKind::any;
+};
+
+/// A soft cap: above 0, or null for none.
+struct CapField {
+  std::string_view key;
+  double ModelSpec::*member;
+  double absent;
 };
 
 /// One flag may set several members. Without `absent`, the family's own choice is the default.
@@ -49,7 +60,8 @@ struct DropoutField {
   std::string_view key;
 };
 
-using FamilyField = std::variant<IntegerField, NumberField, FlagField, ActivationField, FixedField, DropoutField>;
+using FamilyField =
+    std::variant<IntegerField, NumberField, CapField, FlagField, ActivationField, FixedField, DropoutField>;
 
 /// How config.json says which layers have a sliding window.
 enum class WindowFields : std::uint8_t {
@@ -68,6 +80,8 @@ struct RopeFields {
   bool differs_with_windows = false;    // layers with a window have no scaling,
   std::string_view theta_of_windows{};  // and a theta of their own
   std::int64_t no_rope_interval = 0;    // absent no_rope_layers: one layer in so many has no RoPE; 0: no such field
+  std::optional<RopeScaling> absent_scaling{};  // where config.json says nothing of RoPE
+  bool grows_queries = false;                   // llama_4_scaling_beta
 };
 
 /// How config.json describes a mixture of experts. num_experts_per_tok has one key in all families.
@@ -106,8 +120,9 @@ struct FamilyDescription {
   ModelSpec fixed{};                          // choices and defaults; no sizes
   std::vector<FamilyField> fields;
   WindowFields windows = WindowFields::none;
-  std::int64_t absent_window = 0;          // where the field is absent, and not null
-  std::int64_t absent_window_pattern = 0;  // of absent layer_types: one layer in so many has no window
+  std::int64_t absent_window = 0;                      // where the field is absent, and not null
+  std::int64_t absent_window_pattern = 0;              // of absent layer_types: one layer in so many has no window
+  bool multiplies_embedding_by_root_of_width = false;  // embedding_multiplier
   RopeFields rope{};
   WeightNames weights{};
   std::optional<MixtureFields> mixture{};
@@ -116,6 +131,9 @@ struct FamilyDescription {
 [[nodiscard]] const FamilyDescription& description_of(Family family);
 /// In the order of the enumeration.
 [[nodiscard]] const std::vector<FamilyDescription>& all_families();
+
+/// Where the family derives it from the width.
+void set_embedding_multiplier(ModelSpec& model);
 
 /// The key of the family's config.json that sets the member; empty if none does.
 [[nodiscard]] std::string_view key_of(const FamilyDescription& family, std::int64_t ModelSpec::*member);
@@ -151,5 +169,12 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_phi3();
 [[nodiscard]] FamilyDescription describe_starcoder2();
 [[nodiscard]] FamilyDescription describe_smollm3();
+[[nodiscard]] FamilyDescription describe_ministral3();
+[[nodiscard]] FamilyDescription describe_olmo2();
+[[nodiscard]] FamilyDescription describe_olmo3();
+[[nodiscard]] FamilyDescription describe_granite();
+[[nodiscard]] FamilyDescription describe_gemma2();
+[[nodiscard]] FamilyDescription describe_gemma3_text();
+[[nodiscard]] FamilyDescription describe_gpt_neox();
 
 }  // namespace echelon

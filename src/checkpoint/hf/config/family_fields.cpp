@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 namespace {
@@ -18,7 +19,7 @@ struct Activation {
 constexpr Activation activations[] = {
     {"silu", MlpKind::swiglu},    {"swish", MlpKind::swiglu},  {"gelu_pytorch_tanh", MlpKind::geglu},
     {"gelu_new", MlpKind::geglu}, {"gelu_new", MlpKind::gelu}, {"gelu_pytorch_tanh", MlpKind::gelu},
-    {"gelu", MlpKind::gelu_erf}};
+    {"gelu_fast", MlpKind::gelu}, {"gelu", MlpKind::gelu_erf}};
 
 class FieldReader {
  public:
@@ -29,7 +30,18 @@ class FieldReader {
     if (field.absent != nullptr) absent = field.absent(model_);
     model_.*field.member = config_.integer(field.key, field.most, absent);
   }
-  void operator()(const NumberField& field) { model_.*field.member = config_.number(field.key, field.absent); }
+  void operator()(const NumberField& field) {
+    double& value = model_.*field.member;
+    value = config_.number(field.key, field.absent);
+    if (field.kind != NumberKind::any && value <= 0) config_.refuse(field.key, "is not above 0");
+    if (field.kind == NumberKind::whole && value != std::floor(value))
+      config_.refuse(field.key, "is not a whole number");
+  }
+  void operator()(const CapField& field) {
+    double& value = model_.*field.member;
+    value = config_.is_null(field.key) ? 0.0 : config_.number(field.key, field.absent);
+    if (config_.has(field.key) && value <= 0) config_.refuse(field.key, "is not above 0 (use null for no cap)");
+  }
   void operator()(const FlagField& field) {
     const bool flag = config_.boolean(field.key, field.absent.value_or(model_.*field.members.front()));
     for (const auto member : field.members) model_.*member = flag;
@@ -61,7 +73,14 @@ class FieldReader {
 
 struct FieldWriter {
   void operator()(const IntegerField& field) { config[field.key] = model.*field.member; }
-  void operator()(const NumberField& field) { config[field.key] = model.*field.member; }
+  void operator()(const NumberField& field) {
+    const double value = model.*field.member;
+    config[field.key] =
+        field.kind == NumberKind::whole && value == std::floor(value) ? Json(std::llround(value)) : Json(value);
+  }
+  void operator()(const CapField& field) {
+    config[field.key] = model.*field.member > 0 ? Json(model.*field.member) : Json(nullptr);
+  }
   void operator()(const FlagField& field) { config[field.key] = model.*field.members.front(); }
   void operator()(const ActivationField& field) {
     const auto is_same = [&](const Activation& each) {
@@ -101,6 +120,7 @@ ModelSpec read_family_fields(const ConfigFields& config, Family family) {
   ModelSpec model = family_defaults(family);
   for (const FamilyField& field : description.fields) std::visit(FieldReader(config, model), field);
   derive_heads(config, description, model);
+  set_embedding_multiplier(model);
   read_windows(config, description, model);
   if (model.position == PositionKind::rope) read_rope(config, description.rope, model);
   if (description.mixture) read_mixture(config, *description.mixture, model);

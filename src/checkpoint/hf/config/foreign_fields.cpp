@@ -35,6 +35,7 @@ constexpr ForeignField foreign_fields[] = {
     {"q_lora_rank"},
     {"attention_chunk_size"},
     {"attn_temperature_tuning"},
+    {"use_bidirectional_attention"},
     {"use_attention_sinks"},
     {"alibi"},
     {"no_rope_layers"},

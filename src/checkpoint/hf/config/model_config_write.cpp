@@ -26,7 +26,8 @@ void put_tokens(const ConfigNotes& notes, Json& config) {
                                                                      {"eos_token_id", notes.tokens.eos}};
   for (const auto& [key, id] : ids)
     if (id || notes.replaces_tokens || !has_source) config[key] = id ? Json(*id) : Json(nullptr);
-  if (notes.replaces_tokens) config.erase("pad_token_id");
+  // An absent id is that of the family's published models, which may be beyond this vocabulary.
+  if (notes.replaces_tokens || !has_source) config["pad_token_id"] = nullptr;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view growth_of_queries = "llama_4_scaling_beta";
 constexpr std::string_view old_positions = "original_max_position_embeddings";
 
 // "type" is its older name; "su" and "longrope" are the same.
@@ -20,11 +21,23 @@ std::optional<RopeType> read_type(const ConfigFields& rope) {
   return find_rope_type(type);
 }
 
-std::optional<RopeScaling> read_scaling(const ConfigFields& config, const ConfigFields& rope, const ModelSpec& model) {
+void read_yarn(const ConfigFields& rope, RopeScaling& s) {
+  s.beta_fast = rope.number("beta_fast", s.beta_fast);
+  s.beta_slow = rope.number("beta_slow", s.beta_slow);
+  s.mscale = rope.number("mscale", 0);
+  s.mscale_all_dim = rope.number("mscale_all_dim", 0);
+  s.truncate = rope.boolean("truncate", true);
+}
+
+std::optional<RopeScaling> read_scaling(const ConfigFields& config, const ConfigFields& rope, const RopeFields& fields,
+                                        const ModelSpec& model) {
   const auto type = read_type(rope);
+  const double growth = fields.grows_queries ? rope.number(growth_of_queries, 0) : 0;
+  if (!type && growth != 0) rope.refuse(growth_of_queries, "needs a kind of scaling (use rope_type \"yarn\")");
   if (!type) return std::nullopt;
   RopeScaling s;
   s.rope_type = *type;
+  s.llama_4_scaling_beta = growth;
   const bool is_long = *type == RopeType::longrope;
   if (!is_long) s.factor = rope.number("factor");
   const std::int64_t known = config.integer(old_positions, max_rows, model.max_position_embeddings);
@@ -38,13 +51,7 @@ std::optional<RopeScaling> read_scaling(const ConfigFields& config, const Config
     s.low_freq_factor = rope.number("low_freq_factor");
     s.high_freq_factor = rope.number("high_freq_factor");
   }
-  if (*type == RopeType::yarn) {
-    s.beta_fast = rope.number("beta_fast", s.beta_fast);
-    s.beta_slow = rope.number("beta_slow", s.beta_slow);
-    s.mscale = rope.number("mscale", 0);
-    s.mscale_all_dim = rope.number("mscale_all_dim", 0);
-    s.truncate = rope.boolean("truncate", true);
-  }
+  if (*type == RopeType::yarn) read_yarn(rope, s);
   if (*type == RopeType::yarn || is_long) s.attention_factor = rope.number("attention_factor", 0);
   if (!is_long) return s;
   s.short_factor = rope.numbers("short_factor");
@@ -68,6 +75,7 @@ Json scaling_of(const RopeScaling& s) {
   if (s.rope_type != RopeType::linear && s.rope_type != RopeType::dynamic)
     json[old_positions] = s.original_max_position_embeddings;
   if (s.attention_factor > 0) json["attention_factor"] = s.attention_factor;
+  if (s.llama_4_scaling_beta > 0) json[growth_of_queries] = s.llama_4_scaling_beta;
   return json;
 }
 
@@ -98,13 +106,16 @@ void read_no_rope_layers(const ConfigFields& config, std::int64_t absent_interva
 }  // namespace
 
 void read_rope(const ConfigFields& config, const RopeFields& fields, ModelSpec& model) {
+  const ConfigFields older = config.object("rope_scaling"), newer = config.object("rope_parameters");
+  const ConfigFields& by_type = older.has("full_attention") ? older : newer;
+  const bool is_nested = fields.differs_with_windows && by_type.has("full_attention");
   // transformers 5 takes rope_scaling first, too.
-  const ConfigFields all = config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
-  const bool is_nested = fields.differs_with_windows && all.has("full_attention");
-  const ConfigFields rope = is_nested ? all.object("full_attention") : all;
+  const bool is_older = config.has("rope_scaling") && !older.has("full_attention");
+  const ConfigFields rope = is_nested ? by_type.object("full_attention") : is_older ? older : newer;
   const double theta = config.number("rope_theta", config.number(fields.theta, fields.absent_theta));
   model.rope_theta = rope.number("rope_theta", theta);
-  model.rope_scaling = read_scaling(config, rope, model);
+  const bool is_absent = !config.has("rope_scaling") && !config.has("rope_parameters");
+  model.rope_scaling = is_absent ? fields.absent_scaling : read_scaling(config, is_older ? older : rope, fields, model);
   const double partial =
       fields.partial.empty()
           ? 1.0
@@ -118,8 +129,9 @@ void read_rope(const ConfigFields& config, const RopeFields& fields, ModelSpec& 
   RopeSpec sliding = {.rope_theta = model.rope_theta, .scaling = {}};
   if (!fields.theta_of_windows.empty()) sliding.rope_theta = config.number(fields.theta_of_windows, 10000.0);
   if (is_nested) {
-    const ConfigFields own = all.object("sliding_attention");
-    sliding = {.rope_theta = own.number("rope_theta", sliding.rope_theta), .scaling = read_scaling(config, own, model)};
+    const ConfigFields own = by_type.object("sliding_attention");
+    sliding = {.rope_theta = own.number("rope_theta", sliding.rope_theta),
+               .scaling = read_scaling(config, own, fields, model)};
   }
   if (sliding != RopeSpec{model.rope_theta, model.rope_scaling}) model.sliding_rope = sliding;
 }
@@ -137,6 +149,11 @@ void write_rope(const ModelSpec& model, const RopeFields& fields, Json& config) 
     config["no_rope_layers"] = model.no_rope_layers;
     for (std::int64_t i = std::ssize(model.no_rope_layers); i < model.num_hidden_layers; ++i)
       config["no_rope_layers"].push_back(1);
+  }
+  if (fields.grows_queries) {  // transformers reads both always
+    if (!parameters.contains(growth_of_queries)) parameters[growth_of_queries] = 0.0;
+    if (!parameters.contains(old_positions)) parameters[old_positions] = model.max_position_embeddings;
+    if (model.rope_scaling) config["rope_scaling"] = parameters;
   }
   if (fields.differs_with_windows) {
     const RopeSpec sliding = model.sliding_rope.value_or(full);

@@ -25,16 +25,11 @@ std::vector<LayerType> read_layer_types(const ConfigFields& config, const ModelS
   return types;
 }
 
-// A list with windows from a layer on needs no list.
 void set_layer_types(const ConfigFields& config, std::vector<LayerType> types, std::int64_t window, ModelSpec& model) {
-  const auto first = std::ranges::find(types, LayerType::sliding_attention);
-  if (first == types.end()) return;
-  if (window == 0) config.refuse("layer_types", "has sliding_attention, but the model has no sliding_window");
+  const bool slides = std::ranges::find(types, LayerType::sliding_attention) != types.end();
+  if (slides && window == 0) config.refuse("layer_types", "has sliding_attention, but the model has no sliding_window");
   model.sliding_window = window;
-  if (std::find(first, types.end(), LayerType::full_attention) == types.end())
-    model.max_window_layers = first - types.begin();
-  else
-    model.layer_types = std::move(types);
+  model.set_layer_types(std::move(types));
 }
 
 // Layers from max_window_layers on use a sliding window, if any; layer_types replaces it.
