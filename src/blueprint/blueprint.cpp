@@ -135,8 +135,10 @@ LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>
   const MeshShape mesh = config.mesh_shape();
   LoweringOptions options;
   options.stages = std::move(stages);
-  options.reduces_gradients = mesh.group_size(data_group, 0) > 1;
+  options.reduces_gradients = mesh.group_size(data_group, 0) > 1 || num_expert_holders(config) > 1;
   set_sharding(options, config);
+  options.backward_reads_count =
+      config.model.mixture.num_layers_of(config.model.num_hidden_layers) > 0 && has_router_losses(config.moe);
   options.clips = true;  // without a limit the norm is still computed and logged
   const int first = rank_of_stage.front(), last = rank_of_stage.back();
   options.ties_across_ranks = config.model.tie_word_embeddings && first != last;

@@ -27,8 +27,9 @@ std::int64_t decode_workspace_bytes(const GenerationModel& model, std::int64_t n
   TraceOps ops;
   TraceMesh mesh(MeshShape(), 0);
   Stack workspace;
-  Context context = {ops, mesh, workspace, {}};
   const LayerOptions& options = model.options;
+  Context context = {ops, mesh, workspace, {}};
+  context.microbatch.router.bias = {nullptr, DType::float32, router_bias_sizes(options.model)};
   const Tensor cache = {nullptr, options.dtype, kv_cache_sizes(options)};
   const std::vector<KvCache> caches(static_cast<std::size_t>(options.model.num_hidden_layers), {cache, cache});
   const Tensor logits = {nullptr, accumulate_dtype(options.dtype), {1, model.stage->head().num_columns()}};
@@ -77,6 +78,8 @@ MemoryPlan generation_memory(GenerationModel& model, std::int64_t num_prompt_tok
   for (int block = 0; block < static_cast<int>(options.model.num_hidden_layers); ++block)
     for (const BufferRole role : {BufferRole::key_cache, BufferRole::value_cache})
       add({role, block}, MemoryCategory::activations, options.dtype, kv_cache_sizes(options));
+  if (const Sizes bias = router_bias_sizes(options.model); bias.num_dims() > 0)
+    add({BufferRole::router_bias}, MemoryCategory::constants, DType::float32, bias);
   add({BufferRole::tokens}, MemoryCategory::batch, DType::int32, {num_prompt_tokens});
   add({BufferRole::logits}, MemoryCategory::boundaries, wide, {1, model.stage->head().num_columns()});
   const std::int64_t workspace =

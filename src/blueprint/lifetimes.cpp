@@ -164,6 +164,14 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   const std::int64_t scalar_bytes = num_scalars * size_of(DType::float64);
   buffers.push_back(persistent({BufferRole::scalars}, MemoryCategory::constants, scalar_bytes, scalar_bytes));
 
+  for (const auto& [role, dtype, sizes] :
+       {std::tuple{BufferRole::router_sums, DType::float64, part.router_sums_sizes()},
+        {BufferRole::router_loads, DType::float64, part.router_loads_sizes()},
+        {BufferRole::router_bias, DType::float32, part.router_bias_sizes()}}) {
+    const std::int64_t bytes = sizes.num_elements() * size_of(dtype);
+    if (sizes.num_dims() > 0) buffers.push_back(persistent({role}, MemoryCategory::constants, bytes, bytes));
+  }
+
   for (const BufferRole role : batch_roles) {
     const std::int64_t bytes = num_microbatches * part.batch_size(role) * size_of(DType::int32);
     if (bytes > 0) buffers.push_back(persistent({role}, MemoryCategory::batch, bytes, bytes));

@@ -26,7 +26,7 @@ class RankTrace::Fold {
     switch (action.kind) {
       case ActionKind::clear_gradients: return state_of_all(action.kind);
       case ActionKind::clip:
-        return state_of_all(action.kind) += trace_without_units(config_, rank_, without_units_, action);
+        return state_of_all(action.kind) += trace_without_units(config_, rank_, without_units_, action, trains_);
       case ActionKind::take_snapshot: return is_copied(action) ? state_of(action) : CallTrace();
       case ActionKind::open_gradients:
       case ActionKind::reduce_gradients:
@@ -37,7 +37,7 @@ class RankTrace::Fold {
       case ActionKind::update:
       case ActionKind::gather_parameters:
       case ActionKind::release_parameters: return state_of(action);
-      default: return trace_without_units(config_, rank_, without_units_, action);
+      default: return trace_without_units(config_, rank_, without_units_, action, trains_);
     }
   }
 

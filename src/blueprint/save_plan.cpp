@@ -6,6 +6,7 @@
 #include "executor/unit_state.h"
 #include "optim/state_parts.h"
 #include "spec/config/config_reader.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <limits>
@@ -66,12 +67,14 @@ std::vector<std::pair<std::string, DType>> states_of(const ModelPart& part) {
   return states;
 }
 
-/// The first of the ranks that differ from this one along the data axes alone.
-int first_replica(const MeshShape& mesh, int rank) {
+/// The first of the ranks that differ from this one along the data axes alone, and its place among those that have all
+/// experts together.
+std::pair<int, int> kind_of_rank(const RunConfig& config, const MeshShape& mesh, int rank) {
   Coordinates coordinates = mesh.coordinates_of(rank);
   for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp})
     coordinates[static_cast<std::size_t>(axis)] = 0;
-  return mesh.rank_of(coordinates);
+  const auto ep = static_cast<int>(config.parallelism.expert_parallel_degree);
+  return {mesh.rank_of(coordinates), ep > 1 ? mesh.place_in(expert_group(ep), rank).index : 0};
 }
 
 }  // namespace
@@ -100,10 +103,10 @@ SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
   const RunConfig& config = blueprint.config();
   const MeshShape& mesh = blueprint.mesh();
   const Numbers numbers = numbers_of(config.model);
-  std::map<int, std::vector<int>> replicas;
-  for (int rank = 0; rank < mesh.num_ranks(); ++rank) replicas[first_replica(mesh, rank)].push_back(rank);
-  for (const auto& [first, ranks] : replicas) {
-    ModelPart part = make_model_part(config, blueprint.schedule(), first);
+  std::map<std::pair<int, int>, std::vector<int>> replicas;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) replicas[kind_of_rank(config, mesh, rank)].push_back(rank);
+  for (const auto& [kind, ranks] : replicas) {
+    ModelPart part = make_model_part(config, blueprint.schedule(), ranks.front());
     for (const int rank : ranks) {
       for (ShardedUnit* unit : part.units()) unit->place_at(mesh, rank);
       if (std::optional<PlannedFile> file = file_of(part, rank, numbers)) files_.push_back(std::move(*file));
@@ -134,6 +137,11 @@ Manifest SavePlan::manifest(std::int64_t attempt, std::vector<LineageEntry> line
   for (const NamedShape& parameter : global_parameters(config.model))
     manifest.parameters.push_back({parameter.name, parameter.sizes});
   manifest.states = states_;
+  const MixtureSpec& mixture = config.model.mixture;
+  const auto num_counts =
+      static_cast<std::size_t>(mixture.num_layers_of(config.model.num_hidden_layers) * mixture.num_experts);
+  manifest.scalars.routers = {.counts = std::vector<std::int64_t>(num_counts),
+                              .bias = std::vector<float>(mixture.has_bias ? num_counts : 0)};
   for (const PlannedFile& file : files_)
     manifest.files.push_back({.name = state_file_name(attempt, file.rank),
                               .num_bytes = file.num_bytes,

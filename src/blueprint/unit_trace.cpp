@@ -179,8 +179,8 @@ const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {
   return known->second;
 }
 
-CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action) {
-  return Tracer(config, rank, part, true).trace(action);
+CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action, bool trains) {
+  return Tracer(config, rank, part, trains).trace(action);
 }
 
 }  // namespace echelon

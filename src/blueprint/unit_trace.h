@@ -58,7 +58,8 @@ class UnitTraces {
 };
 
 /// What actions of a rank cost that belong to no unit: transfers between stages, the step's batch and scalars. `part`
-/// may have no stages.
-[[nodiscard]] CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action);
+/// may have no stages. `trains`: of a training step, or of an evaluation.
+[[nodiscard]] CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action,
+                                            bool trains);
 
 }  // namespace echelon

@@ -46,6 +46,7 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
                       .training = {.seq_len = scalars.seq_len, .steps = scalars.step}});
   writer.begin();
   move_weights(config.model, weights, writer, [&](const std::string&) { return written; });
+  writer.write_router_bias(weights.router_bias());
   writer.finish();
 }
 
@@ -76,6 +77,7 @@ void convert_folder(const std::filesystem::path& source, const std::filesystem::
               source.string(), tensor, name_of(dtypes.at(tensor)), tensors[0], name_of(dtypes.at(tensors[0])));
     return dtypes.at(tensors[0]);
   });
+  writer.write_router_bias(reader.router_bias());
   writer.finish();
 }
 

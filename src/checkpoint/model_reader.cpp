@@ -105,6 +105,10 @@ void ModelReader::read(const std::string& name, const TensorSlice& slice, DType 
   std::visit([&](const auto& source) { source.read(name, slice, dtype, out); }, source_);
 }
 
+std::vector<float> ModelReader::router_bias() const {
+  return std::visit([](const auto& source) { return source.router_bias(); }, source_);
+}
+
 std::string ModelReader::unused_tensors_note() const {
   const auto* folder = std::get_if<HuggingFaceReader>(&source_);
   return folder != nullptr ? folder->unused_tensors_note() : "";

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <variant>
+#include <vector>
 
 namespace echelon {
 
@@ -19,6 +20,7 @@ class SavedWeights {
   void verify_copies() const { reader_->verify_copies(); }
   /// Values of `dtype` at `out`, as ModelReader::read.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
+  [[nodiscard]] std::vector<float> router_bias() const { return reader_->manifest().scalars.routers.bias; }
 
  private:
   std::shared_ptr<const StateReader> reader_;
@@ -37,6 +39,9 @@ class ModelReader {
   /// embedding. Throws Error if the sizes of the folder's parameter differ from the slice's whole tensor, if a value is
   /// NaN or infinite, or if the file is damaged.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
+
+  /// The biases of choices, layer after layer [layers with experts, experts]; empty if the model has none.
+  [[nodiscard]] std::vector<float> router_bias() const;
 
   /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
   [[nodiscard]] std::string unused_tensors_note() const;

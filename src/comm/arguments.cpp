@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <tuple>
+
 namespace echelon {
 namespace {
 
@@ -32,6 +34,30 @@ void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& se
   require(sent.num_elements() % comm.size() == 0,
           "all_to_all: {} elements cannot be split into {} equal parts (use {})", sent.num_elements(), comm.size(),
           sent.num_elements() / comm.size() * comm.size());
+}
+
+void check_all_to_all_rows(const Comm& comm, const RowExchange& exchange) {
+  const auto& [received, sent, received_parts, sent_parts] = exchange;
+  require(received.dtype == sent.dtype && received.sizes.num_dims() == 2 && sent.sizes.num_dims() == 2 &&
+              received.size(1) == sent.size(1),
+          "all_to_all_rows: received is {} {} but sent is {} {}; they must be matrices of equally many columns",
+          name_of(received.dtype), to_string(received.sizes), name_of(sent.dtype), to_string(sent.sizes));
+  for (const auto& [name, parts, rows] :
+       {std::tuple{"received", received_parts, received.size(0)}, {"sent", sent_parts, sent.size(0)}}) {
+    require(std::ssize(parts) == comm.size(), "all_to_all_rows: {} has {} parts for a group of {}", name, parts.size(),
+            comm.size());
+    for (const RowPart& part : parts)
+      require(part.first >= 0 && part.count >= 0 && part.first + part.count <= rows,
+              "all_to_all_rows: a part of {} has rows {} to {}, but there are {}", name, part.first,
+              part.first + part.count, rows);
+  }
+}
+
+std::int64_t sent_rows(const Comm& comm, std::span<const RowPart> sent_parts) {
+  std::int64_t rows = 0;
+  for (int peer = 0; peer < comm.size(); ++peer)
+    if (peer != comm.rank()) rows += sent_parts[static_cast<std::size_t>(peer)].count;
+  return rows;
 }
 
 void check_root(const Comm& comm, int root) {

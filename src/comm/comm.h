@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace echelon {
@@ -51,6 +52,19 @@ class Pending {
   std::unique_ptr<Operation> operation_;
 };
 
+/// Rows of a matrix: [first, first + count).
+struct RowPart {
+  std::int64_t first = 0, count = 0;
+  bool operator==(const RowPart&) const = default;
+};
+
+/// What a rank exchanges with the others: rows of matrices with equally many columns. By rank of the group, the rows of
+/// `sent` that go to it, and the rows of `received` that come from it. Both of a pair of ranks give the same count.
+struct RowExchange {
+  Tensor received, sent;
+  std::span<const RowPart> received_parts, sent_parts;  // belong to the transport as the tensors do
+};
+
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -67,6 +81,9 @@ class Comm {
   [[nodiscard]] virtual Pending broadcast(Tensor x, int root) = 0;
   /// Part i of `sent` goes to rank i; part i of `received` comes from rank i. Equal parts; the two do not overlap.
   [[nodiscard]] virtual Pending all_to_all(Tensor received, Tensor sent) = 0;
+  /// The same with parts of unequal length, which every rank knows beforehand. Rows of `received` that are in no part
+  /// keep their values.
+  [[nodiscard]] virtual Pending all_to_all_rows(const RowExchange& exchange) = 0;
   /// Matched in order per (source, destination). Nothing is buffered: a send is done only when the peer has received
   /// it.
   [[nodiscard]] virtual Pending send(Tensor x, int peer) = 0;

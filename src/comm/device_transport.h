@@ -14,6 +14,9 @@ namespace echelon {
 struct PartyBuffers {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
+  // Of an all_to_all of unequal parts, by party: what it reads and what it writes.
+  const RowPart* in_parts = nullptr;
+  const RowPart* out_parts = nullptr;
 };
 
 class DeviceTransport;

@@ -13,8 +13,11 @@ std::string to_string(const Signature& signature) {
     case CommKind::broadcast:
       return fmt::format("{} of {} {} from root {}", kind, signature.num_elements, name_of(signature.dtype),
                          signature.root);
-    case CommKind::all_gather:
     case CommKind::all_to_all:
+      if (signature.has_parts)
+        return fmt::format("{} of rows of {} {}", kind, signature.num_elements, name_of(signature.dtype));
+      [[fallthrough]];
+    case CommKind::all_gather:
     case CommKind::send:
     case CommKind::receive: return fmt::format("{} of {} {}", kind, signature.num_elements, name_of(signature.dtype));
   }

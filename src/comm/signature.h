@@ -13,8 +13,9 @@ struct Signature {
   CommKind kind = CommKind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::float32;
-  std::int64_t num_elements = 0;  // of the full buffer
+  std::int64_t num_elements = 0;  // of the full buffer; with parts, of a row
   int root = 0;
+  bool has_parts = false;  // an all_to_all of parts of unequal length
   bool operator==(const Signature&) const = default;
 };
 [[nodiscard]] std::string to_string(const Signature& signature);  // "all_reduce(sum) of 16 float32"

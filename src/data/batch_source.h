@@ -23,6 +23,12 @@ class BatchSource {
     throw Failure("this source of batches knows no documents");
   }
 
+  /// How many of them are tokens; the others, the last ones, are padding of packed data. A source that wraps another
+  /// must forward this.
+  [[nodiscard]] virtual std::int64_t num_tokens(std::int64_t /*sequence*/, std::int64_t seq_len) const {
+    return seq_len;
+  }
+
   /// Writes int32 positions[seq_len]: of each token in its document, or in the sequence if its document started
   /// earlier. What data.reset_position_ids gives RoPE and learned positions.
   void read_positions(std::int64_t sequence, std::int64_t seq_len, std::int32_t* positions) const {

@@ -133,6 +133,14 @@ void DatasetBatches::read_document_starts(std::int64_t sequence, std::int64_t se
   }
 }
 
+std::int64_t DatasetBatches::num_tokens(std::int64_t sequence, std::int64_t seq_len) const {
+  const std::int64_t window = window_of(sequence, seq_len);
+  if (!packed_) return std::min(seq_len, dataset_.num_tokens() - 1 - window * seq_len);
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < packed_->num_pieces(window); ++i) sum += packed_->piece(window, i).length;
+  return sum;
+}
+
 void DatasetBatches::read_packed_starts(std::int64_t window, std::int64_t seq_len, std::int32_t* starts) const {
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < packed_->num_pieces(window); ++i) {

@@ -41,6 +41,8 @@ class DatasetBatches final : public BatchSource {
   /// Documents come from PREFIX.idx. Packed: each piece and the padding are documents of their own.
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 
+  [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override;
+
   /// Packed: sequences. Throws Error if it is packed for another seq_len.
   [[nodiscard]] std::int64_t windows_per_epoch(std::int64_t seq_len) const;
   /// Targets of an epoch that are not ignored.

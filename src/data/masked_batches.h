@@ -30,6 +30,9 @@ class UnevenTargets final : public BatchSource {
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
     inner_.read_document_starts(sequence, seq_len, starts);
   }
+  [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override {
+    return inner_.num_tokens(sequence, seq_len);
+  }
 
  private:
   const BatchSource& inner_;

@@ -6,6 +6,8 @@
 #include "executor/unit_state.h"
 #include "nn/init.h"
 
+#include <algorithm>
+
 #include <cstddef>
 #include <optional>
 
@@ -73,6 +75,7 @@ void RankModel::initialize(std::int64_t seed, Ops& ops, int num_threads) {
     });
   });
   refresh_masters(ops);
+  set_routers({}, ops);
 }
 
 void RankModel::load(const ModelReader& reader, Ops& ops) {
@@ -81,6 +84,22 @@ void RankModel::load(const ModelReader& reader, Ops& ops) {
     host.write(piece.numbers, [&](void* out) { reader.read(piece.param.name, piece.slice, piece.numbers.dtype, out); });
   });
   refresh_masters(ops);
+  set_routers({.bias = reader.router_bias()}, ops);
+}
+
+void RankModel::set_routers(const SavedRouters& routers, Ops& ops) {
+  const auto set = [&](const Tensor& x, const auto& values, auto zero) {
+    if (!x.exists()) return;
+    std::vector<decltype(zero)> written(static_cast<std::size_t>(x.num_elements()), zero);
+    if (values.size() == written.size()) std::copy(values.begin(), values.end(), written.begin());
+    ops.upload(x, written.data());
+  };
+  set(router_tensor(BufferRole::router_loads, DType::float64, part_.router_loads_sizes()), routers.counts, 0.0);
+  set(router_tensor(BufferRole::router_bias, DType::float32, part_.router_bias_sizes()), routers.bias, 0.0F);
+}
+
+Tensor RankModel::router_tensor(BufferRole role, DType dtype, const Sizes& sizes) {
+  return sizes.num_dims() == 0 ? Tensor() : memory_.tensor(ProgramKind::training, {role}, dtype, sizes);
 }
 
 void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
@@ -103,6 +122,12 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
         if (bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
           write(*segment.param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
+  }
+  if (!failure && mesh.rank() == 0) {
+    const Tensor bias = router_tensor(BufferRole::router_bias, DType::float32, part_.router_bias_sizes());
+    std::vector<float> values(bias.exists() ? static_cast<std::size_t>(bias.num_elements()) : 0);
+    if (bias.exists()) ops.download(values.data(), bias);
+    if (bias.exists()) writer.write_router_bias(values);
   }
   if (failure) throw Failure(*failure);
 }

@@ -3,6 +3,7 @@
 
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
+#include "checkpoint/state/manifest.h"
 #include "engine/rank_memory.h"
 #include "executor/model_part.h"
 
@@ -22,11 +23,15 @@ class RankModel {
   /// buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure, but only
   /// after the gathers of all units, in which the other ranks need this one.
   void save(ModelWriter& writer, Ops& ops, Mesh& mesh);
+  /// What routers know of the step before; of other sizes, or empty: as before the first step.
+  void set_routers(const SavedRouters& routers, Ops& ops);
   /// Master weights become the values that there are.
   void refresh_masters(Ops& ops);
 
  private:
   void gather(ShardedUnit& unit, Ops& ops, Mesh& mesh);
+
+  [[nodiscard]] Tensor router_tensor(BufferRole role, DType dtype, const Sizes& sizes);
 
   ModelPart part_;
   RankMemory& memory_;

@@ -22,6 +22,11 @@ std::vector<Group> groups_of(const RunConfig& config) {
   const int head_ranks = key_exchange(config.parallelism).head_ranks;
   if (head_ranks > 1 && head_ranks < config.parallelism.context_parallel_degree)
     for (const Group& group : {cp_heads_group(head_ranks), cp_ring_group(head_ranks)}) groups.push_back(group);
+  if (config.model.mixture.exists()) {
+    const int ep = static_cast<int>(config.parallelism.expert_parallel_degree);
+    for (const Group& group : {expert_holders_group(ep), sequence_group}) groups.push_back(group);
+    if (ep > 1) groups.push_back(expert_group(ep));
+  }
   return groups;
 }
 

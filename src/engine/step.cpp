@@ -42,6 +42,7 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   else
     perform_all(program);
   count_attention_work();
+  expert_traffic_[static_cast<std::size_t>(kind)] += executor_.expert_traffic();
   return result();
 }
 

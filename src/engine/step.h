@@ -94,6 +94,15 @@ class Step {
   /// Of the last step.
   [[nodiscard]] PairShares pair_shares() const { return batch_.pair_shares(); }
 
+  /// Of all steps of a kind: what experts on other ranks made this rank send.
+  [[nodiscard]] const ExpertTraffic& expert_traffic(ProgramKind kind) const {
+    return expert_traffic_[static_cast<std::size_t>(kind)];
+  }
+
+  /// Of the last step, where it trained: RouterState::sums over all ranks, and the bias of the next step.
+  [[nodiscard]] const std::vector<double>& router_sums() const { return values_.router_sums; }
+  [[nodiscard]] const std::vector<float>& router_bias() const { return values_.router_bias; }
+
   /// Of the last step.
   [[nodiscard]] const AttentionWork& attention_work() const { return attention_work_; }
   /// Of all steps of a kind.
@@ -156,6 +165,7 @@ class Step {
   RankBatch batch_, next_batch_;
   AttentionWork attention_work_;
   std::array<AttentionWork, num_program_kinds> work_of_all_;
+  std::array<ExpertTraffic, num_program_kinds> expert_traffic_;
 };
 
 }  // namespace echelon

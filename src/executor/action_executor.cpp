@@ -21,6 +21,7 @@ ActionExecutor::ActionExecutor(const RunConfig& config, const ExecutorParts& par
 void ActionExecutor::start(Buffers& buffers, StepValues& values) {
   buffers_ = &buffers;
   values_ = &values;
+  expert_traffic_ = {};
 }
 
 std::vector<Pending> ActionExecutor::perform(const Action& action) {
@@ -67,6 +68,8 @@ void ActionExecutor::load_batch() {
   upload(BufferRole::rows_by_position, batch.rows_by_position);
   upload(BufferRole::rows_by_rank, batch.rows_by_rank);
   upload(BufferRole::positions, batch.positions);
+  upload(BufferRole::is_routed, batch.is_routed);
+  if (has_router_sums()) ops_.fill(router().sums, 0.0);
   ops_.upload(scalars(0, num_scalars), &values_->given);
 }
 
@@ -179,7 +182,38 @@ void ActionExecutor::clip() {
 
 void ActionExecutor::report() {
   all_reduce(step_group, scalars(report_scalar, num_report_scalars)).wait();
+  if (has_router_sums()) balance_experts();
   ops_.download(&values_->read, scalars(0, num_read_scalars));
+}
+
+void ActionExecutor::balance_experts() {
+  const RouterState of = router();
+  all_reduce(step_group, of.sums).wait();
+  const bool moves_bias = of.bias.exists() && config_.moe.bias_update_rate != 0;
+  if (of.loads.exists() || moves_bias)
+    ops_.balance_experts({.counts = of.sums,
+                          .factor = scalars(grad_scale_scalar, 1),
+                          .loads = of.loads,
+                          .bias = moves_bias ? of.bias : Tensor(),
+                          .rate = config_.moe.bias_update_rate});
+  const auto read = [&](auto& values, const Tensor& x) {
+    values.resize(x.exists() ? static_cast<std::size_t>(x.num_elements()) : 0);
+    if (x.exists()) ops_.download(values.data(), x);
+  };
+  read(values_->router_sums, of.sums);
+  read(values_->router_bias, of.bias);
+}
+
+RouterState ActionExecutor::router() {
+  const auto tensor = [&](BufferRole role, DType dtype, const Sizes& sizes) {
+    return sizes.num_dims() == 0 ? Tensor() : buffers_->tensor({role}, dtype, sizes);
+  };
+  RouterState state;
+  if (has_router_sums()) state.sums = tensor(BufferRole::router_sums, DType::float64, model_.router_sums_sizes());
+  state.loads = tensor(BufferRole::router_loads, DType::float64, model_.router_loads_sizes());
+  state.bias = tensor(BufferRole::router_bias, DType::float32, model_.router_bias_sizes());
+  state.num_targets = scalars(count_scalar, num_count_scalars);
+  return state;
 }
 
 Pending ActionExecutor::all_reduce(const Group& group, Tensor x) {
@@ -233,10 +267,13 @@ Microbatch ActionExecutor::microbatch(int index) {
           .rows_by_position = rows(BufferRole::rows_by_position),
           .rows_by_rank = rows(BufferRole::rows_by_rank),
           .positions = rows(BufferRole::positions),
+          .is_routed = rows(BufferRole::is_routed),
           .key_transfers = key_transfers(index),
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),
+          .router = router(),
+          .expert_traffic = &expert_traffic_,
           .needs_gradient = values_->trains};
 }
 

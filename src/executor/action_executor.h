@@ -23,6 +23,7 @@ struct HostBatch {
   const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
   const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
+  const std::int32_t* is_routed = nullptr;
   const KeyTransfers* key_transfers = nullptr;  // [microbatches, B], of LayerOptions::skips_unseen_keys
 };
 
@@ -35,6 +36,9 @@ struct StepValues {
   HostBatch batch = {};
   StepScalars given = {};  // uploaded by load_batch
   StepScalars read = {};   // up to its grad_norm, downloaded by report
+  // Of a training step with mixtures of experts, downloaded by report: RouterState over all ranks.
+  std::vector<double> router_sums = {};
+  std::vector<float> router_bias = {};  // of the next step
 };
 
 /// What actions are executed with. All of it outlives the executor.
@@ -54,6 +58,9 @@ class ActionExecutor {
   /// Starts the action. Returns the communication that it leaves in progress; dependent actions wait for it.
   [[nodiscard]] std::vector<Pending> perform(const Action& action);
 
+  /// Of the last run.
+  [[nodiscard]] const ExpertTraffic& expert_traffic() const { return expert_traffic_; }
+
   /// Of the global batch, if no target is ignored.
   [[nodiscard]] double expected_targets() const;
   /// Elements of the rank's scalars buffer.
@@ -69,9 +76,13 @@ class ActionExecutor {
   [[nodiscard]] std::vector<Tensor> converted(const Action& action);
   void clip();
   void report();
+  /// The bias and the loads of the next step, from sums over all ranks.
+  void balance_experts();
 
   [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
   [[nodiscard]] Microbatch microbatch(int index);
+  [[nodiscard]] RouterState router();
+  [[nodiscard]] bool has_router_sums() const { return values_->trains && model_.router_sums_sizes().num_dims() > 0; }
   [[nodiscard]] std::span<const KeyTransfers> key_transfers(int microbatch) const;
   [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor loss_scale();
@@ -87,6 +98,7 @@ class ActionExecutor {
   Mesh& mesh_;
   Buffers* buffers_ = nullptr;
   StepValues* values_ = nullptr;
+  ExpertTraffic expert_traffic_;                  // of this run
   std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
   // Of the units whose state a snapshot copies; made by the first one.
   std::map<const ShardedUnit*, std::vector<SnapshotRun>> copied_;

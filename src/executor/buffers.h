@@ -24,6 +24,9 @@ enum class BufferRole : std::uint8_t {
   rope_sin,
   rope_frequencies,
   scalars,
+  router_sums,
+  router_loads,
+  router_bias,
   tokens,
   targets,
   key_begin,
@@ -31,6 +34,7 @@ enum class BufferRole : std::uint8_t {
   rows_by_position,
   rows_by_rank,
   positions,
+  is_routed,
   // of (microbatch, stage)
   stash,        // what forward saves until the weights' gradients are computed,
   input_stash,  // and what it saves until its input's gradient is

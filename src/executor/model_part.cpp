@@ -71,6 +71,18 @@ bool has_positions(const RunConfig& config) {
   return config.data.reset_position_ids || lists_differ || reads_rows;
 }
 
+RouterLosses router_losses(const RunConfig& config) {
+  const MoeConfig& moe = config.moe;
+  const auto T = static_cast<double>(config.training.seq_len),
+             sequences = static_cast<double>(config.training.global_batch_size);
+  return {.sequence = moe.seq_aux_loss_coeff,
+          .global = moe.global_aux_loss_coeff,
+          .z = moe.z_loss_coeff,
+          .tokens_per_sequence = T,
+          .num_tokens = T * sequences,
+          .expected_targets = T * sequences};
+}
+
 /// Of blocks that need ranges of keys: a window as long as the sequence limits nothing.
 std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
   const KeyExchange exchange = key_exchange(config.parallelism);
@@ -128,7 +140,12 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.seq_len = options.tokens ? options.tokens->rows : config.training.seq_len;
   options.skips_unseen_keys = skips_unseen_keys(config);
   options.has_positions = has_positions(config);
+  options.router_losses = router_losses(config);
+  options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
+  options.ep_rank = options.ep > 1 ? mesh.place_in(expert_group(options.ep), rank).index : 0;
+  options.dispatch_bound = config.moe.dispatch_bound;
   options.tp = mesh.degree(Axis::tp);
+  options.divides_expert_features = options.tp > 1 && expert_tensor_degree(config.parallelism) == options.tp;
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
   options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
   options.device = {
@@ -182,7 +199,8 @@ void add_stages(ModelPart& part, const RunConfig& config, int rank) {
 
 ShardOptions shard_options(const RunConfig& config) {
   const MeshShape mesh = config.mesh_shape();
-  const int num_shards = mesh.group_size(shard_group, 0), num_replicas = mesh.group_size(replicate_group, 0);
+  const int num_shards = std::max(mesh.group_size(shard_group, 0), num_expert_holders(config)),
+            num_replicas = mesh.group_size(replicate_group, 0);
   const TrainingConfig& training = config.training;
   ShardOptions options;
   options.level = num_shards > 1 ? static_cast<int>(config.parallelism.zero_level) : 0;
@@ -210,7 +228,8 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
   if (!options.tokens) {
     if (role == BufferRole::key_begin) return std::ssize(options.windows) * N;
     const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
-                         (role == BufferRole::positions && options.has_positions);
+                         (role == BufferRole::positions && options.has_positions) ||
+                         (role == BufferRole::is_routed && options.model.mixture.exists());
     return is_read ? N : 0;
   }
   const KeyBlockSizes& blocks = options.tokens->blocks;
@@ -222,9 +241,23 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
     case BufferRole::rows_by_rank: return is_exchanged ? blocks.ranks_of_block() * N : 0;
     case BufferRole::positions: return options.has_positions ? N : 0;
+    case BufferRole::is_routed: return options.model.mixture.exists() ? N : 0;
     default: return N;
   }
 }
+
+Sizes ModelPart::router_sums_sizes() const {
+  const std::int64_t num_layers = options.model.mixture.num_layers_of(options.model.num_hidden_layers);
+  if (num_layers == 0) return {};
+  return {num_layers, RouterSums{options.model.mixture.num_experts}.num_columns()};
+}
+
+Sizes ModelPart::router_loads_sizes() const {
+  if (options.router_losses.global == 0 || router_sums_sizes().num_dims() == 0) return {};
+  return {router_sums_sizes()[0], options.model.mixture.num_experts};
+}
+
+Sizes ModelPart::router_bias_sizes() const { return echelon::router_bias_sizes(options.model); }
 
 const StagePart& ModelPart::stage(int index) const {
   for (const StagePart& each : stages)

@@ -15,9 +15,9 @@
 namespace echelon {
 
 /// What a rank is given of a batch: HostBatch.
-inline constexpr std::array batch_roles = {BufferRole::tokens,   BufferRole::targets,          BufferRole::key_begin,
-                                           BufferRole::key_end,  BufferRole::rows_by_position, BufferRole::rows_by_rank,
-                                           BufferRole::positions};
+inline constexpr std::array batch_roles = {
+    BufferRole::tokens,           BufferRole::targets,      BufferRole::key_begin, BufferRole::key_end,
+    BufferRole::rows_by_position, BufferRole::rows_by_rank, BufferRole::positions, BufferRole::is_routed};
 
 /// One virtual stage on a rank.
 struct StagePart {
@@ -66,6 +66,11 @@ struct ModelPart {
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
   [[nodiscard]] Sizes rope_frequency_sizes() const { return stages.front().stage->rope_frequency_sizes(); }
+
+  /// Of RouterState: rows of all layers of the model, on all ranks. Empty sizes for what there is not.
+  [[nodiscard]] Sizes router_sums_sizes() const;
+  [[nodiscard]] Sizes router_loads_sizes() const;
+  [[nodiscard]] Sizes router_bias_sizes() const;
 };
 
 /// The window of the pairs (query, key) by which tokens and sequences are distributed: that of all blocks; 0 where they

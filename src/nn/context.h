@@ -5,6 +5,7 @@
 #include "comm/mesh.h"
 #include "context/key_transfers.h"
 #include "context/rank_tokens.h"
+#include "nn/mixture/router_state.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
 #include "spec/model_spec.h"
@@ -54,8 +55,15 @@ struct LayerOptions {
   // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
   std::vector<std::int64_t> windows = {};
   std::int64_t window = 0;
-  bool has_rope = true;      // of a block, where the model has RoPE
-  bool has_experts = false;  // of a block: MixtureSpec::is_in
+  bool has_rope = true;          // of a block, where the model has RoPE
+  bool has_experts = false;      // of a block: MixtureSpec::is_in
+  std::int64_t mixture_row = 0;  // of a block with experts: its row of RouterState
+  RouterLosses router_losses = {};
+  // Of experts: each rank has features of all of them, as of a dense branch; or `ep` ranks have some whole ones each,
+  // this one those of `ep_rank`.
+  bool divides_expert_features = false;
+  int ep = 1, ep_rank = 0;
+  double dispatch_bound = 1;  // rows that a rank takes in one round of an exchange, of those that it sends
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
@@ -85,6 +93,20 @@ struct LayerOptions {
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }
 };
 
+/// What a rank has sent to experts on other ranks and back, and what it would have with even loads.
+struct ExpertTraffic {
+  std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
+  std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were
+
+  ExpertTraffic& operator+=(const ExpertTraffic& more) {
+    sent_bytes += more.sent_bytes;
+    planned_sent_bytes += more.planned_sent_bytes;
+    num_rounds += more.num_rounds;
+    num_exchanges += more.num_exchanges;
+    return *this;
+  }
+};
+
 /// The tokens that one pass through the model is about. loss_sum is added to.
 struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
@@ -97,11 +119,14 @@ struct Microbatch {
   // [B, rows], and its inverse; -1 is padding.
   Tensor rows_by_position = {}, rows_by_rank = {};
   Tensor positions = {};  // int32 [B T], of LayerOptions::has_positions
+  Tensor is_routed = {};  // int32 [B T]: 0 for padding, which has no experts; empty: there is no padding
   // By sequence, of LayerOptions::skips_unseen_keys; empty: all rows travel.
   std::span<const KeyTransfers> key_transfers = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step
+  RouterState router = {};
+  ExpertTraffic* expert_traffic = nullptr;
   bool needs_gradient = false;  // a backward pass follows, and computes the loss; without one, forward does
 };
 

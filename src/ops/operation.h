@@ -9,15 +9,16 @@
 #include "ops/operations/cross_entropy.h"
 #include "ops/operations/elementwise.h"
 #include "ops/operations/embedding.h"
-#include "ops/operations/experts.h"
-#include "ops/operations/grouped_matmul.h"
 #include "ops/operations/head_exchange.h"
 #include "ops/operations/layer_norm.h"
 #include "ops/operations/matmul.h"
+#include "ops/operations/mixture/balance.h"
+#include "ops/operations/mixture/experts.h"
+#include "ops/operations/mixture/grouped_matmul.h"
+#include "ops/operations/mixture/router.h"
 #include "ops/operations/optimizer.h"
 #include "ops/operations/rms_norm.h"
 #include "ops/operations/rope.h"
-#include "ops/operations/router.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -67,11 +68,15 @@
   X(gradient_factor, GradientFactorArgs)                     \
   X(adamw, AdamWArgs)                                        \
   X(expert_slots, ExpertSlotsArgs)                           \
+  X(arrived_slots, ArrivedSlotsArgs)                         \
   X(permute_to_experts, PermuteToExpertsArgs)                \
   X(combine_experts, CombineExpertsArgs)                     \
   X(combine_experts_backward, CombineExpertsBackwardArgs)    \
   X(choose_experts, ChooseExpertsArgs)                       \
   X(choose_experts_backward, ChooseExpertsBackwardArgs)      \
+  X(count_experts, CountExpertsArgs)                         \
+  X(router_losses, RouterLossesArgs)                         \
+  X(balance_experts, BalanceExpertsArgs)                     \
   X(weight_rows, WeightRowsArgs)                             \
   X(weight_rows_backward, WeightRowsBackwardArgs)            \
   X(grouped_matmul, GroupedMatmulArgs)                       \

@@ -42,8 +42,8 @@ struct Bucket {
     const std::int64_t count = num_elements / shard.size;
     return {shard.index * count, count};
   }
-  /// Moves it to a rank of the mesh that differs from this one along the data axes alone: it holds other shards and
-  /// copies of the same parameters.
+  /// Moves it to a rank of the mesh that holds other shards and copies of the same parameters: one that differs from
+  /// this one along the data axes alone, and has the same experts.
   void place_at(const MeshShape& mesh, int rank);
   /// Parameters, without padding, inside `range`.
   [[nodiscard]] std::int64_t num_parameters_in(Range range) const;

@@ -35,6 +35,26 @@ std::string part_of(std::string_view of, const std::optional<PartOfPlan>& of_pla
                      with_commas(static_cast<double>(of_plan->planned), 0));
 }
 
+/// The most loaded layer, and the losses that there are.
+std::string experts(const MoeReport& moe) {
+  std::string text;
+  if (!moe.max_load.empty()) text += fmt::format("  max_load: {:.3f}", *std::ranges::max_element(moe.max_load));
+  for (const auto& [name, loss] :
+       {std::pair{"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}})
+    if (loss != 0) text += fmt::format("  {}: {:.5f}", name, loss);
+  return text;
+}
+
+nlohmann::ordered_json to_json(const MoeReport& moe) {
+  nlohmann::ordered_json json = {{"max_load", moe.max_load},
+                                 {"idle_experts", moe.idle_experts},
+                                 {"seq_aux_loss", moe.seq_aux_loss},
+                                 {"global_aux_loss", moe.global_aux_loss},
+                                 {"z_loss", moe.z_loss}};
+  if (!moe.least_bias.empty()) json["bias"] = {{"least", moe.least_bias}, {"most", moe.most_bias}};
+  return json;
+}
+
 }  // namespace
 
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops) {
@@ -53,7 +73,8 @@ std::string step_line(const StepReport& r) {
   const std::string wait =
       r.snapshot_wait_seconds > 0 ? fmt::format("  waited for the disk: {:.3g} s", r.snapshot_wait_seconds) : "";
   const std::string pairs = imbalance("cp", r.cp_imbalance) + imbalance("data", r.data_imbalance) +
-                            part_of("pairs", r.pairs) + part_of("cp_bytes", r.cp_bytes);
+                            part_of("pairs", r.pairs) + part_of("cp_bytes", r.cp_bytes) +
+                            (r.moe ? experts(*r.moe) : "");
   return fmt::format(
       "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
       "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}{}",
@@ -103,6 +124,7 @@ std::string to_json(const StepReport& r) {
   };
   set_part("pairs", r.pairs);
   set_part("cp_bytes", r.cp_bytes);
+  if (r.moe) json["moe"] = to_json(*r.moe);
   if (r.predicted_step_seconds) json["predicted_step_seconds"] = *r.predicted_step_seconds;
   if (r.predicted_memory_bytes) json["predicted_memory_bytes"] = *r.predicted_memory_bytes;
   return json.dump();

@@ -7,11 +7,20 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace echelon {
 
 struct PartOfPlan {
   std::int64_t part = 0, planned = 0;
+};
+
+/// How evenly a mixture's experts were loaded in a step, over all ranks.
+struct MoeReport {
+  std::vector<double> max_load = {};            // of each layer with experts: the largest load over the mean
+  std::vector<std::int64_t> idle_experts = {};  // of each: experts without a row
+  double seq_aux_loss = 0, global_aux_loss = 0, z_loss = 0;  // sums over layers, with their coefficients
+  std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
 };
 
 struct StepReport {
@@ -40,6 +49,7 @@ struct StepReport {
   // What documents leave of attention's pairs (query, key) on this rank, of one head and all layers, and of what it
   // sends over the ranks of context parallelism in bytes. None: all.
   std::optional<PartOfPlan> pairs = {}, cp_bytes = {};
+  std::optional<MoeReport> moe = {};  // of a model with experts
   // Known before the run started; none: not predicted.
   std::optional<double> predicted_step_seconds = {};        // for every step after the first; others with a snapshot
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
@@ -52,7 +62,8 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 /// "step: 1 loss: 8.31234 grad_norm: 1.2345 memory: 0.52GiB(1.00%) tps: 1,234 tflops: 0.12 mfu: N/A" is torchtitan's
 /// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
 /// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936", and what is known of " cp_imbalance: 1.002 data_imbalance:
-/// 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456".
+/// 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456", and of experts "
+/// max_load: 1.234 seq_aux_loss: 0.01234".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.

@@ -39,6 +39,16 @@ inline constexpr Group tied_group = {AxisSet{Axis::pp}, Group::Part::ends, 0};
 inline constexpr Group shard_group = {AxisSet{Axis::dp_shard, Axis::cp}, Group::Part::all, 0};
 inline constexpr Group replicate_group = {AxisSet{Axis::dp_replicate}, Group::Part::all, 0};
 
+/// The ranks of a stage over which experts and their tokens may be divided: e = (dp_shard * CP + cp) * TP + tp.
+inline constexpr AxisSet expert_axes = {Axis::dp_shard, Axis::cp, Axis::tp};
+/// The `ep` neighbours among them that have all experts together, and the ranks that have the same ones.
+[[nodiscard]] constexpr Group expert_group(int ep) { return {expert_axes, Group::Part::block, ep}; }
+[[nodiscard]] constexpr Group expert_holders_group(int ep) {
+  return ep == 1 ? Group{expert_axes, Group::Part::all, 0} : Group{expert_axes, Group::Part::strided, ep};
+}
+/// The ranks that hold tokens of the same sequences: parts of them, under sequence parallelism.
+inline constexpr Group sequence_group = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};
+
 /// Ranks that see different data; sums the number of targets.
 inline constexpr Group data_group = {data_axes, Group::Part::all, 0};
 /// The ranks of one copy of the model. A step sums the gradient norm, the loss and stop requests over them.

@@ -23,6 +23,7 @@ struct MixtureSpec {
   double routed_scaling_factor = 1.0;
   std::int64_t n_group = 1, topk_group = 1;          // a token's experts are in topk_group of n_group groups,
   bool sums_two_of_group = false;                    // which are chosen by the sum of their two best, or by their best
+  bool has_bias = false;                             // of the choice (DeepSeek-V3), which is saved with the weights
   std::int64_t shared_expert_intermediate_size = 0;  // of an expert of every token; 0: there is none
 
   // Layers with experts: from first_k_dense_replace on every decoder_sparse_step-th, without mlp_only_layers.

@@ -120,6 +120,11 @@ void validate_mixture(const ModelSpec& m) {
   validate(m.mixture);
   require(m.mlp == MlpKind::swiglu && !m.mlp_bias,
           "model.mechanisms has an mlp or mlp_bias that experts do not have: they are SwiGLUs without biases");
+  const std::int64_t shared = m.mixture.shared_expert_intermediate_size, of_one = m.mixture.moe_intermediate_size;
+  require(!description_of(m.family).mixture->is_of_deepseek || (shared > 0 && shared % of_one == 0),
+          "model.shared_expert_intermediate_size = {} is not a multiple of model.moe_intermediate_size = {}, as "
+          "config.json counts shared experts (use {})",
+          shared, of_one, std::max<std::int64_t>(1, shared / of_one) * of_one);
 }
 
 }  // namespace

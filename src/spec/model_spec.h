@@ -22,6 +22,7 @@ enum class Family : std::uint8_t {
   mistral,
   mixtral,
   qwen3_moe,
+  dots1,
   phi3,
   starcoder2,
   smollm3,

@@ -91,6 +91,7 @@ RunStart start_run(const RunStartContext& context, const RankView& rank, Mesh& h
       continue;
     }
     start.scalars = context.resume.scalars_of(from);
+    rank.run.model().set_routers(start.scalars.routers, rank.ops);
     start.resumed_from = from.reader->folder();
     start.lineage = from.reader->manifest().lineage;
     start.lineage.push_back({start.attempt, start.resumed_from.string(), from.changes});

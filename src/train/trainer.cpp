@@ -8,6 +8,7 @@
 #include "report/system_memory.h"
 #include "report/trace_file.h"
 #include "spec/machine/probe_errors.h"
+#include "train/moe_report.h"
 #include "train/validation.h"
 
 #include <cmath>
@@ -61,6 +62,7 @@ TrainResult Trainer::run() {
 
 void Trainer::ended_step(const StepResult& result) {
   scaler_.ended_step(result);
+  if (!result.is_skipped) remember_routers();
   ++scalars_.step;
   scalars_.sequences += config_.training.global_batch_size;
   scalars_.skipped_steps = scaler_.num_skipped();
@@ -68,10 +70,32 @@ void Trainer::ended_step(const StepResult& result) {
   scalars_.steps_since_scale_changed = scaler_.num_finite();
 }
 
+void Trainer::remember_routers() {
+  const Step& step = context_.rank.run.step();
+  const RouterSums columns = {config_.model.mixture.num_experts};
+  scalars_.routers.bias = step.router_bias();
+  scalars_.routers.counts.clear();
+  for (std::size_t i = 0; i < step.router_sums().size(); ++i)
+    if (static_cast<std::int64_t>(i) % columns.num_columns() < columns.num_experts)
+      scalars_.routers.counts.push_back(static_cast<std::int64_t>(step.router_sums()[i]));
+}
+
+std::string Trainer::layer_with_nan() const {
+  const std::vector<double>& sums = context_.rank.run.step().router_sums();
+  const RouterSums columns = {config_.model.mixture.num_experts};
+  std::int64_t row = 0;
+  for (std::int64_t layer = 0; !sums.empty() && layer < config_.model.num_hidden_layers; ++layer) {
+    if (!config_.model.mixture.is_in(layer)) continue;
+    if (sums[static_cast<std::size_t>(row++ * columns.num_columns() + columns.num_nan())] > 0)
+      return fmt::format("; the router of model.layers.{} is the first one with NaN", layer);
+  }
+  return "";
+}
+
 void Trainer::require_finite(std::int64_t step, const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
-  const std::string what =
-      fmt::format("step {}: the loss is {} and the gradient norm {}", step, result.loss, result.grad_norm);
+  const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}{}", step, result.loss,
+                                       result.grad_norm, layer_with_nan());
   if (step == 1)
     throw Failure(fmt::format(
         "{} before any update, so optimizer.lr is not the cause: check the initial weights and training.dtype", what));
@@ -178,6 +202,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   if (config_.data.reset_attention_mask) report.pairs = PartOfPlan{work.pairs, work.planned_pairs};
   if (context_.rank.run.blueprint().part().options.skips_unseen_keys)
     report.cp_bytes = PartOfPlan{work.sent_bytes, work.planned_sent_bytes};
+  report.moe = moe_report(context_.rank.run.step(), config_.model.mixture);
   for (const auto& [group, bytes] : context_.rank.mesh.sent_bytes())
     if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] += bytes - sent_before_[group];
   return report;

@@ -43,6 +43,8 @@ class Trainer {
   /// Warns once if the step is faster than the peak.
   void report_step();
   void require_finite(std::int64_t step, const StepResult& result) const;
+  /// Of the first layer whose router had NaN; empty: of none.
+  [[nodiscard]] std::string layer_with_nan() const;
   [[nodiscard]] bool is_traced(std::int64_t step) const {
     return context_.recorder != nullptr && traced_.contains(step);
   }
@@ -54,6 +56,8 @@ class Trainer {
   /// Collective. Returns the request that ended the evaluation before its end.
   RunRequest evaluate(std::int64_t step, bool may_end);
   void ended_step(const StepResult& result);
+  /// What a checkpoint has of the routers; a skipped step leaves it.
+  void remember_routers();
   void save(SaveReason reason);
 
   const RunConfig& config_;

@@ -23,6 +23,10 @@ class OneEpoch final : public BatchSource {
     std::fill_n(starts, seq_len, 0);
   }
 
+  [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override {
+    return sequence < data_.windows_per_epoch(seq_len) ? data_.num_tokens(sequence, seq_len) : 0;
+  }
+
  private:
   const DatasetBatches& data_;
 };

@@ -75,8 +75,11 @@ void Inference::require_complete(const Operand& x, TypeAxis axis) const {
   const TensorPlacement placement = x[axis].placement;
   if (placement == TensorPlacement::attended)
     fail(fmt::format("{}, but is read as if all {} blocks of the ring were in it", words(x, axis), axes_.degree(axis)));
+  if (placement == TensorPlacement::departed)
+    fail(fmt::format("{}, but is read as if it had come back", words(x, axis)));
   if (x[axis].distance != 0) fail(fmt::format("{}, but is read as if it were this rank's", words(x, axis)));
-  if (placement == TensorPlacement::partial || placement == TensorPlacement::addends_of_parts)
+  if (placement == TensorPlacement::partial || placement == TensorPlacement::addends_of_parts ||
+      placement == TensorPlacement::expert_addends)
     fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
                      axes_.name(axis)));
   if (placement == TensorPlacement::local_sum || placement == TensorPlacement::local_max)
@@ -89,6 +92,8 @@ void Inference::require_whole(const Operand& x, TypeAxis axis) const {
   if (x[axis].placement == TensorPlacement::sharded)
     fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis),
                      axes_.name(axis)));
+  if (x[axis].placement == TensorPlacement::dispatched || x[axis].placement == TensorPlacement::experts)
+    fail(fmt::format("{}, but is read as if it were that of all experts", words(x, axis)));
 }
 
 void Inference::require_the_same(const Operand& x) const {

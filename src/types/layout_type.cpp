@@ -62,6 +62,10 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     case TensorPlacement::addends_of_parts:
       layout.placement = TensorPlacement::sharded;
       return fmt::format("addends of parts, {}", describe(layout, x));
+    case TensorPlacement::dispatched: return "dispatched to experts";
+    case TensorPlacement::departed: return "sent to experts";
+    case TensorPlacement::experts: return "each rank's experts";
+    case TensorPlacement::expert_addends: return "addends of each rank's experts";
     case TensorPlacement::attended: return fmt::format("attended to {} of the ring's blocks", layout.count);
   }
   return "?";

@@ -32,6 +32,13 @@ enum class TensorPlacement : std::uint8_t {
   // and of gradients that are sums over the blocks.
   attended,
   addends_of_parts,  // parts along a dim, of each of which `copies` ranks hold an addend
+  // With experts over ranks, along each axis that their groups go over (RankAxes::divides_experts), whatever part of it
+  // they take: rows that have come to the rank of their expert, and rows that have gone there and not come back; the
+  // experts of each rank, and addends of these.
+  dispatched,
+  departed,
+  experts,
+  expert_addends,
 };
 
 /// A value of AxisLayout::block: sharded along the outermost dim.
@@ -66,6 +73,10 @@ struct LayoutType {
 inline constexpr AxisLayout replicated_layout = {TensorPlacement::replicated};
 inline constexpr AxisLayout partial_layout = {TensorPlacement::partial};
 inline constexpr AxisLayout own_layout = {TensorPlacement::own};
+inline constexpr AxisLayout dispatched_layout = {TensorPlacement::dispatched};
+inline constexpr AxisLayout departed_layout = {TensorPlacement::departed};
+inline constexpr AxisLayout experts_layout = {TensorPlacement::experts};
+inline constexpr AxisLayout expert_addends_layout = {TensorPlacement::expert_addends};
 inline constexpr AxisLayout sharded_rows = {TensorPlacement::sharded, outermost};
 /// `placement` along every axis.
 [[nodiscard]] LayoutType everywhere(TensorPlacement placement);

@@ -1,6 +1,7 @@
 #include "types/rank_axes.h"
 
 #include "base/error.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <set>
@@ -29,7 +30,8 @@ bool is_inner(TypeAxis axis) { return axis == TypeAxis::cp_heads || axis == Type
 
 }  // namespace
 
-RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks) : rank_(rank) {
+RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks, int ep)
+    : shape_(shape), rank_(rank), ep_(ep) {
   for (const TypeAxis axis : type_axes) {
     Place& place = places_[static_cast<std::size_t>(axis)];
     place = {shape.degree(mesh_axis(axis)), shape.coordinate(rank, mesh_axis(axis))};
@@ -42,6 +44,15 @@ RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_r
 
 std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
+  if (group.axes == expert_axes && group.part != Group::Part::all) {
+    if (group.block != ep_)
+      throw Failure(fmt::format("the group '{}' has the experts of {} ranks, but {} ranks have all", name_of(group),
+                                group.block, ep_));
+    if (shape_.group_size(group, rank_) == 1) return {};
+    for (const TypeAxis axis : all_)
+      if (divides_experts(axis)) axes.push_back(axis);
+    return axes;
+  }
   const bool is_block = group.part == Group::Part::block, is_strided = group.part == Group::Part::strided;
   const TypeAxis inner = group.axes.contains(Axis::tp) ? TypeAxis::kv_replica : TypeAxis::cp_heads;
   if ((is_block || is_strided) && group.block != degree(inner))
@@ -51,6 +62,10 @@ std::vector<TypeAxis> RankAxes::of(const Group& group) const {
     if (group.axes.contains(mesh_axis(axis)) && (is_inner(axis) ? !is_strided : !is_block)) axes.push_back(axis);
   return axes;
 }
+
+bool RankAxes::divides_experts(TypeAxis axis) const { return ep_ > 1 && expert_axes.contains(mesh_axis(axis)); }
+
+GroupPlace RankAxes::expert_holders() const { return shape_.place_in(expert_holders_group(ep_), rank_); }
 
 std::string RankAxes::name(TypeAxis axis) const {
   std::string name(name_of(mesh_axis(axis)));
@@ -65,7 +80,7 @@ std::string RankAxes::names(const std::vector<TypeAxis>& axes) const {
   return names;
 }
 
-std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks) {
+std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks, int ep) {
   std::set<int> ranks;
   for (int stage = 0; stage < shape.degree(Axis::pp); ++stage) {
     Coordinates first{};
@@ -79,6 +94,10 @@ std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, i
     for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::tp}) add(axis, 1);
     add(Axis::tp, kv_replicas);
     add(Axis::cp, head_ranks);
+    if (ep == 1) continue;
+    // The next rank with the same experts as the first.
+    const std::vector<int> holders = shape.ranks_of(expert_holders_group(ep), shape.rank_of(first));
+    if (holders.size() > 1) ranks.insert(holders[1]);
   }
   return {ranks.begin(), ranks.end()};
 }

@@ -13,7 +13,8 @@ class RankAxes {
  public:
   /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are sharded over all of them.
   /// `head_ranks` context-parallel ranks in a row exchange heads.
-  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1);
+  /// `ep` ranks have the experts of a layer together; 1: every rank has all of them, or features of all.
+  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1, int ep = 1);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
@@ -24,6 +25,12 @@ class RankAxes {
   /// Those of `group`. Throws Failure for a group that is not made of whole axes.
   [[nodiscard]] std::vector<TypeAxis> of(const Group& group) const;
 
+  /// Whether ranks along the axis have different experts, or tokens for them.
+  [[nodiscard]] bool divides_experts(TypeAxis axis) const;
+  /// The ranks with the same experts as this one, and its place among them.
+  [[nodiscard]] GroupPlace expert_holders() const;
+  [[nodiscard]] int ep() const { return ep_; }
+
   /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head, "cp/2" for two that exchange heads.
   [[nodiscard]] std::string name(TypeAxis axis) const;
   /// "dp_replicate+dp_shard"
@@ -33,12 +40,14 @@ class RankAxes {
   struct Place {
     int degree = 1, index = 0;
   };
-  int rank_;
+  MeshShape shape_;
+  int rank_, ep_;
   std::array<Place, num_type_axes> places_;
   std::vector<TypeAxis> all_;
 };
 
 /// Ranks that together show all types: the first rank of every axis, and for each axis the next rank along it.
-[[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks = 1);
+[[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks = 1,
+                                                    int ep = 1);
 
 }  // namespace echelon

@@ -43,6 +43,19 @@ AxisLayout sum_of_rows(Inference& call, const Operand& x, TypeAxis axis) {
   return x[axis];
 }
 
+LayoutType as_addend(const Inference& call, const Operand& x, const Tensor& sum, LayoutType type) {
+  const NamedMemory* named = call.memory().named_at(sum);
+  if (named == nullptr || !named->is_addend) return type;
+  for (const TypeAxis axis : call.axes()) {
+    if (type[axis] != replicated_layout) continue;
+    if (call.ranks().index(axis) > 0)
+      call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} adds it too", call.words(x, axis),
+                            call.ranks().name(axis), call.ranks().rank()));
+    type[axis] = partial_layout;
+  }
+  return type;
+}
+
 void require_whole_rows_of_heads(const Inference& call, const Operand& x, TypeAxis axis) {
   call.require_complete(x, axis);
   const bool goes = x[axis].placement != TensorPlacement::sharded || x.is_sharded_along(axis, dim_of_sequences) ||

@@ -32,6 +32,10 @@ struct MatrixFactor {
 /// That of a sum over the rows of x, along one axis: whole rows on different ranks leave addends.
 [[nodiscard]] AxisLayout sum_of_rows(Inference& call, const Operand& x, TypeAxis axis);
 
+/// The type of something that is added to a sum over all ranks: where several ranks have the same, the first of them
+/// adds it.
+[[nodiscard]] LayoutType as_addend(const Inference& call, const Operand& x, const Tensor& sum, LayoutType type);
+
 /// Fails unless x [B, T, H, C] is whole, or ranks hold whole sequences or whole heads of it.
 void require_whole_rows_of_heads(const Inference& call, const Operand& x, TypeAxis axis);
 /// Fails unless ranks hold the tokens of the same rows. Tokens that all stages have go with rows of this stage's own.

@@ -36,6 +36,7 @@ void rewrite(const std::filesystem::path& from, const std::filesystem::path& to,
       writer.write(param.name, param.slice, DType::float32, values.data());
     }
   }
+  writer.write_router_bias(reader.router_bias());
   writer.finish();
 }
 
@@ -54,9 +55,9 @@ TEST_P(Fixture, IsWrittenAsItWas) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
                          ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral",
-                                           "mixtral", "qwen3_moe", "phi3", "starcoder2", "llama_biases", "qwen3_yarn",
-                                           "phi3_long", "phi3_short", "smollm3", "ministral3", "olmo2", "olmo3",
-                                           "granite", "gpt_neox", "gpt_neox_serial", "gemma2", "gemma3_text"),
+                                           "mixtral", "qwen3_moe", "dots1", "phi3", "starcoder2", "llama_biases",
+                                           "qwen3_yarn", "phi3_long", "phi3_short", "smollm3", "ministral3", "olmo2",
+                                           "olmo3", "granite", "gpt_neox", "gpt_neox_serial", "gemma2", "gemma3_text"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them

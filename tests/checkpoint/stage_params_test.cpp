@@ -28,6 +28,7 @@ std::vector<std::unique_ptr<Stage>> stages_of(const ModelSpec& model, const Layo
       options.seq_len = 4;
       options.tp = layout.tp;
       options.tp_rank = tp_rank;
+      options.divides_expert_features = layout.tp > 1;
       stages.push_back(std::make_unique<Stage>(options, layers));
     }
   return stages;
@@ -78,7 +79,7 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
 
 TEST(StageParams, AreTheModelsInEveryLayout) {
   for (const Family family :
-       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen3_moe})
+       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen3_moe, Family::dots1})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.num_attention_heads = 6;

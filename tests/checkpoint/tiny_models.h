@@ -20,7 +20,7 @@ inline ModelSpec tiny_model(Family family, bool tied) {
   model.num_hidden_layers = 2;
   model.num_attention_heads = 3;
   model.num_key_value_heads = family == Family::gpt2 ? 3 : 1;
-  model.head_dim = family == Family::qwen3 || family == Family::qwen3_moe ? 6 : 4;
+  model.head_dim = family == Family::qwen3 || family == Family::qwen3_moe || family == Family::dots1 ? 6 : 4;
   model.intermediate_size = 10;
   model.vocab_size = 17;
   model.max_position_embeddings = 8;
@@ -29,6 +29,14 @@ inline ModelSpec tiny_model(Family family, bool tied) {
   model.mixture.num_experts = 5;
   model.mixture.moe_intermediate_size = family == Family::mixtral ? model.intermediate_size : 7;
   if (description_of(family).mixture->has_dense_layers) model.mixture.mlp_only_layers = {tied ? 0 : 1};
+  if (!description_of(family).mixture->is_of_deepseek) return model;
+  model.mixture.num_experts = 6;
+  model.mixture.num_experts_per_tok = 3;
+  model.mixture.n_group = 3;
+  model.mixture.topk_group = 2;
+  model.mixture.first_k_dense_replace = 1;
+  model.mixture.routed_scaling_factor = 2.5;
+  model.mixture.shared_expert_intermediate_size = 14;
   return model;
 }
 
@@ -42,6 +50,14 @@ inline std::vector<double> whole(const NamedShape& parameter) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < parameter.sizes.num_elements(); ++i) values.push_back(weight(parameter.name, i));
   return values;
+}
+
+/// Of all layers with experts.
+inline std::vector<float> some_router_bias(const ModelSpec& model) {
+  std::vector<float> bias;
+  for (const NamedShape& of_layer : router_biases(model))
+    for (const double value : whole(of_layer)) bias.push_back(static_cast<float>(value) + 1.0F / 8192);
+  return bias;
 }
 
 /// The slice of the parameter on rank `rank` of `tp`: equal slices along `dim` (whole if it has no such dim); the last

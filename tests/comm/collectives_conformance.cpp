@@ -101,6 +101,52 @@ void broadcast_copies_the_root(const RunRanks& run) {
   });
 }
 
+namespace {
+
+/// Rows of `columns` numbers: from rank i to rank j as many as the case has, and (3 i + 5 j) mod 4 more, but none from
+/// some. Between parts there are rows that belong to nobody.
+struct Parts {
+  std::vector<RowPart> sent, received;
+  std::int64_t num_sent = 0, num_received = 0;
+
+  explicit Parts(const Case& c) {
+    const auto count = [&](int i, int j) { return (i + 2 * j) % 5 == 4 ? 0 : c.count / 1000 + (3 * i + 5 * j) % 4; };
+    for (int other = 0; other < c.n(); ++other) {
+      sent.push_back({num_sent + other % 2, count(c.rank(), other)});
+      received.push_back({num_received + 1, count(other, c.rank())});
+      num_sent = sent.back().first + sent.back().count;
+      num_received = received.back().first + received.back().count;
+    }
+  }
+};
+
+}  // namespace
+
+void all_to_all_moves_rows(const RunRanks& run) {
+  constexpr std::int64_t columns = 3;
+  for_each_case(run, [](const Case& c) {
+    const Parts parts(c);
+    Buffer sent = numbers(c.dtype, parts.num_sent * columns, c.rank(), 4);
+    Buffer received = numbers(c.dtype, parts.num_received * columns, c.rank(), 5), expected = received;
+    const auto matrix = [](Buffer& buffer) {
+      return buffer.tensor().reshaped({buffer.num_elements() / columns, columns});
+    };
+    c.comm.all_to_all_rows({matrix(received), matrix(sent), parts.received, parts.sent}).wait();
+    for (int rank = 0; rank < c.n(); ++rank) {
+      const RowPart& part = parts.received[static_cast<std::size_t>(rank)];
+      std::int64_t first = 0;  // of the part, where the other rank has it
+      for (int other = 0; other <= c.rank(); ++other) {
+        first += other % 2;
+        const bool is_none = (rank + 2 * other) % 5 == 4;
+        if (other < c.rank()) first += is_none ? 0 : c.count / 1000 + (3 * rank + 5 * other) % 4;
+      }
+      for (std::int64_t i = 0; i < part.count * columns; ++i)
+        expected.set(part.first * columns + i, number(rank, first * columns + i, 4));
+    }
+    expect_same(received, expected, c.name("all_to_all of rows"));
+  });
+}
+
 void all_to_all_transposes(const RunRanks& run) {
   for_each_case(run, [](const Case& c) {
     Buffer sent = numbers(c.dtype, c.count * c.n(), c.rank(), 4), received(c.dtype, c.count * c.n()),

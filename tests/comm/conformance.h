@@ -20,6 +20,7 @@ void all_gather_concatenates(const RunRanks& run);
 void reduce_scatter_leaves_each_rank_its_part(const RunRanks& run);
 void broadcast_copies_the_root(const RunRanks& run);
 void all_to_all_transposes(const RunRanks& run);
+void all_to_all_moves_rows(const RunRanks& run);
 void transfers_arrive_in_order(const RunRanks& run);
 void barrier_waits_for_all(const RunRanks& run);
 
@@ -44,6 +45,7 @@ inline constexpr Requirement requirements[] = {
     {"ReduceScatterLeavesEachRankItsPart", reduce_scatter_leaves_each_rank_its_part},
     {"BroadcastCopiesTheRoot", broadcast_copies_the_root},
     {"AllToAllTransposes", all_to_all_transposes},
+    {"AllToAllMovesRows", all_to_all_moves_rows},
     {"TransfersArriveInOrder", transfers_arrive_in_order},
     {"BarrierWaitsForAll", barrier_waits_for_all},
     {"ManyOperationsMayBeInFlight", many_operations_may_be_in_flight},

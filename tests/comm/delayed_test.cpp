@@ -30,6 +30,7 @@ TEST(DelayedComm, AllGatherConcatenates) { conformance::all_gather_concatenates(
 TEST(DelayedComm, ReduceScatterLeavesEachRankItsPart) { conformance::reduce_scatter_leaves_each_rank_its_part(run); }
 TEST(DelayedComm, BroadcastCopiesTheRoot) { conformance::broadcast_copies_the_root(run); }
 TEST(DelayedComm, AllToAllTransposes) { conformance::all_to_all_transposes(run); }
+TEST(DelayedComm, AllToAllMovesRows) { conformance::all_to_all_moves_rows(run); }
 TEST(DelayedComm, TransfersArriveInOrder) { conformance::transfers_arrive_in_order(run); }
 TEST(DelayedComm, BarrierWaitsForAll) { conformance::barrier_waits_for_all(run); }
 TEST(DelayedComm, ManyOperationsMayBeInFlight) { conformance::many_operations_may_be_in_flight(run); }

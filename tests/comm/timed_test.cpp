@@ -25,6 +25,7 @@ TEST(TimedComm, ReduceScatterLeavesEachRankItsPart) {
 }
 TEST(TimedComm, BroadcastCopiesTheRoot) { conformance::broadcast_copies_the_root(run_timed); }
 TEST(TimedComm, AllToAllTransposes) { conformance::all_to_all_transposes(run_timed); }
+TEST(TimedComm, AllToAllMovesRows) { conformance::all_to_all_moves_rows(run_timed); }
 TEST(TimedComm, TransfersArriveInOrder) { conformance::transfers_arrive_in_order(run_timed); }
 TEST(TimedComm, ManyOperationsMayBeInFlight) { conformance::many_operations_may_be_in_flight(run_timed); }
 TEST(TimedComm, PollingAloneFinishes) { conformance::polling_alone_finishes(run_timed); }

@@ -87,6 +87,11 @@ class HostFacedComm final : public Comm {
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
     return with({received, sent}, [&](const auto& t) { return comm_.all_to_all(t[0], t[1]); });
   }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    return with({exchange.received, exchange.sent}, [&](const auto& t) {
+      return comm_.all_to_all_rows({t[0], t[1], exchange.received_parts, exchange.sent_parts});
+    });
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     return with({x}, [&](const auto& t) { return comm_.send(t[0], peer); });
   }

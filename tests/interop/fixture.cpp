@@ -9,6 +9,7 @@
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 namespace echelon::testing {
@@ -147,6 +148,16 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
       if (mesh.rank() != 0) continue;
       outcome.losses.push_back(result.loss);
       outcome.grad_norms.push_back(result.grad_norm);
+      const std::vector<double>& sums = rank.step().router_sums();
+      const RouterSums columns = {config.model.mixture.num_experts};
+      std::array<double, num_router_losses> losses{};
+      for (auto row = sums.begin(); row != sums.end(); row += columns.num_columns()) {
+        outcome.loads.insert(outcome.loads.end(), row, row + columns.num_experts);
+        for (std::size_t i = 0; i < losses.size(); ++i)
+          losses[i] += row[columns.losses() + static_cast<std::int64_t>(i)];
+      }
+      outcome.bias.assign(rank.step().router_bias().begin(), rank.step().router_bias().end());
+      outcome.router_losses.insert(outcome.router_losses.end(), losses.begin(), losses.end());
     }
   });
 }

@@ -41,8 +41,10 @@ struct Fixture {
 
 struct Outcome {
   std::vector<double> losses, grad_norms;
-  TensorCollection gradients;  // of the first step
-  std::vector<double> logits;  // [2, 16, V] before the first step; of one rank only
+  std::vector<double> router_losses, loads;  // [steps, 3], summed over layers; [steps, layers, E]
+  TensorCollection gradients;                // of the first step
+  std::vector<double> bias;                  // of the choices, after the last step
+  std::vector<double> logits;                // [2, 16, V] before the first step; of one rank only
 };
 
 /// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per

@@ -147,10 +147,11 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
   }
 }
 
-constexpr const char* names[] = {
-    "gpt2",       "llama", "llama_tied", "qwen2",        "qwen3",      "qwen2_window",    "mistral",    "mixtral",
-    "qwen3_moe",  "phi3",  "starcoder2", "llama_biases", "qwen3_yarn", "phi3_long",       "phi3_short", "smollm3",
-    "ministral3", "olmo2", "olmo3",      "granite",      "gpt_neox",   "gpt_neox_serial", "gemma2",     "gemma3_text"};
+constexpr const char* names[] = {"gpt2",         "llama",      "llama_tied",      "qwen2",      "qwen3",
+                                 "qwen2_window", "mistral",    "mixtral",         "qwen3_moe",  "dots1",
+                                 "phi3",         "starcoder2", "llama_biases",    "qwen3_yarn", "phi3_long",
+                                 "phi3_short",   "smollm3",    "ministral3",      "olmo2",      "olmo3",
+                                 "granite",      "gpt_neox",   "gpt_neox_serial", "gemma2",     "gemma3_text"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),
@@ -197,6 +198,53 @@ TEST_P(PackedInterop, LossAndEveryGradientOnOneRankAndOnFour) {
       expect_equal();
     }
 }
+
+class BalancedInterop : public ::testing::TestWithParam<std::tuple<const char*, Precision>> {};
+
+// Claim (reference): The losses of routers, their gradients and 20 steps of AdamW with them are
+//   those of PyTorch, on one rank and on layouts.
+// Bound: 1e-9 in float64, 1e-5 in float32; loads equal.
+// Tests: BalancedInterop
+TEST_P(BalancedInterop, GradientsAndTwentySteps) {
+  const auto& [name, precision] = GetParam();
+  const Fixture fixture(name);
+  const TensorValues expected = read_all(fixture.folder / "balanced.safetensors");
+  RunConfig config = fixture.config(precision.dtype);
+  const std::vector<double>& coefficients = expected.at("coefficients");
+  config.moe = {.seq_aux_loss_coeff = coefficients[0],
+                .global_aux_loss_coeff = coefficients[1],
+                .z_loss_coeff = coefficients[2],
+                .bias_update_rate = coefficients[3]};
+  for (const std::int64_t degree : {1, 2, 3}) {  // 2: tensor and pipeline; 3: context, of which a rank has parts
+    config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree = degree == 2 ? 2 : 1;
+    config.parallelism.context_parallel_degree = degree == 3 ? 3 : 1;
+    config.training.global_batch_size = 2;
+    config.training.micro_batch_size = degree == 2 ? 1 : 2;
+    config.training.max_norm = 0;
+    Outcome first, trained;
+    run(fixture, config, {0.0}, first);
+    expect_gradients(fixture.model, expected, first.gradients, precision.values);
+    config.training.global_batch_size = 4;
+    config.training.max_norm = 1.0;
+    run(fixture, config, fixture.expected.at("train.lr"), trained);
+    EXPECT_LE(error(trained.losses, expected.at("train.loss"), 0), precision.losses) << degree;
+    EXPECT_LE(error(trained.grad_norms, expected.at("train.grad_norm"), 0), 10 * precision.losses) << degree;
+    EXPECT_LE(error(trained.router_losses, expected.at("train.router_losses"), 0), precision.losses) << degree;
+    EXPECT_EQ(trained.loads, expected.at("train.loads")) << degree;
+    if (expected.contains("train.bias")) {
+      EXPECT_EQ(trained.bias, expected.at("train.bias")) << degree;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, BalancedInterop,
+                         ::testing::Combine(::testing::Values("mixtral", "qwen3_moe", "dots1"),
+                                            ::testing::Values(Precision{DType::float64, 1e-10, 1e-9},
+                                                              Precision{DType::float32, 1e-5, 1e-5})),
+                         [](const ::testing::TestParamInfo<BalancedInterop::ParamType>& parameters) {
+                           return std::string(std::get<0>(parameters.param)) + "_" +
+                                  std::string(name_of(std::get<1>(parameters.param).dtype));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, PackedInterop, ::testing::Values("gpt2", "llama"));
 

@@ -32,6 +32,9 @@ SIZES = dict(
 )
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=128)
 T = 16
+ROUTED = ("mixtral", "qwen3_moe", "dots1")
+ROUTER_LOSSES = (0.2, 0.3, 0.05)  # coefficients of the loss of each sequence, of that of all tokens, and of the z-loss
+BIAS_RATE = 0.02
 PACKED = ("gpt2", "llama")  # learned and rotary positions
 CONFIGS = {
     "gpt2": lambda: transformers.GPT2Config(
@@ -105,7 +108,24 @@ CONFIGS |= {
         **SIZES | dict(num_hidden_layers=3), pad_token_id=None, head_dim=8, sliding_window=5, query_pre_attn_scalar=6, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1000.0)),
     ),
+    "dots1": lambda: transformers.Dots1Config(
+        **SIZES | dict(num_hidden_layers=3),
+        head_dim=8,
+        n_routed_experts=8,
+        num_experts_per_tok=3,
+        n_group=4,
+        topk_group=2,
+        n_shared_experts=2,
+        moe_intermediate_size=8,
+        first_k_dense_replace=1,
+        routed_scaling_factor=1.5,
+        norm_topk_prob=True,
+        sliding_window=None,
+        tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1000.0),
+    ),
 }
+BIAS = ".e_score_correction_bias"  # no gradient trains it
 TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
 
 
@@ -150,6 +170,8 @@ def make(name, seed, folder):
     save_file({key: tensor.contiguous() for key, tensor in expected.items()}, folder / "expected.safetensors")
     if name in PACKED:
         make_packed(config, in_float64, folder / "packed.safetensors")
+    if name in ROUTED:
+        make_balanced(config, in_float64, folder / "balanced.safetensors")
     # Training must learn, and clipping must be at work in some steps.
     require(losses[-1] < losses[0] and norms.max() > TRAINING["max_norm"], f"{name}: losses {losses.tolist()}, gradient norms {norms.tolist()}")
     print(f"{name}: loss {value.item():.6f}; trained from {losses[0].item():.6f} to {losses[-1].item():.6f}; norms {norms.min():.3f} to {norms.max():.3f}")
@@ -169,6 +191,41 @@ def make_packed(config, weights, path):
     save_file(expected, path)
 
 
+def make_balanced(config, weights, path):
+    """The first gradients, and AdamW steps, with the losses of routers."""
+    tokens, targets = batch(first_sequence=0, num_sequences=2, vocab_size=config["vocab_size"])
+    leaves, _ = optimizer_of(weights)
+    routed = []
+    value = oracle.loss(oracle.logits(config, weights | leaves, tokens, routed=routed), targets)
+    losses, _ = oracle.router_losses(routed, None, ROUTER_LOSSES)
+    gradients = torch.autograd.grad(value + sum(losses), list(leaves.values()))
+    expected = {"grad." + key: gradient for key, gradient in zip(leaves, gradients)}
+    loads, of_routers = None, []
+    leaves, optimizer = optimizer_of(weights)
+    biases = {key: weight.float() for key, weight in weights.items() if key.endswith(BIAS)}  # in the order of layers
+    values, norms, all_loads = [], [], []
+    for step in range(1, TRAINING["steps"] + 1):
+        tokens, targets = batch((step - 1) * TRAINING["batch"], TRAINING["batch"], config["vocab_size"])
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step)
+        optimizer.zero_grad()
+        routed = []
+        value = oracle.loss(oracle.logits(config, leaves | biases, tokens, routed=routed), targets)
+        losses, loads = oracle.router_losses(routed, loads, ROUTER_LOSSES)
+        (value + sum(losses)).backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(list(leaves.values()), TRAINING["max_norm"]).item())
+        optimizer.step()
+        values.append(value.item())
+        of_routers.append([loss.item() for loss in losses])
+        all_loads.append(loads)
+        for key, counts in zip(sorted(biases), loads):
+            biases[key] = biases[key] + (BIAS_RATE * (counts.mean() - counts).sign()).float()
+    expected |= {key: torch.tensor(numbers, dtype=torch.float64) for key, numbers in (("train.loss", values), ("train.grad_norm", norms), ("train.router_losses", of_routers))}
+    expected |= {"train.loads": torch.stack(all_loads), "coefficients": torch.tensor((*ROUTER_LOSSES, BIAS_RATE if biases else 0.0), dtype=torch.float64)}
+    expected |= {"train.bias": torch.stack([biases[key] for key in sorted(biases)])} if biases else {}
+    save_file({key: tensor.contiguous() for key, tensor in expected.items()}, path)
+
+
 def random_model(config, seed):
     """Weights, biases and gains that are all random and large enough for every gradient to count."""
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
@@ -179,6 +236,9 @@ def random_model(config, seed):
             is_gain = parameter.dim() == 1 and name.endswith("weight")
             is_one_more = is_gain and config.model_type.startswith("gemma")  # the gain is 1 + weight
             parameter.copy_(1 + 0.2 * noise if is_gain and not is_one_more else 0.2 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith(BIAS):
+                buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
     return model
 
 
@@ -208,8 +268,8 @@ def documents_of(first_sequence, num_sequences):
 
 def run(config, weights, tokens, targets, documents=None, positions=None):
     """Loss, logits and the gradient of every weight."""
-    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
-    all_logits = oracle.logits(config, leaves, tokens, documents, positions)
+    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items() if not name.endswith(BIAS)}
+    all_logits = oracle.logits(config, weights | leaves, tokens, documents, positions)
     value = oracle.loss(all_logits, targets)
     gradients = torch.autograd.grad(value, list(leaves.values()))
     return value.detach(), all_logits.detach(), dict(zip(leaves, gradients))
@@ -224,14 +284,19 @@ def learning_rate(step):
     return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def train(config, weights, with_documents=False):
-    """Learning rates, losses before the update and gradient norms before clipping of AdamW steps; matrices decay, norms and biases do not."""
-    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
+def optimizer_of(weights):
+    """Copies of the weights and their AdamW; matrices decay, norms and biases do not."""
+    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items() if not name.endswith(BIAS)}
     groups = [
         dict(params=[w for w in leaves.values() if w.dim() >= 2], weight_decay=TRAINING["weight_decay"]),
         dict(params=[w for w in leaves.values() if w.dim() < 2], weight_decay=0.0),
     ]
-    optimizer = torch.optim.AdamW(groups, betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["eps"])
+    return leaves, torch.optim.AdamW(groups, betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["eps"])
+
+
+def train(config, weights, with_documents=False):
+    """Learning rates, losses before the update and gradient norms before clipping of AdamW steps."""
+    leaves, optimizer = optimizer_of(weights)
     rates, losses, norms = [], [], []
     for step in range(1, TRAINING["steps"] + 1):
         sequences = (step - 1) * TRAINING["batch"], TRAINING["batch"]
@@ -240,7 +305,7 @@ def train(config, weights, with_documents=False):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         optimizer.zero_grad()
-        value = oracle.loss(oracle.logits(config, leaves, tokens, documents), targets)
+        value = oracle.loss(oracle.logits(config, weights | leaves, tokens, documents), targets)
         value.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(leaves.values()), TRAINING["max_norm"]).item())
         optimizer.step()
@@ -298,8 +363,7 @@ def compare_folders(made, committed):
     configs = [json.loads((folder / "config.json").read_text()) for folder in (made, committed)]
     require(configs[0] == configs[1], f"{made.name}/config.json is {configs[0]}, committed is {configs[1]}")
     files = [("model.safetensors", 0.0), ("expected.safetensors", 1e-12)]
-    if (committed / "packed.safetensors").exists():
-        files.append(("packed.safetensors", 1e-12))
+    files += [(more, 1e-12) for more in ("packed.safetensors", "balanced.safetensors") if (committed / more).exists()]
     for file, tolerance in files:
         ours, theirs = load_file(made / file), load_file(committed / file)
         require(set(ours) == set(theirs), f"{made.name}/{file} has {sorted(ours)}, committed is {sorted(theirs)}")

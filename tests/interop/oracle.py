@@ -15,11 +15,12 @@ import torch.nn.functional as F
 IGNORED = -100
 
 
-def logits(config, weights, tokens, documents=None, positions=None):
-    """[B, T, V] for tokens [B, T]. With documents [B, T], the number of each token's document, a token attends to its own one alone. positions [B, T]: 0, 1, ... if left out."""
+def logits(config, weights, tokens, documents=None, positions=None, routed=None):
+    """[B, T, V] for tokens [B, T]. To the list `routed`, layers with experts add their router's logits and choice, [B, T, E] each. With documents [B, T], the number of each token's document, a token attends to its own one alone. positions [B, T]: 0, 1, ... if left out."""
     model = gpt2 if config["model_type"] == "gpt2" else llama
     positions = torch.arange(tokens.shape[1]).expand(tokens.shape) if positions is None else positions
-    return model(config, weights, tokens, hidden_keys(tokens, documents), positions)
+    more = {} if routed is None else {"routed": routed}
+    return model(config, weights, tokens, hidden_keys(tokens, documents), positions, **more)
 
 
 def loss(logits, targets):
@@ -85,7 +86,7 @@ def in_names_of_llama(config, weights):
     return renamed
 
 
-def llama(config, weights, tokens, hidden, positions):
+def llama(config, weights, tokens, hidden, positions, routed=None):
     w, H = in_names_of_llama(config, weights), config["num_attention_heads"]
     family, K = config["model_type"], config.get("num_key_value_heads", H)
     eps = next(config[key] for key in ("rms_norm_eps", "layer_norm_eps", "norm_epsilon") if key in config)
@@ -123,7 +124,7 @@ def llama(config, weights, tokens, hidden, positions):
     def feed_forward(h, layer):
         for name in ("mlp", "block_sparse_moe"):
             if f"{layer}{name}.gate.weight" in w:
-                return mixture(config, w, h, layer + name)
+                return mixture(config, w, h, layer + name, routed)
         if layer + "mlp.gate_proj.weight" in w:
             return linear(activation(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
         return linear(activation(linear(h, layer + "mlp.up_proj")), layer + "mlp.down_proj")
@@ -156,20 +157,50 @@ def query_scale(config, q, positions):
     return (1 + beta * torch.log(1 + times))[:, None, :, None]
 
 
-def mixture(config, w, x, name):
-    """Every expert for every token, times its weight: the softmax of the router over all experts, zero for those that are not among a token's largest."""
-    probabilities = F.linear(x, w[name + ".gate.weight"]).softmax(-1)
-    chosen = torch.zeros_like(probabilities).scatter(-1, probabilities.topk(config["num_experts_per_tok"], dim=-1).indices, 1.0)
-    weights = probabilities * chosen
+def mixture(config, w, x, name, routed=None):
+    """Every expert for every token, times its weight: the score of the router, zero for those that are not among a token's largest."""
+    logits = F.linear(x, w[name + ".gate.weight"])
+    is_deepseek = config["model_type"] == "dots1"
+    scores = logits.sigmoid() if is_deepseek else logits.softmax(-1)
+    values = scores
+    if is_deepseek:  # by scores and a bias, in the groups whose two best are the largest together
+        values = scores + w[name + ".gate.e_score_correction_bias"].to(scores.dtype)
+        groups = values.unflatten(-1, (config["n_group"], -1))
+        best = groups.topk(2, dim=-1).values.sum(-1).topk(config["topk_group"], dim=-1).indices
+        is_open = torch.zeros_like(groups[..., 0]).scatter(-1, best, 1.0) > 0
+        values = groups.masked_fill(~is_open[..., None], -math.inf).flatten(-2)
+    chosen = torch.zeros_like(scores).scatter(-1, values.topk(config["num_experts_per_tok"], dim=-1).indices, 1.0)
+    if routed is not None:
+        routed.append((logits, chosen, scores / scores.sum(-1, keepdim=True)))
+    weights = scores * chosen
     if config.get("norm_topk_prob", config["model_type"] == "mixtral"):
         weights = weights / weights.sum(-1, keepdim=True)
+    weights = weights * config.get("routed_scaling_factor", 1.0)
     gate, up, down = ("w1", "w3", "w2") if config["model_type"] == "mixtral" else ("gate_proj", "up_proj", "down_proj")
     y = torch.zeros_like(x)
     for e in range(weights.shape[-1]):
         expert = f"{name}.experts.{e}."
         inner = F.silu(F.linear(x, w[f"{expert}{gate}.weight"])) * F.linear(x, w[f"{expert}{up}.weight"])
         y = y + weights[..., e : e + 1] * F.linear(inner, w[f"{expert}{down}.weight"])
+    if is_deepseek:
+        shared = name + ".shared_experts."
+        y = y + F.linear(F.silu(F.linear(x, w[shared + "gate_proj.weight"])) * F.linear(x, w[shared + "up_proj.weight"]), w[shared + "down_proj.weight"])
     return y
+
+
+def router_losses(routed, loads, coefficients):
+    """Of the sequences [B, T] of a whole step: the loss of each sequence, that of all tokens with the loads [layers, E] of the step before (None: even ones), and the
+    z-loss, summed over layers; and the loads of this step."""
+    sums, counts = [0.0, 0.0, 0.0], []
+    for i, (logits, chosen, p) in enumerate(routed):
+        E, k = chosen.shape[-1], chosen[0, 0].sum()
+        f_of_sequences = chosen.sum(1) / (k * chosen.shape[1])
+        f = torch.full((E,), 1 / E, dtype=p.dtype) if loads is None else loads[i] / loads[i].sum()
+        sums[0] = sums[0] + E * (f_of_sequences * p.mean(1)).sum(-1).mean()
+        sums[1] = sums[1] + E * (f * p.mean((0, 1))).sum()
+        sums[2] = sums[2] + logits.logsumexp(-1).square().mean()
+        counts.append(chosen.sum((0, 1)))
+    return [coefficient * loss for coefficient, loss in zip(coefficients, sums)], torch.stack(counts).detach()
 
 
 def heads(x, num_heads):

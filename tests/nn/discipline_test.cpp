@@ -32,6 +32,7 @@ class StrictComm : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor, Tensor, ReduceOp) override { return start(); }
   [[nodiscard]] Pending broadcast(Tensor, int) override { return start(); }
   [[nodiscard]] Pending all_to_all(Tensor, Tensor) override { return start(); }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange&) override { return start(); }
   [[nodiscard]] Pending send(Tensor, int) override { return start(); }
   [[nodiscard]] Pending receive(Tensor, int) override { return start(); }
   [[nodiscard]] Pending barrier() override { return start(); }

@@ -85,6 +85,7 @@ WholeTensors run_stage(const ModelSpec& model, const StageLayers& layers, const 
     options.tp = layout.tp;
     options.tp_rank = mesh.coordinate(Axis::tp);
     options.sequence_parallel = layout.sequence_parallel;
+    options.divides_expert_features = layout.tp > 1;
     Stage stage(options, layers);
     const Tables tables(options);
     stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);

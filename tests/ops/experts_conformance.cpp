@@ -50,6 +50,47 @@ TEST_P(OpsConformance, ExpertSlots) {
   }
 }
 
+/// int32 [P, E + 1]: ranks without rows, experts without rows, and all rows at one expert.
+Numbers offsets_of_ranks(std::int64_t P, std::int64_t E, std::int64_t most) {
+  std::vector<std::int32_t> offsets;
+  for (std::int64_t p = 0; p < P; ++p) {
+    std::int64_t next = 0;
+    offsets.push_back(0);
+    for (std::int64_t e = 0; e < E; ++e) {
+      next += p % 4 == 3 ? (e == 2 ? 3 * most : 0) : p % 4 == 1 ? 0 : (e * e + 3 * p + e * p) % (most + 1);
+      offsets.push_back(static_cast<std::int32_t>(next));
+    }
+  }
+  return Numbers::tokens(offsets);
+}
+
+TEST_P(OpsConformance, ArrivedSlots) {
+  if (dtype != DType::float32) GTEST_SKIP() << "of int32 alone";
+  struct Case {
+    std::int64_t P, all, E, first_expert, most, Q, first_row;
+  };
+  for (const auto& [P, all, E, first_expert, most, Q, first_row] : {Case{1, 1, 1, 0, 5, 9, 0},
+                                                                    {2, 4, 2, 2, 3, 7, 0},
+                                                                    {2, 4, 2, 0, 3, 3, 2},
+                                                                    {4, 8, 2, 2, 4, 8, 0},
+                                                                    {4, 8, 2, 2, 4, 8, 8},
+                                                                    {4, 8, 2, 2, 4, 8, 16},
+                                                                    {4, 8, 2, 2, 4, 8, 800},
+                                                                    {4, 8, 4, 0, 0, 5, 0},
+                                                                    {5, 350, 70, 140, 9, 600, 300},
+                                                                    {3, 9, 3, 3, 2, 0, 0}}) {
+    const Tensors tensors = {offsets_of_ranks(P, all, most), Numbers(DType::int32, {Q, 1}),
+                             Numbers(DType::int32, {E + 1})};
+    compare(fmt::format("arrived_slots {} {} {} {} {}", P, E, most, Q, first_row), tensors, [&](Ops& ops, Tensors& t) {
+      ops.arrived_slots({.of_ranks = t[0].tensor().reshaped({P, all + 1}),
+                         .slots = t[1],
+                         .offsets = t[2],
+                         .first_expert = first_expert,
+                         .first_row = first_row});
+    });
+  }
+}
+
 TEST_P(OpsConformance, RowsToExpertsAndBack) {
   struct Case {
     std::int64_t N, k, D;

@@ -19,8 +19,9 @@ struct Routed {
   std::vector<std::int32_t> experts;
 };
 
-/// What all ranks routed, of each group of tensor-parallel ranks the first.
+/// What all ranks routed; of tensor-parallel ranks that route the same tokens, the first.
 struct RoutedTokens {
+  bool each_rank_routes_its_own = false;
   std::mutex mutex;
   std::vector<Routed> tokens;
 };
@@ -56,7 +57,7 @@ class RouterWatch : public Ops {
 class WatchedRank : public RankInterposer {
  public:
   WatchedRank(Ops& ops, Mesh& mesh, RoutedTokens& routed)
-      : ops_(ops, mesh.coordinate(Axis::tp) == 0 ? &routed : nullptr), mesh_(mesh) {}
+      : ops_(ops, routed.each_rank_routes_its_own || mesh.coordinate(Axis::tp) == 0 ? &routed : nullptr), mesh_(mesh) {}
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
 
@@ -69,6 +70,7 @@ class WatchedRank : public RankInterposer {
 std::vector<Routed> routed_tokens(RunConfig config) {
   config.training.steps = config.lr_scheduler.warmup_steps = 1;
   RoutedTokens routed;
+  routed.each_rank_routes_its_own = expert_tensor_degree(config.parallelism) == 1;
   RunOptions options;
   options.interpose = [&](Ops& ops, Mesh& mesh) { return std::make_unique<WatchedRank>(ops, mesh, routed); };
   (void)run_training(config, options);
@@ -110,8 +112,64 @@ TEST_P(Choices, AreThoseOfOneRank) {
   EXPECT_GE(gap, 100 * difference) << "rounding may decide a choice: " << gap << ", " << difference;
 }
 
+// Gradients of router losses are divided by the targets of the step and multiplied by the loss scale, and both are
+// taken back: of the same batch with other targets, they and the counts are the same.
+TEST(RouterLosses, DoNotDependOnTargets) {
+  RunConfig config = config_of({.shard = 2, .cp = 2, .seq_len = 17, .experts = 5, .router_losses = true});
+  config.training.steps = config.lr_scheduler.warmup_steps = 1;
+  const auto sums_of = [&](Targets targets) { return run_training(config, {.targets = targets})->router_sums.at(0); };
+  const std::vector<double> all = sums_of(Targets::all), few = sums_of(Targets::of_one_sequence);
+  ASSERT_EQ(all.size(), few.size());
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], few[i], 1e-12 * (1 + all[i])) << i;
+  config.training.steps = 10;
+  const RunOptions options = {.targets = Targets::of_one_sequence};
+  expect_equal(*run_training(config, options), *run_training(one_rank(config), options), 1e-11, 1e-9,
+               config.optimizer.lr);
+}
+
+// Padding has no choice, no row and no loss: that of packed data, and that of ranks whose parts of a sequence are not
+// equally long.
+TEST(RouterLosses, CountTokensAlone) {
+  RunConfig config =
+      config_of({.shard = 2, .documents = true, .cp = 3, .seq_len = 17, .experts = 5, .router_losses = true});
+  config.data.packing = Packing::best_fit;
+  config.training.steps = 3;
+  const auto actual = run_training(config), expected = run_training(one_rank(config));
+  expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
+  double rows = 0, tokens = 0;
+  const FormulaBatches batches(config, Targets::all);
+  for (std::int64_t sequence = 0; sequence < config.training.global_batch_size; ++sequence)
+    tokens += static_cast<double>(batches.num_tokens(sequence, config.training.seq_len));
+  EXPECT_LT(tokens, static_cast<double>(config.training.global_batch_size * config.training.seq_len));
+  for (std::int64_t e = 0; e < 5; ++e) rows += actual->router_sums[0][static_cast<std::size_t>(e)];
+  EXPECT_EQ(rows, 2 * tokens);
+}
+
+// A loss scale of a power of two moves no digit, and a step that is skipped leaves the loads of the step before: as
+// long as none was made, those of the global loss are even, and it is its coefficient times the layers.
+TEST(RouterLosses, DoNotDependOnTheLossScale) {
+  RunConfig config = config_of({.experts = 5, .router_losses = true});
+  config.training.steps = 4;
+  config.training.dtype = DType::float16;
+  const auto run_with = [&](double scale) {
+    config.grad_scaler = {.init_scale = scale, .backoff_factor = 0.5, .growth_interval = 1000};
+    return run_training(config);
+  };
+  const auto small = run_with(256), large = run_with(1024), too_large = run_with(0x1p40);
+  for (std::size_t step = 0; step < 4; ++step) {
+    EXPECT_NEAR(small->losses[step], large->losses[step], 1e-3);
+    const std::vector<double>&sums = too_large->router_sums[step], &first = too_large->router_sums[0];
+    EXPECT_EQ(sums.size(), first.size());
+    const RouterSums columns = {5};
+    for (std::size_t row = 0; row < sums.size(); row += static_cast<std::size_t>(columns.num_columns()))
+      EXPECT_NEAR(sums[row + static_cast<std::size_t>(columns.losses()) + 1], 0.3, 1e-6) << step;
+  }
+  EXPECT_GT(std::abs(small->router_sums[1][6] - 0.3), 1e-4) << "uneven loads raise the loss";
+}
+
 std::vector<Layout> layouts_without_padding() {
   std::vector<Layout> layouts = expert_rows();
+  for (const Layout& layout : expert_parallel_rows()) layouts.push_back(layout);
   std::erase_if(layouts, [](const Layout& layout) { return layout.cp > 1; });  // padded tokens are routed too
   return layouts;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 
 namespace echelon::testing {
@@ -71,7 +72,11 @@ std::string name_of(const Layout& layout) {
   if (layout.ulysses > 0) name << layout.ulysses;
   if (!layout.recompute.empty()) name << "_recompute" << echelon::names_of(layout.recompute).size();
   if (layout.window > 0) name << "_window" << layout.window;
-  if (layout.experts > 0) name << "_experts" << layout.experts << (layout.dense_between ? "_and_dense" : "");
+  if (layout.experts > 0)
+    name << "_experts" << layout.experts << (layout.dense_between ? "_and_dense" : "")
+         << (layout.router_losses ? "_losses" : "");
+  if (layout.ep > 1) name << "_ep" << layout.ep << "_bound" << std::llround(100 * layout.bound);
+  if (layout.etp > 0) name << "_etp" << layout.etp;
   if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
   for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
@@ -83,6 +88,8 @@ void PrintTo(const Layout& layout, std::ostream* out) { *out << name_of(layout);
 RunConfig config_of(const Layout& layout) {
   RunConfig config;
   config.model = tiny_model(layout);
+  if (layout.router_losses)
+    config.moe = {.seq_aux_loss_coeff = 0.2, .global_aux_loss_coeff = 0.3, .z_loss_coeff = 0.05};
   config.data.reset_attention_mask = layout.documents;
   config.data.reset_position_ids = layout.positions;
   config.data.balance_batch = layout.balance;
@@ -106,6 +113,9 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.context_parallel_load_balancer = layout.balancer;
   config.parallelism.context_parallel_method = layout.method;
   config.parallelism.context_parallel_ulysses_degree = layout.ulysses;
+  config.parallelism.expert_parallel_degree = layout.ep;
+  config.parallelism.expert_tensor_parallel_degree = layout.etp;
+  config.moe.dispatch_bound = layout.bound;
   config.training.recompute = layout.recompute;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
@@ -721,12 +731,13 @@ std::vector<Layout> rows() {
 std::vector<Layout> expert_rows() {
   using Kind = PipelineSchedule;
   using enum BlockOperation;
-  return {
+  std::vector<Layout> layouts = {
       {.shard = 2, .microbatches = 3, .experts = 4},
       {.replicate = 2, .shard = 2, .family = Family::qwen3, .zero = 2, .experts = 5},
       {.shard = 4, .microbatches = 3, .tied = true, .zero = 3, .experts = 6, .dense_between = true},
       {.tp = 2, .experts = 5},
       {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .experts = 9},
+      {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .experts = 9, .etp = 4},
       {.replicate = 2, .tp = 3, .sequence_parallel = true, .tied = true, .experts = 3},
       {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = whole_block, .experts = 12},
       {.pp = 3, .microbatches = 4, .tied = true, .experts = 6, .dense_between = true},
@@ -747,7 +758,7 @@ std::vector<Layout> expert_rows() {
        .experts = 5,
        .dense_between = true},
       {.pp = 2, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 4, .experts = 16},
-      {.tp = 2, .sequence_parallel = true, .documents = true, .cp = 2, .experts = 4},
+      {.tp = 2, .sequence_parallel = true, .documents = true, .cp = 2, .experts = 4, .etp = 2},
       {.shard = 2, .zero = 3, .cp = 3, .seq_len = 17, .experts = 5},
       {.pp = 2,
        .microbatches = 3,
@@ -759,6 +770,78 @@ std::vector<Layout> expert_rows() {
        .dense_between = true},
       {.shard = 2, .window = 5, .experts = 3, .dense_between = true},
   };
+  for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
+  return layouts;
+}
+
+std::vector<Layout> expert_parallel_rows() {
+  using Kind = PipelineSchedule;
+  using enum BlockOperation;
+  std::vector<Layout> layouts = {
+      {.shard = 2, .microbatches = 3, .experts = 4, .ep = 2},
+      {.replicate = 2, .shard = 4, .family = Family::qwen3, .zero = 2, .experts = 6, .ep = 2, .bound = 0.3},
+      {.shard = 4, .microbatches = 3, .tied = true, .zero = 3, .experts = 8, .dense_between = true, .ep = 4},
+      {.shard = 4, .zero = 3, .reshard = ReshardAfterForward::step, .experts = 8, .ep = 2, .bound = 0.5},
+      {.shard = 8, .experts = 8, .ep = 8, .bound = 1},
+      {.tp = 2, .sequence_parallel = true, .microbatches = 3, .experts = 6, .ep = 2},
+      {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .tied = true, .experts = 4, .ep = 2, .bound = 0.1},
+      {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = whole_block, .experts = 12, .ep = 4},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .zero = 2,
+       .experts = 8,
+       .ep = 2,
+       .bound = 0.4},
+      {.shard = 2, .pp = 2, .schedule = Kind::zb_h1, .microbatches = 5, .recompute = {mlp}, .experts = 6, .ep = 2},
+      {.shard = 4, .pp = 2, .schedule = Kind::zb_v, .microbatches = 4, .zero = 2, .experts = 8, .ep = 4, .bound = 0.35},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = Kind::dualpipe_v,
+       .microbatches = 4,
+       .tied = true,
+       .experts = 4,
+       .dense_between = true,
+       .ep = 2},
+      {.shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .schedule = Kind::interleaved_one_f_one_b,
+       .virtual_stages = 2,
+       .microbatches = 4,
+       .experts = 16,
+       .ep = 4,
+       .bound = 3},
+      {.shard = 2, .zero = 3, .documents = true, .cp = 2, .seq_len = 17, .experts = 4, .ep = 4, .bound = 0.6},
+      {.tp = 2,
+       .sequence_parallel = true,
+       .cp = 2,
+       .method = ContextMethod::all_gather,
+       .recompute = whole_block,
+       .experts = 9,
+       .dense_between = true,
+       .ep = 1},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .schedule = Kind::zb_h1,
+       .microbatches = 3,
+       .documents = true,
+       .cp = 4,
+       .balancer = LoadBalancer::none,
+       .seq_len = 35,
+       .experts = 8,
+       .ep = 8,
+       .bound = 0.5},
+      {.shard = 8, .tp = 2, .sequence_parallel = true, .order = "tp-dp_shard-cp-pp", .experts = 8, .ep = 4},
+      {.shard = 2, .window = 5, .recompute = whole_block, .experts = 4, .dense_between = true, .ep = 2, .bound = 0.2},
+  };
+  for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
+  return layouts;
 }
 
 }  // namespace echelon::testing

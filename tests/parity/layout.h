@@ -32,6 +32,9 @@ struct Layout {
   BlockOperations recompute = {};
   int experts = 0;                          // of a layer, of which each token has two; 0: all layers are dense
   bool dense_between = false;               // every second layer has no experts
+  bool router_losses = false;               // all of them
+  int ep = 1, etp = 0;                      // etp 0: 1 with sequence parallelism, or tp
+  double bound = 1.2;                       // of rows in one round of an exchange
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
@@ -63,6 +66,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Mixtures of experts, with every axis, level of sharding and kind of schedule.
 [[nodiscard]] std::vector<Layout> expert_rows();
+
+/// Experts over ranks, beside every other axis; in one round or several.
+[[nodiscard]] std::vector<Layout> expert_parallel_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

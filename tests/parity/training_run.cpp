@@ -24,6 +24,7 @@ class TrajectoryWatcher final : public RunObserver {
     if (rank.mesh.rank() != 0) return;
     trajectory_.losses.push_back(result.loss);
     trajectory_.grad_norms.push_back(result.grad_norm);
+    trajectory_.router_sums.push_back(rank.run.step().router_sums());
   }
   void ends(const RankView& rank) override {
     constexpr std::int64_t first_of_validation = 1'000'000;  // far from those of training
@@ -118,10 +119,28 @@ Errors errors_of(const Trajectory& actual, const Trajectory& expected, double lr
   return errors;
 }
 
+namespace {
+
+/// Loads are whole numbers, and losses sums over all tokens.
+void expect_equal_routers(const Trajectory& actual, const Trajectory& expected, double tolerance) {
+  ASSERT_EQ(actual.router_sums.size(), expected.router_sums.size());
+  for (std::size_t step = 0; step < expected.router_sums.size(); ++step) {
+    const std::vector<double>&a = actual.router_sums[step], &b = expected.router_sums[step];
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      const double error = b[i] == std::floor(b[i]) ? 0 : tolerance * (1 + std::abs(b[i]));
+      EXPECT_LE(std::abs(a[i] - b[i]), error) << "step " << step + 1 << ", router's sum " << i;
+    }
+  }
+}
+
+}  // namespace
+
 void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance,
                   double tensor_tolerance, double lr) {
   const Errors errors = errors_of(actual, expected, lr);
   EXPECT_LE(errors.loss.error, scalar_tolerance) << errors.loss.name;
+  expect_equal_routers(actual, expected, scalar_tolerance);
   EXPECT_LE(errors.grad_norm.error, scalar_tolerance) << errors.grad_norm.name;
   EXPECT_LE(errors.gradient.error, tensor_tolerance) << "gradient of " << errors.gradient.name;
   EXPECT_LE(errors.weight.error, tensor_tolerance) << "weights of " << errors.weight.name;

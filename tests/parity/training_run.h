@@ -41,6 +41,10 @@ class FormulaBatches : public BatchSource {
     }
   }
 
+  [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override {
+    return first_of_padding(sequence, seq_len);
+  }
+
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
     std::int32_t start = 0;
     for (std::int64_t i = 0; i < seq_len; ++i) {
@@ -77,6 +81,7 @@ class FormulaBatches : public BatchSource {
 struct Trajectory {
   std::vector<double> losses, grad_norms;
   double validation_loss = 0;
+  std::vector<std::vector<double>> router_sums;  // of each step: loads and losses of the routers
   TensorCollection first_gradients, values;
 };
 

@@ -129,6 +129,7 @@ class ResumeMatrix : public SmallRun {
     if (has_experts_) {
       const ModelSpec dense = config.model;
       config.model = preset("mixtral-30m");
+      config.moe = {.seq_aux_loss_coeff = 0.1, .global_aux_loss_coeff = 0.2, .z_loss_coeff = 0.05};
       config.model.mixture.num_experts = 5;
       config.model.mixture.moe_intermediate_size = config.model.intermediate_size = 12;
       config.model.hidden_size = dense.hidden_size;

@@ -26,6 +26,7 @@ inline LoweringOptions train_options(int num_stages, bool tied = true) {
   }
   options.gathers_parameters = true;
   options.ties_across_ranks = tied && num_stages > 1;
+  options.backward_reads_count = true;  // the router losses of a mixture do
   return options;
 }
 

@@ -112,7 +112,7 @@ TEST(Presets, ThatTheHelpNamesExist) {
 
 TEST(Family, NamesAreThoseOfConfigJson) {
   for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
-                              Family::mixtral, Family::qwen3_moe}) {
+                              Family::mixtral, Family::qwen3_moe, Family::dots1}) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }
@@ -162,6 +162,13 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelFault{"model.max_window_layers = 2 is not supported: config.json of model_type = 'mistral'",
                                [](ModelSpec& m) {
                                  m.family = Family::mistral, m.sliding_window = 7, m.max_window_layers = 2;
+                               }},
+                    ModelFault{"model.shared_expert_intermediate_size = 1000 is not a multiple of "
+                               "model.moe_intermediate_size = 300",
+                               [](ModelSpec& m) {
+                                 m.family = Family::dots1, m.mixture.num_experts = 8;
+                                 m.mixture.num_experts_per_tok = 2, m.mixture.moe_intermediate_size = 300;
+                                 m.mixture.shared_expert_intermediate_size = 1000;
                                }},
                     ModelFault{"model.rope_scaling.factor = 0.5",
                                [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));

@@ -257,7 +257,7 @@ const Contradiction layout_faults[] = {
        c.parallelism.context_parallel_ulysses_degree = 4;
        c.parallelism.hierarchical_context_parallel_sizes = {2, 2};
      }},
-    {"parallelism.expert_parallel_degree = 2 is not supported yet",
+    {"parallelism.expert_parallel_degree = 2 divides experts, and the model has none (use 1)",
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu (use auto)",
      [](RunConfig& c) {

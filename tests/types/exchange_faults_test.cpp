@@ -19,14 +19,6 @@ RunConfig exchanging(ContextMethod method, int cp, int u = 0) {
 }
 RunConfig ulysses(int cp) { return exchanging(ContextMethod::ulysses, cp); }
 
-/// Leaves out, or changes, the operation of a kind that comes after `before` others.
-template <class Args, class F>
-PlantInOps in_one(int before, F f) {
-  return [f, before, seen = std::make_shared<int>(0)](StoredOperation& operation) {
-    auto* args = std::get_if<Args>(&operation);
-    return args == nullptr || (*seen)++ != before || f(*args);
-  };
-}
 template <class Args>
 PlantInOps without(int before) {
   return in_one<Args>(before, [](const Args&) { return false; });

@@ -44,6 +44,10 @@ class PlantedComm final : public Comm {
   }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override { return comm().broadcast(x, root); }
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return comm().all_to_all(received, sent); }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    return each({CommKind::all_to_all, group_, exchange.sent},
+                [&](Comm& comm) { return comm.all_to_all_rows(exchange); });
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override { return comm().send(x, peer); }
   [[nodiscard]] Pending receive(Tensor x, int peer) override { return comm().receive(x, peer); }
   [[nodiscard]] Pending barrier() override { return comm().barrier(); }
@@ -100,9 +104,9 @@ Interpose interpose(const Plant& plant) {
 
 std::string fault_of(const RunConfig& config, const Plant& plant) {
   const Blueprint blueprint(config);
-  for (const int rank :
-       representative_ranks(blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp)),
-                            key_exchange(config.parallelism).head_ranks))
+  for (const int rank : representative_ranks(
+           blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp)),
+           key_exchange(config.parallelism).head_ranks, static_cast<int>(config.parallelism.expert_parallel_degree)))
     try {
       check_layout_types(blueprint, rank, interpose(plant));
     } catch (const Error& error) {

@@ -34,6 +34,15 @@ struct Plant {
   PlantInRun run = [](RankRun&) {};
 };
 
+/// Leaves out, or changes, the operation of a kind that comes after `before` others.
+template <class Args, class F>
+PlantInOps in_one(int before, F f) {
+  return [f, before, seen = std::make_shared<int>(0)](StoredOperation& operation) {
+    auto* args = std::get_if<Args>(&operation);
+    return args == nullptr || (*seen)++ != before || f(*args);
+  };
+}
+
 [[nodiscard]] Interpose interpose(const Plant& plant);
 
 /// The sentence of the fault that types find on some representative rank; empty if they find none.

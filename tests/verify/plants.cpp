@@ -108,6 +108,9 @@ class PlantedComm final : public Comm {
   }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override { return inner_.broadcast(x, root); }
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    return inner_.all_to_all_rows(exchange);
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
   [[nodiscard]] Pending receive(Tensor x, int peer) override {
     return Pending(std::make_unique<Received>(

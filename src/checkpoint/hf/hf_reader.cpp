@@ -95,6 +95,16 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
   }
 }
 
+std::vector<float> HuggingFaceReader::router_bias() const {
+  std::vector<float> biases;
+  for (const NamedShape& bias : router_biases(spec_)) {
+    const std::size_t first = biases.size();
+    biases.resize(first + static_cast<std::size_t>(bias.sizes[0]));
+    read(bias.name, TensorSlice(bias.sizes), DType::float32, biases.data() + first);
+  }
+  return biases;
+}
+
 std::map<std::string, DType> HuggingFaceReader::dtypes() const {
   std::map<std::string, DType> dtypes;
   for (const NamedShape& each : file_tensors(spec_))

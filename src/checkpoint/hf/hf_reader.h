@@ -25,6 +25,8 @@ class HuggingFaceReader {
   [[nodiscard]] std::map<std::string, DType> dtypes() const;
 
   /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
+  /// As ModelReader has it.
+  [[nodiscard]] std::vector<float> router_bias() const;
   [[nodiscard]] std::string unused_tensors_note() const;
 
  private:

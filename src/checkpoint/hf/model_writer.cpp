@@ -17,7 +17,11 @@ FolderPlan plan_folder(const ModelWriter::Options& options) {
   std::vector<TensorPlan> tensors;
   for (const auto& [name, sizes] : file_tensors(options.model)) {
     const auto own = options.dtypes.find(name);
-    TensorPlan tensor{.name = name, .dtype = own == options.dtypes.end() ? options.dtype : own->second, .shape = {}};
+    TensorPlan tensor{.name = name,
+                      .dtype = is_router_bias(name)          ? DType::float32
+                               : own == options.dtypes.end() ? options.dtype
+                                                             : own->second,
+                      .shape = {}};
     for (int dim = 0; dim < sizes.num_dims(); ++dim) tensor.shape.push_back(sizes[dim]);
     tensors.push_back(std::move(tensor));
   }
@@ -108,6 +112,18 @@ void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType
     num_written_ += write_slice(file, planned->tensors.at(tensor), found->second.place, part, dtype,
                                 static_cast<const std::byte*>(host) + first * size_of(dtype));
     file.close();
+  }
+}
+
+void ModelWriter::write_router_bias(const std::vector<float>& biases) {
+  std::int64_t num_needed = 0;
+  for (const NamedShape& bias : router_biases(options_.model)) num_needed += bias.sizes[0];
+  if (std::ssize(biases) != num_needed)
+    throw Failure(fmt::format("the model has {} biases of choices, but {} are given", num_needed, biases.size()));
+  const float* next = biases.data();
+  for (const NamedShape& bias : router_biases(options_.model)) {
+    write(bias.name, TensorSlice(bias.sizes), DType::float32, next);
+    next += bias.sizes[0];
   }
 }
 

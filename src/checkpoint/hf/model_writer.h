@@ -48,12 +48,15 @@ class ModelWriter {
   /// of the ranks with the same slice only one needs to (Param::is_first_copy). Throws Failure.
   void write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host);
 
+  /// The biases of choices, of all layers with experts, by one rank. Throws Failure.
+  void write_router_bias(const std::vector<float>& biases);
+
   /// Syncs everything to disk and renames the folder to its final name, replacing an existing model folder. Throws
   /// Failure.
   void finish();
 
-  /// Elements that this rank has written. Over all ranks they sum to `model.num_parameters()` if each parameter was
-  /// written once.
+  /// Elements that this rank has written. Over all ranks they sum to `model.num_parameters()`, and the elements of
+  /// biases of choices, if each was written once.
   [[nodiscard]] std::int64_t num_written() const { return num_written_; }
 
  private:

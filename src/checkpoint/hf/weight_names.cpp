@@ -162,9 +162,30 @@ FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
 
 std::vector<NamedShape> global_parameters(const ModelSpec& model) { return ParameterList(model).take(); }
 
+std::string router_bias_name(std::int64_t layer) {
+  return fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", layer);
+}
+
+std::vector<NamedShape> router_biases(const ModelSpec& model) {
+  std::vector<NamedShape> biases;
+  for (std::int64_t layer = 0; model.mixture.has_bias && layer < model.num_hidden_layers; ++layer)
+    if (model.mixture.is_in(layer)) biases.push_back({router_bias_name(layer), {model.mixture.num_experts}});
+  return biases;
+}
+
+namespace {
+
+std::vector<NamedShape> saved_tensors(const ModelSpec& model) {
+  std::vector<NamedShape> all = global_parameters(model);
+  for (NamedShape& bias : router_biases(model)) all.push_back(std::move(bias));
+  return all;
+}
+
+}  // namespace
+
 std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model) {
   std::map<std::string, PlacedParameter, std::less<>> placed;
-  for (const NamedShape& parameter : global_parameters(model))
+  for (const NamedShape& parameter : saved_tensors(model))
     placed[parameter.name] = {parameter.sizes, place_of(model, parameter)};
   if (model.tie_word_embeddings) placed["lm_head.weight"] = placed["model.embed_tokens.weight"];
   return placed;
@@ -173,7 +194,7 @@ std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const Mode
 std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   std::vector<NamedShape> tensors;
   std::set<std::string> names;
-  for (const NamedShape& parameter : global_parameters(model)) {
+  for (const NamedShape& parameter : saved_tensors(model)) {
     const PlacedParameter placed = {parameter.sizes, place_of(model, parameter)};
     for (const std::string& tensor : placed.tensors())
       if (names.insert(tensor).second) tensors.push_back({tensor, placed.place.sizes});

@@ -23,6 +23,12 @@ struct NamedShape {
 /// Every parameter once (a tied head is the embedding), in the order of the forward pass.
 [[nodiscard]] std::vector<NamedShape> global_parameters(const ModelSpec& model);
 
+/// The bias of the choice of a layer with experts: float32 [experts], which is no parameter, as no gradient trains it.
+[[nodiscard]] std::string router_bias_name(std::int64_t layer);
+[[nodiscard]] inline bool is_router_bias(std::string_view name) { return name.ends_with(".e_score_correction_bias"); }
+/// Of every such layer, in order; empty if the model has none.
+[[nodiscard]] std::vector<NamedShape> router_biases(const ModelSpec& model);
+
 /// Where the outputs of a linear layer (rows of its weight, entries of its bias) are among those of a fused tensor:
 /// blocks of equal size at equal distances.
 struct FusedRows {
@@ -66,8 +72,8 @@ struct PlacedParameter {
   [[nodiscard]] std::vector<PlacedPart> parts_of(const TensorSlice& slice) const;
 };
 
-/// Every parameter by name, with its place in a folder of this model. Includes the head of a tied model, at the
-/// embedding's place.
+/// Every parameter and bias of a choice by name, with its place in a folder of this model. Includes the head of a tied
+/// model, at the embedding's place.
 [[nodiscard]] std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model);
 
 /// The tensors of a folder of this model, in the order of the forward pass.

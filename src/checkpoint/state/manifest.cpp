@@ -41,6 +41,8 @@ WrittenJson to_json(const RunScalars& scalars) {
                   {"idx", to_text(scalars.data.idx)},
                   {"sampled_bin", to_text(scalars.data.sampled_bin)}};
   if (scalars.data.packing) json["data"]["packing"] = to_text(*scalars.data.packing);
+  const SavedRouters& routers = scalars.routers;
+  if (!routers.counts.empty()) json["routers"] = {{"counts", routers.counts}, {"bias", routers.bias}};
   return json;
 }
 
@@ -116,6 +118,23 @@ const ReadJson& list_in(const ReadJson& json, const char* key) {
   return value;
 }
 
+SavedRouters parse_routers(const ReadJson& json) {
+  SavedRouters routers;
+  for (const ReadJson& count : list_in(json, "counts")) {
+    require(count.is_number_integer() && count.get<double>() >= 0 && count.get<double>() <= largest_count,
+            "'counts' of routers has something that is no count");
+    routers.counts.push_back(count.get<std::int64_t>());
+  }
+  for (const ReadJson& bias : list_in(json, "bias")) {
+    require(bias.is_number() && std::abs(bias.get<double>()) <= std::numeric_limits<float>::max(),
+            "'bias' of routers has something that is no float32");
+    routers.bias.push_back(bias.get<float>());
+  }
+  require(routers.bias.empty() || routers.bias.size() == routers.counts.size(),
+          "'bias' of routers has not as many values as 'counts'");
+  return routers;
+}
+
 RunScalars parse_scalars(const ReadJson& json) {
   RunScalars scalars;
   scalars.step = count_in(json, "step");
@@ -134,6 +153,7 @@ RunScalars parse_scalars(const ReadJson& json) {
   scalars.data = {count_in(data, "bin_bytes"), count_in(data, "idx_bytes"), digest_in(data, "idx"),
                   digest_in(data, "sampled_bin")};
   if (data.contains("packing")) scalars.data.packing = digest_in(data, "packing");
+  if (json.contains("routers")) scalars.routers = parse_routers(json.at("routers"));
   require(scalars.skipped_steps <= scalars.step, "'skipped_steps' is more than 'step'");
   return scalars;
 }
@@ -256,6 +276,8 @@ std::int64_t most_bytes_of(Manifest manifest) {
        {&scalars.step, &scalars.skipped_steps, &scalars.steps_since_scale_changed, &scalars.first_lr_step,
         &scalars.sequences, &scalars.seq_len, &scalars.data.bin_bytes, &scalars.data.idx_bytes})
     *count = largest_count;
+  std::ranges::fill(scalars.routers.counts, largest_count);
+  std::ranges::fill(scalars.routers.bias, -std::numeric_limits<float>::min());
   scalars.loss_scale = std::numeric_limits<double>::min();  // no double has more digits
   return std::ssize(to_text(manifest));
 }

@@ -25,6 +25,13 @@ struct DataFingerprint {
   bool operator==(const DataFingerprint&) const = default;
 };
 
+/// What the routers of a model carry from step to step: of layers with experts, each [layers, experts].
+struct SavedRouters {
+  std::vector<std::int64_t> counts = {};  // rows of the experts in the last step
+  std::vector<float> bias = {};           // of the choice; empty: there is none
+  bool operator==(const SavedRouters&) const = default;
+};
+
 /// How far training was after a step.
 struct RunScalars {
   std::int64_t step = 0;
@@ -35,6 +42,7 @@ struct RunScalars {
   std::int64_t sequences = 0;                  // consumed; the next step starts with this one
   std::int64_t seq_len = 0;
   DataFingerprint data;
+  SavedRouters routers = {};
   bool operator==(const RunScalars&) const = default;
 };
 

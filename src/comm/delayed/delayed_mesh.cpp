@@ -40,6 +40,11 @@ class DelayedMesh::DelayedComm final : public Comm {
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
     return start("all_to_all", sent, received, [&](Tensor in, Tensor out) { return inner_.all_to_all(out, in); });
   }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    return start("all_to_all of rows", exchange.sent, exchange.received, [&](Tensor in, Tensor out) {
+      return inner_.all_to_all_rows({out, in, exchange.received_parts, exchange.sent_parts});
+    });
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     return start("send", x, nothing(), [&](Tensor in, Tensor) { return inner_.send(in, peer); });
   }

@@ -42,6 +42,21 @@ Pending MpiComm::all_to_all(Tensor received, Tensor sent) {
                sent.data, received.data);
 }
 
+Pending MpiComm::all_to_all_rows(const RowExchange& exchange) {
+  check_all_to_all_rows(*this, exchange);
+  auto operation = std::make_unique<MpiOperation>(mesh_, group_, collectives,
+                                                  Signature{.kind = CommKind::all_to_all,
+                                                            .dtype = exchange.sent.dtype,
+                                                            .num_elements = exchange.sent.size(1),
+                                                            .has_parts = true},
+                                                  sent_bytes_);
+  operation->start({.in = exchange.sent.data,
+                    .out = exchange.received.data,
+                    .in_parts = exchange.sent_parts.data(),
+                    .out_parts = exchange.received_parts.data()});
+  return Pending(std::move(operation));
+}
+
 Pending MpiComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
   const Signature signature = {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements()};
@@ -58,7 +73,7 @@ Pending MpiComm::barrier() { return start(collectives, {.kind = CommKind::barrie
 
 Pending MpiComm::start(std::uint64_t channel, const Signature& signature, const std::byte* in, std::byte* out) {
   auto operation = std::make_unique<MpiOperation>(mesh_, group_, channel, signature, sent_bytes_);
-  operation->start(in, out);
+  operation->start({.in = in, .out = out});
   return Pending(std::move(operation));
 }
 

@@ -17,6 +17,7 @@ class MpiComm final : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override;
   [[nodiscard]] Pending broadcast(Tensor x, int root) override;
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override;
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override;
   [[nodiscard]] Pending send(Tensor x, int peer) override;
   [[nodiscard]] Pending receive(Tensor x, int peer) override;
   [[nodiscard]] Pending barrier() override;

@@ -40,8 +40,8 @@ MpiOperation::~MpiOperation() {
     mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), description()));
 }
 
-void MpiOperation::start(const std::byte* in, std::byte* out) {
-  make_flows(in, out);
+void MpiOperation::start(const PartyBuffers& buffers) {
+  signature_.has_parts ? make_flows_of_rows(buffers) : make_flows(buffers.in, buffers.out);
   // Two ranks with different roots would wait forever.
   const bool only_answers = signature_.kind == CommKind::broadcast && !send_flows_.empty();
   for (std::size_t i = 0; only_answers && i < send_flows_.size(); ++i) context_.announce_start(send_flows_[i].peer());
@@ -98,6 +98,22 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
   if (signature_.kind == CommKind::all_reduce && own_part.count > 0)
     reduction_.emplace(context_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size,
                        own_part.count * size);
+}
+
+void MpiOperation::make_flows_of_rows(const PartyBuffers& buffers) {
+  const int n = static_cast<int>(group_.ranks().size()), own = group_.place();
+  const std::int64_t row_bytes = signature_.num_elements * size_of(signature_.dtype);
+  for (int place = 0; place < n; ++place) {
+    const RowPart &sent = buffers.in_parts[place], &received = buffers.out_parts[place];
+    const std::byte* const in = buffers.in + sent.first * row_bytes;
+    std::byte* const out = buffers.out + received.first * row_bytes;
+    if (place == own) {
+      copy(out, in, sent.count * row_bytes);
+      continue;
+    }
+    add_receive_flow(place, 0, out, received.count * row_bytes);
+    add_send_flow(place, 0, in, sent.count * row_bytes);
+  }
 }
 
 void MpiOperation::add_send_flow(int place, int phase, const std::byte* data, std::int64_t num_bytes) {

@@ -8,6 +8,7 @@
 //     barrier                  a flow of nothing to every peer
 #pragma once
 
+#include "comm/device_transport.h"
 #include "comm/mpi/mpi_mesh.h"
 #include "comm/mpi/reduction.h"
 
@@ -25,7 +26,7 @@ class MpiOperation final : public Pending::Operation {
   MpiOperation& operator=(const MpiOperation&) = delete;
 
   /// Makes the flows and starts them. In place, both are the same address.
-  void start(const std::byte* in, std::byte* out);
+  void start(const PartyBuffers& buffers);
 
   void wait() override;
   bool poll() override;
@@ -46,6 +47,7 @@ class MpiOperation final : public Pending::Operation {
 
  private:
   void make_flows(const std::byte* in, std::byte* out);
+  void make_flows_of_rows(const PartyBuffers& buffers);
   void add_send_flow(int place, int phase, const std::byte* data, std::int64_t num_bytes);
   void add_receive_flow(int place, int phase, std::byte* data, std::int64_t num_bytes);
   void set_limits();

@@ -37,6 +37,12 @@ Pending SoloComm::all_to_all(Tensor received, Tensor sent) {
   return copied(received, sent);
 }
 
+Pending SoloComm::all_to_all_rows(const RowExchange& exchange) {
+  check_all_to_all_rows(*this, exchange);
+  const auto rows = [](const Tensor& x, const RowPart& part) { return x.rows(part.first, part.count); };
+  return copied(rows(exchange.received, exchange.received_parts[0]), rows(exchange.sent, exchange.sent_parts[0]));
+}
+
 Pending SoloComm::send(Tensor, int peer) {
   check_peer(*this, peer);
   return {};

@@ -1,5 +1,7 @@
 #include "comm/thread/chunks.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace echelon {
@@ -44,6 +46,8 @@ Stores stores_of(const Signature& signature, std::int64_t num_parties) {
 Chunks::Chunks(int num_parties)
     : in_(static_cast<std::size_t>(num_parties)),
       out_(static_cast<std::size_t>(num_parties)),
+      in_parts_(static_cast<std::size_t>(num_parties)),
+      out_parts_(static_cast<std::size_t>(num_parties)),
       sent_(static_cast<std::size_t>(num_parties)) {}
 
 void Chunks::reset(const Signature& signature) {
@@ -60,14 +64,30 @@ void Chunks::reset(const Signature& signature) {
   count_ = parts * chunks_per_part_;
   is_small_ = bytes * num_parties() <= small_bytes;
   stores_ = stores_of(signature, num_parties());
+  num_rows_.store(0, std::memory_order_relaxed);
+  if (signature.has_parts) count_ = std::int64_t{num_parties()} * num_parties();  // of every pair, its rows
+}
+
+// The party that asks has arrived last, and its arrival is after what all others have stored.
+bool Chunks::is_small() const {
+  if (!signature_.has_parts) return is_small_;
+  return num_rows_.load(std::memory_order_relaxed) * signature_.num_elements * size_of(signature_.dtype) <= small_bytes;
 }
 
 void Chunks::set_buffers(int party, const PartyBuffers& buffers) {
   in_[static_cast<std::size_t>(party)] = buffers.in;
   out_[static_cast<std::size_t>(party)] = buffers.out;
+  in_parts_[static_cast<std::size_t>(party)] = buffers.in_parts;
+  out_parts_[static_cast<std::size_t>(party)] = buffers.out_parts;
+  if (!signature_.has_parts) return;
+  std::int64_t rows = 0;
+  for (int i = 0; i < num_parties(); ++i) rows += buffers.in_parts[i].count;
+  num_rows_.fetch_add(rows, std::memory_order_relaxed);
 }
 
 void Chunks::perform(std::int64_t chunk) {
+  if (signature_.has_parts)
+    return exchange_rows(static_cast<int>(chunk / num_parties()), static_cast<int>(chunk % num_parties()));
   const auto part = static_cast<int>(chunk / chunks_per_part_);
   const std::int64_t first = chunk % chunks_per_part_ * chunk_bytes_,
                      num_bytes = std::min(chunk_bytes_, part_bytes_ - first);
@@ -111,6 +131,19 @@ void Chunks::all_to_all(int destination, std::int64_t first, std::int64_t num_by
                 {destination * part_bytes_ + first, i * part_bytes_ + first, num_bytes}, stores_);
     if (i != destination) count_sent(i, num_bytes);
   }
+}
+
+void Chunks::exchange_rows(int source, int destination) {
+  const auto from = static_cast<std::size_t>(source), to = static_cast<std::size_t>(destination);
+  const RowPart &sent = in_parts_[from][destination], &received = out_parts_[to][source];
+  if (sent.count != received.count)
+    throw Failure(fmt::format("all_to_all of rows: place {} sends {} rows to place {}, which expects {}", source,
+                              sent.count, destination, received.count));
+  const std::int64_t row_bytes = signature_.num_elements * size_of(signature_.dtype),
+                     num_bytes = sent.count * row_bytes;
+  if (num_bytes == 0) return;
+  copy_to_all({&out_[to], 1}, in_[from], {sent.first * row_bytes, received.first * row_bytes, num_bytes}, stores_);
+  if (source != destination) count_sent(source, num_bytes);
 }
 
 void Chunks::copy(int source, const ByteRange& range) {

@@ -21,8 +21,8 @@ class Chunks {
   void set_buffers(int party, const PartyBuffers& buffers);
 
   [[nodiscard]] std::int64_t count() const { return count_; }
-  /// Faster with one thread than with several, which would have to be woken.
-  [[nodiscard]] bool is_small() const { return is_small_; }
+  /// Faster with one thread than with several, which would have to be woken. Of all parties that have come.
+  [[nodiscard]] bool is_small() const;
   void perform(std::int64_t chunk);
 
   /// Bytes of this party that went to another one, in the chunks performed.
@@ -35,6 +35,7 @@ class Chunks {
   void all_reduce(std::int64_t first, std::int64_t num_bytes);
   void reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes);
   void all_to_all(int destination, std::int64_t first, std::int64_t num_bytes);
+  void exchange_rows(int source, int destination);
   void copy(int source, const ByteRange& range);
   void transfer(const ByteRange& range);
   void count_sent(int party, std::int64_t num_bytes);
@@ -42,6 +43,8 @@ class Chunks {
   Signature signature_;
   std::vector<const std::byte*> in_;  // by party
   std::vector<std::byte*> out_;
+  std::vector<const RowPart*> in_parts_, out_parts_;  // of each, by party
+  std::atomic<std::int64_t> num_rows_ = 0;            // of all parts
   std::vector<std::atomic<std::int64_t>> sent_;
   std::int64_t part_bytes_ = 0;  // of each of the parts that no chunk crosses
   std::int64_t chunk_bytes_ = 1;

@@ -26,7 +26,8 @@ Exchange::Exchange(ThreadWorld& world, int num_parties, DeviceTransport::MakeDev
     : world_(world),
       chunks_(num_parties),
       device_exchange_(make_device_exchange != nullptr ? make_device_exchange(num_parties) : nullptr),
-      has_arrived_(static_cast<std::size_t>(num_parties)) {}
+      has_arrived_(static_cast<std::size_t>(num_parties)),
+      sent_rows_(static_cast<std::size_t>(num_parties)) {}
 
 // Relaxed: no other party knows the exchange until it is appended, which is a release.
 void Exchange::reset(const Signature& signature, int first_party) {
@@ -43,10 +44,14 @@ void Exchange::reset(const Signature& signature, int first_party) {
 }
 
 void Exchange::arrive(int party, const PartyBuffers& buffers, DeviceTransport* transport) {
-  if (is_on_device())
+  if (is_on_device()) {
     device_exchange_->set_buffers(party, *transport, buffers);
-  else
+    std::int64_t& rows = sent_rows_[static_cast<std::size_t>(party)] = 0;
+    for (int i = 0; signature_.has_parts && i < std::ssize(sent_rows_); ++i)
+      rows += i == party ? 0 : buffers.in_parts[i].count;
+  } else {
     chunks_.set_buffers(party, buffers);
+  }
   has_arrived_[static_cast<std::size_t>(party)].store(true, std::memory_order_relaxed);
   if (num_arrived_.fetch_add(1, order::arrive) + 1 < static_cast<int>(has_arrived_.size())) return;
   if (device_exchange_ || chunks_.is_small())
@@ -73,6 +78,8 @@ void Exchange::await_device(DeviceTransport* transport) {
 
 std::int64_t Exchange::sent_bytes(int party) const {
   if (!is_on_device()) return chunks_.sent_bytes(party);
+  if (signature_.has_parts)
+    return sent_rows_[static_cast<std::size_t>(party)] * signature_.num_elements * size_of(signature_.dtype);
   return echelon::sent_bytes(
       {.kind = signature_.kind == CommKind::send && party != 0 ? CommKind::receive : signature_.kind,
        .rank = party,

@@ -72,6 +72,7 @@ class Exchange {
   Chunks chunks_;
   std::unique_ptr<DeviceExchange> device_exchange_;
   std::vector<std::atomic<bool>> has_arrived_;
+  std::vector<std::int64_t> sent_rows_;  // to other parties, by party: of unequal parts that a device moves
 
   alignas(64) std::atomic<int> num_arrived_ = 0;
   std::atomic<std::uint32_t> word_ = 0;

@@ -35,28 +35,39 @@ Pending ThreadComm::all_to_all(Tensor received, Tensor sent) {
                           sent.data, received.data);
 }
 
+Pending ThreadComm::all_to_all_rows(const RowExchange& exchange) {
+  check_all_to_all_rows(*this, exchange);
+  return start(group_.collectives(), rank_,
+               {.kind = CommKind::all_to_all,
+                .dtype = exchange.sent.dtype,
+                .num_elements = exchange.sent.size(1),
+                .has_parts = true},
+               {.in = exchange.sent.data,
+                .out = exchange.received.data,
+                .in_parts = exchange.sent_parts.data(),
+                .out_parts = exchange.received_parts.data()});
+}
+
 Pending ThreadComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
   auto& transfers = to_[static_cast<std::size_t>(peer)];
   if (transfers == nullptr) transfers = &group_.transfers(rank_, peer);
-  return start(*transfers, 0, {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements()}, x.data,
-               nullptr);
+  return start(*transfers, 0, {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements()},
+               {.in = x.data});
 }
 
 Pending ThreadComm::receive(Tensor x, int peer) {
   check_peer(*this, peer);
   auto& transfers = from_[static_cast<std::size_t>(peer)];
   if (transfers == nullptr) transfers = &group_.transfers(peer, rank_);
-  return start(*transfers, 1, {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements()}, nullptr,
-               x.data);
+  return start(*transfers, 1, {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements()},
+               {.out = x.data});
 }
 
 Pending ThreadComm::barrier() { return start_collective({.kind = CommKind::barrier}, nullptr, nullptr); }
 
-Pending ThreadComm::start(Rendezvous& rendezvous, int party, const Signature& signature, const std::byte* in,
-                          std::byte* out) {
-  return Pending(std::make_unique<ThreadOperation>(mesh_, Membership{rendezvous, party, sent_}, signature,
-                                                   PartyBuffers{.in = in, .out = out}));
+Pending ThreadComm::start(Rendezvous& rendezvous, int party, const Signature& signature, const PartyBuffers& buffers) {
+  return Pending(std::make_unique<ThreadOperation>(mesh_, Membership{rendezvous, party, sent_}, signature, buffers));
 }
 
 }  // namespace echelon

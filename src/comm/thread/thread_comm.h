@@ -23,14 +23,15 @@ class ThreadComm final : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override;
   [[nodiscard]] Pending broadcast(Tensor x, int root) override;
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override;
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override;
   [[nodiscard]] Pending send(Tensor x, int peer) override;
   [[nodiscard]] Pending receive(Tensor x, int peer) override;
   [[nodiscard]] Pending barrier() override;
 
  private:
-  Pending start(Rendezvous& rendezvous, int party, const Signature& signature, const std::byte* in, std::byte* out);
+  Pending start(Rendezvous& rendezvous, int party, const Signature& signature, const PartyBuffers& buffers);
   Pending start_collective(const Signature& signature, const std::byte* in, std::byte* out) {
-    return start(group_.collectives(), rank_, signature, in, out);
+    return start(group_.collectives(), rank_, signature, {.in = in, .out = out});
   }
 
   ThreadMesh& mesh_;

@@ -56,6 +56,9 @@ class TimedMesh::TimedComm final : public Comm {
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
     return start(CommKind::all_to_all, sent, [&] { return inner_.all_to_all(received, sent); });
   }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    return start(CommKind::all_to_all, exchange.sent, [&] { return inner_.all_to_all_rows(exchange); });
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     return start(CommKind::send, x, [&] { return inner_.send(x, peer); });
   }

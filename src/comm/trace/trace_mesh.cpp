@@ -44,6 +44,18 @@ class TraceMesh::TraceComm final : public Comm {
     check_all_to_all(*this, received, sent);
     return record(CommKind::all_to_all, sent);
   }
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    check_all_to_all_rows(*this, exchange);
+    const std::int64_t row_bytes = exchange.sent.size(1) * size_of(exchange.sent.dtype);
+    std::int64_t rows = 0;
+    for (const RowPart& part : exchange.sent_parts) rows += part.count;
+    return add({.kind = CommKind::all_to_all,
+                .group = group_,
+                .group_size = size_,
+                .dtype = exchange.sent.dtype,
+                .num_elements = rows * exchange.sent.size(1),
+                .sent_bytes = sent_rows(*this, exchange.sent_parts) * row_bytes});
+  }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     check_peer(*this, peer);
     return record(CommKind::send, x, peer);
@@ -62,14 +74,17 @@ class TraceMesh::TraceComm final : public Comm {
                                                    .num_elements = full.num_elements(),
                                                    .dtype = full.dtype,
                                                    .root = peer});
-    mesh_.records_.push_back({.kind = kind,
-                              .group = group_,
-                              .group_size = size_,
-                              .dtype = full.dtype,
-                              .num_elements = full.num_elements(),
-                              .sent_bytes = sent,
-                              .peer = peer});
-    mesh_.sent_bytes_[group_] += sent;
+    return add({.kind = kind,
+                .group = group_,
+                .group_size = size_,
+                .dtype = full.dtype,
+                .num_elements = full.num_elements(),
+                .sent_bytes = sent,
+                .peer = peer});
+  }
+  Pending add(const CommRecord& record) {
+    mesh_.records_.push_back(record);
+    mesh_.sent_bytes_[group_] += record.sent_bytes;
     if (mesh_.listener_ == nullptr) return {};
     mesh_.listener_->started(mesh_.records_.back());
     return Pending(std::make_unique<TraceOperation>(*mesh_.listener_, mesh_.records_.size() - 1));

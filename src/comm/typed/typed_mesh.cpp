@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/arguments.h"
 #include "comm/traffic.h"
+#include "spec/groups.h"
 #include "types/inference.h"
 
 #include <algorithm>
@@ -49,6 +50,11 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     check_all_gather(*this, full, shard);
+    if (is_of_experts(Group::Part::block)) {
+      Inference call = begin(CommKind::all_gather, shard);
+      call.write(full, call.read("the offsets of experts", shard).piece.type);
+      return {};
+    }
     for_ranges(CommKind::all_gather, shard, [&](const Inference& call, std::int64_t first, std::int64_t count) {
       require_part(call, range_of(shard, first, count));
     });
@@ -94,7 +100,43 @@ class TypedMesh::TypedComm final : public Comm {
     return {};
   }
 
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    check_all_to_all_rows(*this, exchange);
+    const auto& [received, sent, received_parts, sent_parts] = exchange;
+    Inference call = begin(CommKind::all_to_all, sent);
+    if (!is_of_experts(Group::Part::block))
+      call.fail(fmt::format("rows are exchanged over '{}', whose ranks have no experts of each other's", over()));
+    for (const RowPart& part : sent_parts)
+      if (part.count > 0) require_exchangeable(call, call.read("what is sent", sent.rows(part.first, part.count)));
+    const TypedPiece* const first = mesh_.memory_.piece_at(sent);
+    if (first == nullptr) call.fail("nothing has written what is sent");
+    LayoutType type = first->type, of_sent = type;
+    const bool come_back = type[axes_.front()] == dispatched_layout;
+    for (const TypeAxis axis : axes_) {
+      type[axis] = come_back ? sharded_rows : dispatched_layout;
+      of_sent[axis] = departed_layout;
+    }
+    // A round gives back its own rows alone, and a sender has no use for what it has sent.
+    for (const RowPart& part : sent_parts)
+      if (!come_back && part.count > 0) call.write(sent.rows(part.first, part.count), of_sent);
+    for (const RowPart& part : received_parts)
+      if (come_back && part.count > 0) call.write(received.rows(part.first, part.count), type);
+    if (!come_back) call.write(received, type);
+    return {};
+  }
+
  private:
+  [[nodiscard]] bool is_of_experts(Group::Part part) const { return group_.axes == expert_axes && group_.part == part; }
+
+  void require_exchangeable(const Inference& call, const Operand& rows) const {
+    for (const TypeAxis axis : axes_) {
+      call.require_complete(rows, axis);
+      if (rows[axis] != dispatched_layout && !rows.is_sharded_along(axis, 0))
+        call.fail(fmt::format("{}, but rows of tokens go to experts and come back over '{}'", call.words(rows, axis),
+                              over()));
+    }
+  }
+
   /// Blocks of each rank's rows become a rank's blocks of all rows, or the other way round.
   [[nodiscard]] AxisLayout exchanged(const Inference& call, const Operand& parts, TypeAxis axis) const {
     AxisLayout layout = parts[axis];
@@ -154,7 +196,7 @@ class TypedMesh::TypedComm final : public Comm {
     for (const TypeAxis axis : axes_) {
       const Operand operand = {"x", x, *piece};
       op == ReduceOp::sum ? require_addend(call, operand, axis) : require_local_max(call, operand, axis);
-      type[axis] = result;
+      type[axis] = result == replicated_layout && is_of_experts(Group::Part::strided) ? experts_layout : result;
     }
     return type;
   }
@@ -162,7 +204,16 @@ class TypedMesh::TypedComm final : public Comm {
   void require_addend(const Inference& call, const Operand& x, TypeAxis axis) const {
     switch (x[axis].placement) {
       case TensorPlacement::partial:
-      case TensorPlacement::own: return;
+      case TensorPlacement::own:
+        if (is_of_experts(Group::Part::strided))
+          call.fail(fmt::format("{}, but '{}' are the ranks with the same experts alone", call.words(x, axis), over()));
+        return;
+      case TensorPlacement::expert_addends:
+        if (is_of_experts(Group::Part::strided)) return;
+        call.fail(fmt::format("{}, so the sum over '{}' would add up different experts", call.words(x, axis), over()));
+      case TensorPlacement::dispatched:
+      case TensorPlacement::departed:
+      case TensorPlacement::experts:
       case TensorPlacement::addends_of_parts:
       case TensorPlacement::replicated:
       case TensorPlacement::zero:

@@ -68,9 +68,6 @@ class NcclOperation final : public Pending::Operation {
 
 Pending NcclComm::start(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue) {
   if (signature.num_elements == 0) return {};
-  NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
-  auto operation = std::make_unique<NcclOperation>(mesh_, flight);
-  mesh_.launch({.link = link, .flight = flight, .enqueue = std::move(enqueue)});
   const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
   sent_ += sent_bytes({.kind = signature.kind,
                        .rank = rank_,
@@ -78,6 +75,13 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, NcclMesh::En
                        .num_elements = signature.num_elements,
                        .dtype = signature.dtype,
                        .root = is_transfer ? 0 : signature.root});
+  return launch(link, signature, std::move(enqueue));
+}
+
+Pending NcclComm::launch(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue) {
+  NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
+  auto operation = std::make_unique<NcclOperation>(mesh_, flight);
+  mesh_.launch({.link = link, .flight = flight, .enqueue = std::move(enqueue)});
   return Pending(std::move(operation));
 }
 
@@ -135,6 +139,33 @@ Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
                  const ncclResult_t end = nccl().group_end();
                  return result == ncclSuccess ? end : result;
                });
+}
+
+// Its kernels copy a rank's own rows, too. A pair without rows exchanges nothing.
+Pending NcclComm::all_to_all_rows(const RowExchange& exchange) {
+  check_all_to_all_rows(*this, exchange);
+  const std::int64_t row_bytes = exchange.sent.size(1) * size_of(exchange.sent.dtype);
+  if (row_bytes == 0) return {};
+  sent_ += sent_rows(*this, exchange.sent_parts) * row_bytes;
+  const Signature signature = {.kind = CommKind::all_to_all,
+                               .dtype = exchange.sent.dtype,
+                               .num_elements = exchange.sent.size(1),
+                               .has_parts = true};
+  return launch(mesh_.link(group_), signature, [=](ncclComm_t comm, cudaStream_t stream) {
+    ncclResult_t result = nccl().group_start();
+    for (std::size_t peer = 0; peer < exchange.sent_parts.size() && result == ncclSuccess; ++peer) {
+      const RowPart &sent = exchange.sent_parts[peer], &received = exchange.received_parts[peer];
+      const auto bytes_of = [&](const RowPart& part) { return static_cast<std::size_t>(part.count * row_bytes); };
+      if (sent.count > 0)
+        result = nccl().send(exchange.sent.data + sent.first * row_bytes, bytes_of(sent), ncclUint8,
+                             static_cast<int>(peer), comm, stream);
+      if (received.count > 0 && result == ncclSuccess)
+        result = nccl().receive(exchange.received.data + received.first * row_bytes, bytes_of(received), ncclUint8,
+                                static_cast<int>(peer), comm, stream);
+    }
+    const ncclResult_t end = nccl().group_end();
+    return result == ncclSuccess ? end : result;
+  });
 }
 
 Pending NcclComm::send(Tensor x, int peer) {

@@ -17,6 +17,7 @@ class NcclComm final : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override;
   [[nodiscard]] Pending broadcast(Tensor x, int root) override;
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override;
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override;
   [[nodiscard]] Pending send(Tensor x, int peer) override;
   [[nodiscard]] Pending receive(Tensor x, int peer) override;
   /// Of the ranks' threads, not of what they have enqueued.
@@ -25,6 +26,7 @@ class NcclComm final : public Comm {
  private:
   /// Enqueues what `enqueue` gives NCCL, after what the compute stream has.
   Pending start(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue);
+  Pending launch(NcclLink& link, const Signature& signature, NcclMesh::Enqueue enqueue);
 
   NcclMesh& mesh_;
   Group group_;

@@ -40,12 +40,29 @@ class GpuExchange final : public DeviceExchange {
   static Device& device_of(DeviceTransport& transport) { return static_cast<SharedGpuTransport&>(transport).device(); }
   [[nodiscard]] int num_parties() const { return static_cast<int>(parties_.size()); }
   void enqueue_all(const Signature& signature, Device& device, Stream& lane) const;
+  void enqueue_rows(const Signature& signature, Device& device, Stream& lane) const;
 
   std::vector<Party> parties_;  // by party
   std::optional<Event> moved_;
 };
 
+// One copy for each pair of ranks with rows.
+void GpuExchange::enqueue_rows(const Signature& signature, Device& device, Stream& lane) const {
+  const std::int64_t row_bytes = signature.num_elements * size_of(signature.dtype);
+  for (std::size_t from = 0; from < parties_.size(); ++from)
+    for (std::size_t to = 0; to < parties_.size(); ++to) {
+      const PartyBuffers &source = parties_[from].buffers, &target = parties_[to].buffers;
+      const RowPart &sent = source.in_parts[to], &received = target.out_parts[from];
+      if (sent.count == 0 || row_bytes == 0) continue;
+      Addresses addresses;
+      addresses.in[0] = source.in + sent.first * row_bytes;
+      addresses.out[0] = target.out + received.first * row_bytes;
+      enqueue(Copies{.num_bytes = sent.count * row_bytes}, addresses, device, lane);
+    }
+}
+
 void GpuExchange::enqueue_all(const Signature& signature, Device& device, Stream& lane) const {
+  if (signature.has_parts) return enqueue_rows(signature, device, lane);
   const int n = num_parties();
   const std::int64_t num_bytes = signature.num_elements * size_of(signature.dtype), part_bytes = num_bytes / n;
   Addresses addresses;

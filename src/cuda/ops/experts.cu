@@ -55,6 +55,24 @@ __global__ void __launch_bounds__(warp_size) count_kernel(Choices choices, std::
     counts[static_cast<std::int64_t>(blockIdx.x) * choices.E + e] = seen[e];
 }
 
+/// offsets[e + 1] = sum of those up to e; by a whole block.
+__device__ __forceinline__ void accumulate_offsets(std::int32_t* offsets, int E) {
+  __syncthreads();
+  if (threadIdx.x >= warp_size) return;
+  const int lane = lane_of_thread();
+  std::int32_t before = 0;
+  for (int start = 0; start < E; start += warp_size) {
+    std::int32_t sum = start + lane < E ? offsets[start + lane + 1] : 0;
+    for (int distance = 1; distance < warp_size; distance *= 2) {
+      const std::int32_t other = __shfl_up_sync(whole_warp, sum, static_cast<unsigned>(distance));
+      if (lane >= distance) sum += other;
+    }
+    if (start + lane < E) offsets[start + lane + 1] = before + sum;
+    before += __shfl_sync(whole_warp, sum, warp_size - 1);
+  }
+  if (lane == 0) offsets[0] = 0;
+}
+
 /// counts[chunk][e] becomes the number of rows of expert e in the chunks before.
 __global__ void __launch_bounds__(block_threads)
     offsets_kernel(std::int32_t* counts, int num_chunks, int E, std::int32_t* offsets) {
@@ -73,20 +91,7 @@ __global__ void __launch_bounds__(block_threads)
     }
     offsets[e + 1] = before;
   }
-  __syncthreads();
-  if (threadIdx.x >= warp_size) return;
-  const int lane = lane_of_thread();
-  std::int32_t before = 0;
-  for (int start = 0; start < E; start += warp_size) {
-    std::int32_t sum = start + lane < E ? offsets[start + lane + 1] : 0;
-    for (int distance = 1; distance < warp_size; distance *= 2) {
-      const std::int32_t other = __shfl_up_sync(whole_warp, sum, static_cast<unsigned>(distance));
-      if (lane >= distance) sum += other;
-    }
-    if (start + lane < E) offsets[start + lane + 1] = before + sum;
-    before += __shfl_sync(whole_warp, sum, warp_size - 1);
-  }
-  if (lane == 0) offsets[0] = 0;
+  accumulate_offsets(offsets, E);
 }
 
 __global__ void __launch_bounds__(warp_size)
@@ -104,6 +109,68 @@ __global__ void __launch_bounds__(warp_size)
     if (i < choices.R && i < (static_cast<std::int64_t>(blockIdx.x) + 1) * choices.chunk_size)
       slots[i] = expert >= 0 ? first + before : -1;
   });
+}
+
+/// Rows that have come from P ranks, and the round of them from first_row on.
+struct Arrivals {
+  const std::int32_t* of_ranks;
+  std::int64_t columns, first_expert, first_row, Q;
+  int P, E;
+
+  __device__ __forceinline__ const std::int32_t* of_rank(int p) const { return of_ranks + p * columns + first_expert; }
+  __device__ __forceinline__ std::int64_t rows_of_rank(int p) const { return of_rank(p)[E] - of_rank(p)[0]; }
+  /// Where in the round the rows of rank p for expert e are; those of the ranks before are `before` rows.
+  struct Rows {
+    std::int64_t first, end;
+  };
+  __device__ __forceinline__ Rows rows(int p, int e, std::int64_t before) const {
+    const std::int32_t* own = of_rank(p);
+    const std::int64_t start = before - first_row;
+    return {min(max(start + own[e] - own[0], std::int64_t{0}), Q),
+            min(max(start + own[e + 1] - own[0], std::int64_t{0}), Q)};
+  }
+};
+
+__global__ void __launch_bounds__(block_threads) arrived_offsets_kernel(Arrivals arrivals, std::int32_t* offsets) {
+  for (int e = static_cast<int>(threadIdx.x); e < arrivals.E; e += block_threads) {
+    std::int64_t count = 0, before = 0;
+    for (int p = 0; p < arrivals.P; ++p) {
+      const auto [first, end] = arrivals.rows(p, e, before);
+      count += end - first;
+      before += arrivals.rows_of_rank(p);
+    }
+    offsets[e + 1] = static_cast<std::int32_t>(count);
+  }
+  accumulate_offsets(offsets, arrivals.E);
+}
+
+/// A thread finds a row's rank, its expert there, and how many rows of the expert come before.
+__global__ void __launch_bounds__(block_threads)
+    arrived_slots_kernel(Arrivals arrivals, const std::int32_t* __restrict__ offsets,
+                         std::int32_t* __restrict__ slots) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x,
+                     wanted = row + arrivals.first_row;
+  if (row >= arrivals.Q) return;
+  std::int64_t before = 0;
+  int p = 0;
+  while (p < arrivals.P && before + arrivals.rows_of_rank(p) <= wanted) before += arrivals.rows_of_rank(p++);
+  if (p == arrivals.P) {
+    slots[row] = -1;
+    return;
+  }
+  const std::int32_t* own = arrivals.of_rank(p);
+  int e = 0, after = arrivals.E;  // the expert is one of e, ..., after - 1
+  while (after - e > 1) {
+    const int middle = (e + after) / 2;
+    (before + own[middle] - own[0] <= wanted ? e : after) = middle;
+  }
+  std::int64_t slot = offsets[e] + row - arrivals.rows(p, e, before).first, before_other = 0;
+  for (int other = 0; other < p; ++other) {
+    const auto [first, end] = arrivals.rows(other, e, before_other);
+    slot += end - first;
+    before_other += arrivals.rows_of_rank(other);
+  }
+  slots[row] = static_cast<std::int32_t>(slot);
 }
 
 /// The token of a warp, and its lane's first column.
@@ -242,6 +309,20 @@ void CudaOps::compute(const ExpertSlotsArgs& args) {
   launch({.num_threads = block_threads, .stream = stream()}, offsets_kernel, counts, static_cast<int>(num_chunks),
          static_cast<int>(E), numbers<std::int32_t>(args.offsets));
   launch(chunks, slots_kernel, choices, counts, numbers<std::int32_t>(args.offsets), numbers<std::int32_t>(args.slots));
+}
+
+void CudaOps::compute(const ArrivedSlotsArgs& args) {
+  const Arrivals arrivals = {.of_ranks = numbers<std::int32_t>(args.of_ranks),
+                             .columns = args.of_ranks.size(1),
+                             .first_expert = args.first_expert,
+                             .first_row = args.first_row,
+                             .Q = args.slots.num_elements(),
+                             .P = static_cast<int>(args.of_ranks.size(0)),
+                             .E = static_cast<int>(args.offsets.size(0) - 1)};
+  auto* const offsets = numbers<std::int32_t>(args.offsets);
+  launch({.num_threads = block_threads, .stream = stream()}, arrived_offsets_kernel, arrivals, offsets);
+  launch({.num_blocks = blocks_for(arrivals.Q, block_threads), .num_threads = block_threads, .stream = stream()},
+         arrived_slots_kernel, arrivals, offsets, numbers<std::int32_t>(args.slots));
 }
 
 void CudaOps::compute(const PermuteToExpertsArgs& args) {

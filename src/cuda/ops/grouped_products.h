@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/device/launch.h"
-#include "ops/operations/grouped_matmul.h"
+#include "ops/operations/mixture/grouped_matmul.h"
 
 #include <algorithm>
 

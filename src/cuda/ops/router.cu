@@ -108,10 +108,18 @@ __device__ __forceinline__ unsigned chosen_groups(const ChoiceValues<W>& values,
 
 template <class W>
 __global__ void __launch_bounds__(block_threads)
-    choose_kernel(const W* __restrict__ logits, const float* __restrict__ bias, std::int32_t* __restrict__ experts,
+    choose_kernel(const W* __restrict__ logits, const float* __restrict__ bias,
+                  const std::int32_t* __restrict__ is_routed, std::int32_t* __restrict__ experts,
                   W* __restrict__ weights, RouterSizes sizes) {
   const std::int64_t n = item_of_warp();
   if (n >= sizes.N) return;
+  if (is_routed != nullptr && is_routed[n] == 0) {
+    for (std::int64_t i = n * sizes.k + lane_of_thread(); i < (n + 1) * sizes.k; i += warp_size) {
+      experts[i] = -1;
+      weights[i] = 0;
+    }
+    return;
+  }
   const TokenScores<W> scores(logits + n * sizes.E, sizes.E, sizes.rule.scores == ExpertScores::softmax);
   const ChoiceValues<W> values = {scores, bias, bias == nullptr && !sizes.adds_two()};
   const bool has_groups = sizes.rule.num_groups > 1;
@@ -141,7 +149,8 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     choose_backward_kernel(const Wide<T>* __restrict__ logits, const std::int32_t* __restrict__ experts,
-                           const Wide<T>* __restrict__ dweights, T* __restrict__ dlogits, RouterSizes sizes) {
+                           const Wide<T>* __restrict__ dweights, const Wide<T>* __restrict__ addend,
+                           T* __restrict__ dlogits, RouterSizes sizes) {
   using W = Wide<T>;
   const std::int64_t n = item_of_warp();
   if (n >= sizes.N) return;
@@ -149,6 +158,12 @@ __global__ void __launch_bounds__(block_threads)
   const TokenScores<W> scores(logits + n * sizes.E, sizes.E, is_softmax);
   const std::int32_t* chosen = experts + n * sizes.k;
   const W* gradients = dweights + n * sizes.k;
+  T* dz = dlogits + n * sizes.E;
+  if (chosen[0] < 0) {
+    for (int e = lane_of_thread(); e < sizes.E; e += warp_size) dz[e] = narrow<T>(W(0));
+    return;
+  }
+  const auto with_addend = [&](int e, W value) { return addend == nullptr ? value : value + addend[n * sizes.E + e]; };
   const W scale = static_cast<W>(sizes.rule.scale);
   W sum = W(1e-20), product = 0, mean = 0;
   for (int j = 0; j < sizes.k; ++j) {
@@ -159,13 +174,12 @@ __global__ void __launch_bounds__(block_threads)
     return scale * (sizes.rule.normalises ? (gradients[j] - product / sum) / sum : gradients[j]);
   };
   for (int j = 0; is_softmax && j < sizes.k; ++j) mean += gradient(j) * scores.at(chosen[j]);
-  T* dz = dlogits + n * sizes.E;
   for (int e = lane_of_thread(); e < sizes.E; e += warp_size)
-    dz[e] = narrow<T>(is_softmax ? -mean * scores.at(e) : W(0));
+    dz[e] = narrow<T>(with_addend(e, is_softmax ? -mean * scores.at(e) : W(0)));
   __syncwarp();
   for (int j = lane_of_thread(); j < sizes.k; j += warp_size) {
     const W s = scores.at(chosen[j]);
-    dz[chosen[j]] = narrow<T>(s * (is_softmax ? gradient(j) - mean : gradient(j) * (1 - s)));
+    dz[chosen[j]] = narrow<T>(with_addend(chosen[j], s * (is_softmax ? gradient(j) - mean : gradient(j) * (1 - s))));
   }
 }
 
@@ -222,8 +236,9 @@ void CudaOps::compute(const ChooseExpertsArgs& args) {
   const RouterSizes sizes = sizes_of(args.logits, args.experts, args.rule);
   const auto of_type = [&]<class W>(W) {
     launch(warp_for_item(sizes.N, stream()), choose_kernel<W>, numbers<W>(args.logits),
-           args.bias.exists() ? numbers<float>(args.bias) : nullptr, numbers<std::int32_t>(args.experts),
-           numbers<W>(args.weights), sizes);
+           args.bias.exists() ? numbers<float>(args.bias) : nullptr,
+           args.is_routed.exists() ? numbers<std::int32_t>(args.is_routed) : nullptr,
+           numbers<std::int32_t>(args.experts), numbers<W>(args.weights), sizes);
   };
   args.logits.dtype == DType::float64 ? of_type(double{}) : of_type(float{});
 }
@@ -233,7 +248,8 @@ void CudaOps::compute(const ChooseExpertsBackwardArgs& args) {
   visit_numbers(args.dlogits.dtype, [&]<class T>(T) {
     using W = Wide<on_device<T>>;
     launch(warp_for_item(sizes.N, stream()), choose_backward_kernel<on_device<T>>, numbers<W>(args.logits),
-           numbers<std::int32_t>(args.experts), numbers<W>(args.dweights), numbers<T>(args.dlogits), sizes);
+           numbers<std::int32_t>(args.experts), numbers<W>(args.dweights),
+           args.addend.exists() ? numbers<W>(args.addend) : nullptr, numbers<T>(args.dlogits), sizes);
   });
 }
 

@@ -66,7 +66,8 @@ class RankBatch {
   const BatchSource* source_ = nullptr;
   std::int64_t first_sequence_ = 0;
   std::vector<std::int64_t> sequences_;
-  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_;
+  std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_,
+      is_routed_;
   std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
   std::vector<std::int32_t> ends_;                               // of its ranges, where they are not read
   DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents

@@ -45,6 +45,12 @@ class Decoder {
       reader.read(param->name, param->slice, param->value.dtype, host.data());
       ops_.upload(param->value, host.data());
     }
+    std::vector<float> bias = reader.router_bias();
+    bias.resize(static_cast<std::size_t>(router_bias_sizes(model_.options.model).num_elements()));
+    if (const Sizes sizes = router_bias_sizes(model_.options.model); sizes.num_dims() > 0) {
+      router_.bias = tensor({BufferRole::router_bias}, DType::float32, sizes);
+      ops_.upload(router_.bias, bias.data());
+    }
   }
 
   /// The logits after `tokens`, which continue all tokens before.
@@ -53,6 +59,7 @@ class Decoder {
     const PlannedBuffer& scratch = plan_.at({BufferRole::workspace});
     Stack workspace = arena_.region(scratch.offset, scratch.num_bytes);
     Context context = {ops_, mesh_, workspace, {}};
+    context.microbatch.router = router_;
     const Tensor device_tokens = arena_.tensor(plan_.at({BufferRole::tokens}).offset, DType::int32, {count});
     const Tensor logits = tensor({BufferRole::logits}, DType::float32, {1, model_.stage->head().num_columns()});
     ops_.upload(device_tokens, tokens.data());
@@ -75,6 +82,7 @@ class Decoder {
   Ops& ops_;
   Mesh& mesh_;
   std::vector<KvCache> caches_;
+  RouterState router_;
   std::int64_t num_decoded_ = 0;
 };
 

@@ -20,12 +20,17 @@ int kv_replicas_of(const Blueprint& blueprint) {
   return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp));
 }
 
+int ep_of(const Blueprint& blueprint) {
+  return static_cast<int>(blueprint.config().parallelism.expert_parallel_degree);
+}
+
 int head_ranks_of(const Blueprint& blueprint) { return key_exchange(blueprint.config().parallelism).head_ranks; }
 
 }  // namespace
 
 void check_layout_types(const Blueprint& blueprint) {
-  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint), head_ranks_of(blueprint)))
+  for (const int rank :
+       representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint)))
     check_layout_types(blueprint, rank);
 }
 
@@ -43,7 +48,7 @@ RunConfig for_rehearsal(RunConfig config) {
 }
 
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
-  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint));
+  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint));
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "executor/scalars.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 
@@ -9,7 +10,6 @@ namespace echelon {
 namespace {
 
 constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::cp_heads};
-constexpr std::array shard_axes = {TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::cp_heads};
 constexpr std::array tensor_axes = {TypeAxis::tp, TypeAxis::kv_replica};
 
 void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
@@ -37,6 +37,19 @@ void name_orders(const LayerOptions& options, const std::array<Tensor, 2>& order
   type[TypeAxis::cp_heads] = replicated_layout;
   for (const Tensor& order : orders)
     memory.name(order, {.name = "the order of rows", .type = type, .is_of_host = true});
+}
+
+void name_router(RankRun& run, TypedMemory& memory) {
+  const ModelPart& part = run.model().part();
+  const auto name = [&](BufferRole role, DType dtype, const Sizes& sizes, std::string words, bool is_addend) {
+    if (sizes.num_dims() == 0) return;
+    const Tensor x = run.memory().tensor(ProgramKind::training, {role}, dtype, sizes);
+    memory.name(x, {.name = std::move(words), .type = {}, .is_addend = is_addend, .is_of_host = true});
+    if (!is_addend) memory.write(x, {.type = {}});
+  };
+  name(BufferRole::router_sums, DType::float64, part.router_sums_sizes(), "the loads of experts", true);
+  name(BufferRole::router_loads, DType::float64, part.router_loads_sizes(), "the loads of the step before", false);
+  name(BufferRole::router_bias, DType::float32, part.router_bias_sizes(), "the bias of the choice", false);
 }
 
 }  // namespace
@@ -69,6 +82,9 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
                 memory);
   if (part.batch_size(BufferRole::positions) > 0)
     memory.name(of_batch(BufferRole::positions), {.name = "the positions", .type = batch, .is_of_host = true});
+  if (part.batch_size(BufferRole::is_routed) > 0)
+    memory.name(of_batch(BufferRole::is_routed), {.name = "which rows are tokens", .type = batch, .is_of_host = true});
+  name_router(run, memory);
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
   const LayoutType zero = everywhere(TensorPlacement::zero), given = {};
   const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type,
@@ -112,7 +128,9 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
               in_part = {part.first - owned.first, part.count};
   const LayoutType type = type_of(param);
   LayoutType of_part = type;
-  const bool is_divided = unit.options().level > 0;  // else every rank of the group updates all
+  // Else every rank of the group updates all. Of a dense one with a single rank, the axes have no meaning.
+  const std::vector<TypeAxis> shard_axes = axes_.of(param.groups.shard);
+  const bool is_divided = unit.options().level > 0 && !shard_axes.empty();
   if (is_divided) set(of_part, shard_axes, sharded_rows);
   const auto owned_of = [&](const Tensor& x) {
     return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor();
@@ -124,9 +142,7 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
   const bool is_cut = unit.options().shards_parameters();
   const Tensor kept = is_cut ? owned_of(flat.param) : param.value, own = unit.param_part(bucket);
   const int gathered =
-      is_cut || !is_divided
-          ? -1
-          : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
+      is_cut || !is_divided ? -1 : memory_.add_gathered({shard_axes, own.data, own.data + own.num_bytes()});
   name(kept, {.name = param.name, .type = is_cut ? of_part : type});
   if (kept.exists()) memory_.write(kept, {.type = is_cut ? of_part : type, .gathered = gathered});
   const std::string gradient = "the gradient of " + param.name;
@@ -197,6 +213,11 @@ void NamedParams::close(const std::vector<Tensor>& buffers) {
 LayoutType NamedParams::type_of(const Param& param) const {
   LayoutType type;
   type[TypeAxis::pp] = param.groups.tied ? replicated_layout : own_layout;
+  if (param.groups.shard == expert_holders_group(axes_.ep()) && axes_.ep() > 1) {
+    for (const TypeAxis axis : axes_.all())
+      if (axes_.divides_experts(axis)) type[axis] = experts_layout;
+    return type;
+  }
   const int dim = param.slice.dim();
   if (dim < 0) return type;
   const AxisLayout cut =
@@ -215,6 +236,7 @@ void NamedParams::require_counted() const {
     const TypedPiece* gradient = memory_.piece_at(entry.owned_gradient);
     if (gradient == nullptr) continue;
     const bool counts_here = std::all_of(axes_.all().begin(), axes_.all().end(), [&](TypeAxis axis) {
+      if (gradient->type[axis] == experts_layout) return axes_.expert_holders().index == 0;
       return gradient->type[axis] != replicated_layout || axes_.index(axis) == 0;
     });
     if (counts_here && !gradient->is_counted)

@@ -25,6 +25,8 @@ class Branch : public Layer {
   virtual void project(Context& context, Tensor y, const Stash& stash) const = 0;
   /// Whether forward drops what the first matmuls give, so that a backward pass recomputes it from x.
   [[nodiscard]] virtual bool recomputes_from_x() const = 0;
+  /// Whether backward_input may read x itself: then x is computed before it.
+  [[nodiscard]] virtual bool backward_input_reads_x() const { return false; }
   /// For backward_weight, where the x of forward or of the last backward pass is gone.
   void save_x(Stash& stash, Tensor x) const { stash.save_view(this, saved_x_, x); }
 

@@ -152,7 +152,8 @@ void DecoderBlock::compute(const ComputePass& pass, std::size_t i, Tensor normed
   // A pass that computes h has what branch 0 adds there; the norm of h adds x.
   const Tensor residual = i > 0 && !is_parallel() && pass.runs(drops_h()) ? pass.stash.saved(this, saved_x) : Tensor();
   // The weights' gradients read normed too. After backward_input, backward_weight recomputes it.
-  if (norm && (residual.exists() || pass.runs(branch->recomputes_from_x()) || pass.kind == Pass::backward))
+  const bool is_read_again = pass.kind == Pass::backward || branch->backward_input_reads_x();
+  if (norm && (residual.exists() || pass.runs(branch->recomputes_from_x()) || is_read_again))
     norm->normalise(pass.context, normed, pass.stash, residual);
   if (!norm && residual.exists()) pass.context.ops.add(stream(i, pass.stash), stream(i, pass.stash), residual);
   branch->compute(pass, norm ? normed : stream(i, pass.stash));

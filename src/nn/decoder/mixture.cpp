@@ -2,8 +2,6 @@
 
 #include "nn/tensor_parallel.h"
 
-#include <cmath>
-
 namespace echelon {
 namespace {
 
@@ -25,22 +23,12 @@ Param router_weight(const LayerOptions& options, const std::string& name) {
   return param;
 }
 
-Param stacked(const LayerOptions& options, const std::string& name, Sizes sizes, int dim_of_features) {
-  const std::int64_t F = options.model.mixture.moe_intermediate_size;
-  const Slice features = even_slice(F, options.tp, options.tp_rank);
-  Param param;
-  param.name = name;
-  param.slice = TensorSlice(sizes, dim_of_features, {features.first, features.count});
-  param.init_std = options.model.initializer_range;
-  return param;
-}
-
-/// That of an expert is smaller for the same reason as that of an MLP (row_parallel).
-Param down_projection(const LayerOptions& options, const std::string& name) {
-  const MixtureSpec& spec = options.model.mixture;
-  Param param = stacked(options, name, {spec.num_experts, options.model.hidden_size, spec.moe_intermediate_size}, 2);
-  param.init_std /= std::sqrt(2.0 * static_cast<double>(options.model.num_hidden_layers));
-  return param;
+LayerOptions options_of_region(LayerOptions options) {
+  if (options.divides_expert_features) return options;
+  options.tp = 1;
+  options.tp_rank = 0;
+  options.sequence_parallel = false;
+  return options;
 }
 
 LayerOptions options_of_shared_expert(LayerOptions options) {
@@ -52,20 +40,18 @@ LayerOptions options_of_shared_expert(LayerOptions options) {
 
 Mixture::Mixture(const LayerOptions& options, const std::string& name)
     : options_(options),
+      region_(options_of_region(options)),
       rule_(rule_of(spec())),
-      features_(even_slice(spec().moe_intermediate_size, options.tp, options.tp_rank)),
       router_(router_weight(options, name + ".gate.weight")),
-      gate_(stacked(options, name + ".experts.gate_proj.weight",
-                    {spec().num_experts, spec().moe_intermediate_size, options.model.hidden_size}, 1)),
-      up_(stacked(options, name + ".experts.up_proj.weight",
-                  {spec().num_experts, spec().moe_intermediate_size, options.model.hidden_size}, 1)),
-      down_(down_projection(options, name + ".experts.down_proj.weight")) {
+      experts_(options, name + ".experts"),
+      exchange_(options) {
   if (spec().shared_expert_intermediate_size > 0)
     shared_.emplace(options_of_shared_expert(options), name + ".shared_expert");
 }
 
 std::vector<Param*> Mixture::params() {
-  std::vector<Param*> params = {&router_, &gate_, &up_, &down_};
+  std::vector<Param*> params = {&router_};
+  for (Param* param : experts_.params()) params.push_back(param);
   if (shared_)
     for (Param* param : shared_->params()) params.push_back(param);
   return params;
@@ -75,35 +61,37 @@ bool Mixture::recomputes_from_x() const { return options_.recompute.operations.c
 
 void Mixture::compute(const ComputePass& pass, Tensor x) const {
   const auto& [context, stash, kind] = pass;
-  const std::int64_t N = options_.num_tokens(), R = N * spec().num_experts_per_tok;
   const bool drops = recomputes_from_x();
   if (shared_) shared_->compute(pass, x);
   save_x(stash, x);
-  if (kind == Pass::forward) {
-    stash.save(this, saved_experts, DType::int32, {N, spec().num_experts_per_tok}, LastReader::backward_input);
-    stash.save(this, saved_weights, score_dtype(), {N, spec().num_experts_per_tok}, LastReader::backward_input);
-    stash.save(this, saved_slots, DType::int32, {N, spec().num_experts_per_tok});
-    stash.save(this, saved_offsets, DType::int32, {spec().num_experts + 1});
-  }
-  const Tensor logits =
-      pass.place({this, saved_logits, drops, LastReader::backward_input}, score_dtype(), {N, spec().num_experts});
+  if (kind == Pass::forward) save_choice(stash);
+  const Tensor logits = pass.place({this, saved_logits, drops, LastReader::backward_input}, score_dtype(),
+                                   {num_tokens(), spec().num_experts});
   const auto place_inner = [&](int which) {
-    return pass.place({this, which, drops, LastReader::backward_weight}, options_.dtype, {R, features_.count});
+    return pass.place({this, which, drops, LastReader::backward_weight}, options_.dtype,
+                      {num_rows(), experts_.width()});
   };
   const Inner inner = {place_inner(saved_gate), place_inner(saved_up)};
+  if (exchange_.is_needed()) (void)place_arrived(pass);
   if (!pass.runs(drops)) return;
-  const Tensor x_full = enter(context, options_, x);
+  const Tensor x_full = enter(context, region_, x);
   if (kind != Pass::forward) save_x(stash, x_full);
   context.ops.matmul({.a = x_full, .b = router_.value, .c = logits, .transpose_b = true});
-  if (kind == Pass::forward) route(context.ops, logits, saved_choice(stash));
-  inner_products(context, x_full, saved_choice(stash), inner);
+  if (kind == Pass::forward) route(context, logits, saved_choice(stash));
+  if (exchange_.is_needed()) {
+    if (kind != Pass::forward) receive_first(context, stash);  // forward does it when it projects
+    return;
+  }
+  const Stack::Scope scope(context.workspace);
+  const Choice choice = saved_choice(stash);
+  experts_.inner_products(context.ops, permuted(context, x_full, choice), choice.rows(), inner);
 }
 
 void Mixture::project(Context& context, Tensor y, const Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor partial = partial_of(context, options_, y);
-  combine(context, saved_inner(stash), saved_choice(stash), partial);
-  leave(context, options_, y, partial);
+  const Tensor partial = partial_of(context, region_, y);
+  exchange_.is_needed() ? combine_exchanged(context, stash, partial) : combine_local(context, stash, partial);
+  leave(context, region_, y, partial);
   if (!shared_) return;
   const Tensor of_shared = context.workspace.take(y.dtype, y.sizes);
   shared_->project(context, of_shared, stash);
@@ -114,23 +102,28 @@ void Mixture::project(Context& context, Tensor y, const Stash& stash) const {
 
 void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Inner inner = saved_inner(stash);
-  const Tensor dy_full =
-      stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
-  RowGradients to = {
-      .dy = {},
-      .activated = stash.save_gradient(this, saved_activated, options_.dtype, inner.gate.sizes),
-      .dlogits = stash.save_gradient(this, saved_dlogits, options_.dtype, {options_.num_tokens(), spec().num_experts})};
-  gather_tokens_into(context, options_, dy_full, dy);
-  const Choice choice = saved_choice(stash);
   const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
   if (shared_) shared_->backward_input(context, dy, dx_of_shared, stash);
-  {
-    const Stack::Scope of_rows(context.workspace);
-    to.dy = permuted(context, dy_full, choice);
-    row_gradients(context, stash, to);
+  const Tensor dy_full =
+                   stash.save_gradient(this, saved_dy, options_.dtype, {num_tokens(), options_.model.hidden_size}),
+               dlogits = stash.save_gradient(this, saved_dlogits, options_.dtype, {num_tokens(), spec().num_experts}),
+               activated = stash.save_gradient(this, saved_activated, options_.dtype, {num_rows(), experts_.width()});
+  gather_tokens_into(context, region_, dy_full, dy);
+  if (exchange_.is_needed()) {
+    exchanged_backward_input(context, dy_full, dx, stash);
+  } else {
+    const Choice choice = saved_choice(stash);
+    const Inner inner = saved_inner(stash);
+    {
+      const Stack::Scope of_rows(context.workspace);
+      const Tensor dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
+      experts_.row_gradients(context, inner, choice.rows(), {permuted(context, dy_full, choice), activated, dweights});
+      router_gradient(context, stash, dweights, dlogits);
+    }
+    const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
+    experts_.input_gradients(context.ops, inner, choice.rows(), dx_rows);
+    input_gradient(context, dlogits, dx, dx_rows, choice);
   }
-  input_gradients(context, to.dlogits, dx, stash);
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
 }
 
@@ -141,30 +134,46 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
     shared_->save_x(stash, x);
     shared_->backward_weight(context, stash);
   }
-  const Tensor x_full = x.size(0) == options_.num_tokens() ? x : enter(context, options_, x);
-  weight_gradients(context, x_full,
-                   {.dy = permuted(context, stash.saved(this, saved_dy), saved_choice(stash)),
-                    .activated = stash.saved(this, saved_activated),
-                    .dlogits = stash.saved(this, saved_dlogits)},
-                   stash);
+  const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
+  if (exchange_.is_needed()) {
+    exchanged_backward_weight(context, stash);
+  } else {
+    const Stack::Scope of_rows(context.workspace);
+    const Choice choice = saved_choice(stash);
+    experts_.weight_gradients(context.ops, saved_inner(stash), choice.rows(),
+                              {permuted(context, stash.saved(this, saved_dy), choice),
+                               stash.saved(this, saved_activated), permuted(context, x_full, choice)});
+  }
+  context.ops.matmul(weight_gradient(router_, stash.saved(this, saved_dlogits), x_full));
 }
 
 void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Inner inner = saved_inner(stash);
-  const Tensor x = saved_x(stash), dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
+  const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
   if (shared_) shared_->backward(context, dy, dx_of_shared, stash);
-  const Tensor dlogits = context.workspace.take(options_.dtype, {options_.num_tokens(), spec().num_experts});
-  {
-    const Stack::Scope of_rows(context.workspace);
-    const Tensor dy_full = leave_backward(context, options_, dy);
-    const RowGradients to = {.dy = permuted(context, dy_full, saved_choice(stash)),
-                             .activated = context.workspace.take(options_.dtype, inner.gate.sizes),
-                             .dlogits = dlogits};
-    row_gradients(context, stash, to);
-    weight_gradients(context, x.size(0) == options_.num_tokens() ? x : enter(context, options_, x), to, stash);
+  if (exchange_.is_needed()) {
+    exchanged_backward(context, dy, dx, stash);
+  } else {
+    const Tensor x = saved_x(stash),
+                 dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
+    const Inner inner = saved_inner(stash);
+    const Choice choice = saved_choice(stash);
+    {
+      const Stack::Scope of_rows(context.workspace);
+      const Tensor dy_rows = permuted(context, leave_backward(context, region_, dy), choice),
+                   activated = context.workspace.take(options_.dtype, inner.gate.sizes),
+                   dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
+      experts_.row_gradients(context, inner, choice.rows(), {dy_rows, activated, dweights});
+      router_gradient(context, stash, dweights, dlogits);
+      const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
+      experts_.weight_gradients(context.ops, inner, choice.rows(),
+                                {dy_rows, activated, permuted(context, x_full, choice)});
+      context.ops.matmul(weight_gradient(router_, dlogits, x_full));
+    }
+    const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
+    experts_.input_gradients(context.ops, inner, choice.rows(), dx_rows);
+    input_gradient(context, dlogits, dx, dx_rows, choice);
   }
-  input_gradients(context, dlogits, dx, stash);
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
 }
 
@@ -173,15 +182,17 @@ void Mixture::decode(Context& context, Tensor x, Tensor y, const KvCache& cache,
   const std::int64_t N = x.size(0);
   const Choice choice = take_choice(context.workspace, N);
   const Tensor logits = context.workspace.take(score_dtype(), {N, spec().num_experts});
-  const Inner inner = {take_rows(context, choice.num_rows(), features_.count),
-                       take_rows(context, choice.num_rows(), features_.count)};
+  const Inner inner = {take_rows(context, choice.num_rows(), experts_.width()),
+                       take_rows(context, choice.num_rows(), experts_.width())};
   context.ops.matmul({.a = x, .b = router_.value, .c = logits, .transpose_b = true});
-  route(context.ops, logits, choice);
-  inner_products(context, x, choice, inner);
+  route(context, logits, choice);
+  const Tensor rows = permuted(context, x, choice);
+  experts_.inner_products(context.ops, rows, choice.rows(), inner);
   const Tensor of_shared = shared_ ? context.workspace.take(y.dtype, y.sizes) : Tensor();
   if (shared_) shared_->decode(context, x, of_shared, cache, first_position);
-  combine(context, inner, choice, y);
-  all_reduce_over_tp(context, options_, y, ReduceOp::sum);
+  experts_.outputs(context, inner, choice.rows(), rows);
+  context.ops.combine_experts({.y = rows, .slots = choice.slots, .out = y});
+  all_reduce_over_tp(context, region_, y, ReduceOp::sum);
   if (shared_) context.ops.add(y, y, of_shared);
 }
 

@@ -2,7 +2,7 @@
 // chooses k of E experts for each token, and each of these R = N k rows goes through the SwiGLU of its expert:
 //
 //     z = x wr^T                              in float32, or float64 with float64
-//     e_1 ... e_k, w_1 ... w_k = router(z)    ops/operations/router.h
+//     e_1 ... e_k, w_1 ... w_k = router(z)    ops/operations/mixture/router.h
 //     y = sum_j (w_j silu(x wgate[e_j]^T) * (x wup[e_j]^T)) wdown[e_j]^T  [+ SwiGLU of the shared expert]
 //
 // No row is padded or dropped (Gale et al. 2022, arXiv:2211.15841): how many rows an expert has is known to the device
@@ -10,23 +10,29 @@
 // hidden_size. What the router chose is saved by forward in every format of recomputation: a backward pass that chose
 // again could differ from forward in a tie.
 //
-// Tensor-parallel ranks divide the features of every expert as they divide those of a dense branch. Each routes all
-// tokens; its gradients of the weights w_j, and hence of the router, are addends over the ranks.
+// Tensor-parallel ranks divide the features of every expert as they divide those of a dense branch: each routes all
+// tokens, and its gradients of the weights w_j, and hence of the router, are addends over the ranks. Or, under sequence
+// parallelism, each rank routes its own tokens, and experts are whole: ranks of an expert group have some each, and
+// exchange rows in rounds (nn/mixture/expert_exchange.h). The last round is computed first, so that round 0 leaves in
+// the stash what backward reads. Backward exchanges and computes the other rounds again.
 #pragma once
 
 #include "nn/decoder/branch.h"
 #include "nn/decoder/mlp.h"
 #include "nn/linear.h"
+#include "nn/mixture/expert_exchange.h"
+#include "nn/mixture/expert_layers.h"
 #include "ops/ops.h"
 
+#include <array>
 #include <optional>
 
 namespace echelon {
 
 class Mixture : public Branch {
  public:
-  /// Parameters `name`.gate.weight [E, D], `name`.experts.{gate,up}_proj.weight [E, F, D],
-  /// `name`.experts.down_proj.weight [E, D, F], and those of the MLP `name`.shared_expert.
+  /// Parameters `name`.gate.weight [E, D], those of the experts `name`.experts (nn/mixture/expert_layers.h), and those
+  /// of the MLP `name`.shared_expert.
   Mixture(const LayerOptions& options, const std::string& name);
 
   [[nodiscard]] std::vector<Param*> params() override;
@@ -34,6 +40,8 @@ class Mixture : public Branch {
   void compute(const ComputePass& pass, Tensor x) const override;
   void project(Context& context, Tensor y, const Stash& stash) const override;
   [[nodiscard]] bool recomputes_from_x() const override;
+  /// Rounds after the first are exchanged again.
+  [[nodiscard]] bool backward_input_reads_x() const override { return exchange_.is_needed(); }
 
   void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
   void backward_weight(Context& context, Stash& stash) override;
@@ -48,53 +56,117 @@ class Mixture : public Branch {
     saved_weights,
     saved_slots,
     saved_offsets,
+    saved_of_ranks,
+    saved_row_slots,
+    saved_row_weights,
+    saved_row_offsets,
+    saved_x_rows,
     saved_gate,
     saved_up,
     saved_activated,
     saved_dy,
+    saved_dy_rows,
     saved_dlogits
   };
 
-  /// What the router chose for N tokens: experts, weights and slots [N, k], offsets [E + 1].
+  /// What the router chose for N tokens: experts, weights and slots [N, k], offsets [E + 1]; and those of all ranks
+  /// [P, E + 1], where experts are on several.
   struct Choice {
-    Tensor experts, weights, slots, offsets;
+    Tensor experts, weights, slots, offsets, of_ranks = {};
     [[nodiscard]] std::int64_t num_rows() const { return slots.num_elements(); }
+    [[nodiscard]] ExpertRows rows() const { return {slots, weights, offsets}; }
   };
-  /// Before the activation; gradients are stored in their place.
-  struct Inner {
-    Tensor gate, up;  // [R, F of this rank]
+  using Inner = ExpertLayers::Inner;
+
+  /// Rows that have come to this rank: their order, and x of them [Q, D].
+  struct Arrived {
+    ExpertRows rows;
+    Tensor x;
   };
-  /// Of the rows of experts, what both backward passes compute; each has one reader after it.
-  struct RowGradients {
-    Tensor dy;         // [R, D]: in the workspace of the caller's scope
-    Tensor activated;  // [R, F]: with weights, what wdown's gradient reads
-    Tensor dlogits;    // [N, E]
+  /// What the rounds of an exchange share: rows of x become rows of y or dx, round by round, and weights their
+  /// gradients.
+  struct Exchanged {
+    ExchangePlan plan;
+    Tensor of_ranks;
+    Tensor x;        // [R, D]
+    Tensor weights;  // [R, 1]
+    Tensor dy = {};  // [R, D]
   };
 
-  void route(Ops& ops, Tensor logits, const Choice& choice) const;
-  void inner_products(Context& context, Tensor x, const Choice& choice, const Inner& inner) const;
+  struct Returned {
+    Tensor rows;           // [Q, D]
+    Tensor dweights = {};  // [Q, 1]
+  };
+
+  void route(Context& context, Tensor logits, const Choice& choice) const;
+  /// Adds what the router chose to the counts of the step, and its losses. Returns their gradient of the logits in the
+  /// workspace, or nothing: of ranks with the same tokens, the first alone counts them.
+  [[nodiscard]] Tensor balance(Context& context, Tensor logits, const Choice& choice) const;
+  /// float64 [B, E]: of whole sequences.
+  [[nodiscard]] Tensor counts_of_sequences(Context& context, const Choice& choice) const;
+  void router_gradient(Context& context, const Stash& stash, Tensor dweights, Tensor dlogits) const;
+
+  /// Room for what the router chose.
+  void save_choice(Stash& stash) const;
+  /// x or dy of tokens -> of rows that are ordered by expert.
+  [[nodiscard]] Tensor permuted(Context& context, Tensor of_tokens, const Choice& choice) const;
   /// partial = this rank's part of y.
-  void combine(Context& context, const Inner& inner, const Choice& choice, Tensor partial) const;
-  /// Overwrites inner with its gradient.
-  void row_gradients(Context& context, const Stash& stash, const RowGradients& to) const;
-  void weight_gradients(Context& context, Tensor x_full, const RowGradients& of, const Stash& stash);
-  void input_gradients(Context& context, Tensor dlogits, Tensor dx, const Stash& stash) const;
+  void combine_local(Context& context, const Stash& stash, Tensor partial) const;
+  /// partial = that of dx, of the gradients of rows.
+  void input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor dx_rows, const Choice& choice) const;
+
+  // With experts on several ranks: nn/decoder/mixture_exchange.cpp.
+  [[nodiscard]] Exchanged exchanged(Context& context, const Stash& stash) const;
+  void permute_x(Context& context, const Stash& stash, const Exchanged& of) const;
+  /// Brings a round's rows here, and computes what is before their activation.
+  void receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const;
+  void receive_dy(Context& context, const Exchanged& of, int round, const ExpertRows& at, Tensor dy_rows) const;
+  /// The rows of a round go back: y, or dx with the gradients of weights.
+  void give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from, const Returned& rows) const;
+  void receive_first(Context& context, const Stash& stash) const;
+  void combine_exchanged(Context& context, const Stash& stash, Tensor partial) const;
+  void exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const;
+  void exchanged_backward_weight(Context& context, Stash& stash);
+  void exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash);
+  /// Plans memory for a round after the first, which a pass has only where loads are uneven.
+  void reserve_round(Context& context, const Arrived& arrived, const Inner& inner) const;
+  /// After all rounds: the gradients of the router's weights.
+  [[nodiscard]] Tensor returned_dweights(Context& context, const Exchanged& of, const Choice& choice) const;
 
   [[nodiscard]] Choice take_choice(Stack& memory, std::int64_t num_tokens) const;
   [[nodiscard]] Choice saved_choice(const Stash& stash) const;
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;
+  [[nodiscard]] Arrived saved_arrived(const Stash& stash) const;
+  /// Where the last one is; of a pass that stores it, or as saved.
+  [[nodiscard]] Arrived place_arrived(const ComputePass& pass) const;
   [[nodiscard]] DType score_dtype() const { return accumulate_dtype(options_.dtype); }
   [[nodiscard]] const MixtureSpec& spec() const { return options_.model.mixture; }
+  /// N, of the tokens that this rank routes.
+  [[nodiscard]] std::int64_t num_tokens() const {
+    return options_.divides_expert_features ? options_.num_tokens() : options_.num_local_tokens();
+  }
+  /// The first of them among all of the region.
+  [[nodiscard]] std::int64_t first_token() const {
+    return num_tokens() < options_.num_tokens() ? options_.tp_rank * num_tokens() : 0;
+  }
+  /// Rows that this rank computes at a time: R, or Q.
+  [[nodiscard]] std::int64_t num_rows() const {
+    return exchange_.is_needed() ? exchange_.most_rows() : num_tokens() * spec().num_experts_per_tok;
+  }
+  /// That of this layer; empty of an empty tensor.
+  [[nodiscard]] Tensor row_of(Tensor of_layers) const {
+    return of_layers.exists() ? of_layers.rows(options_.mixture_row, 1).flat() : Tensor();
+  }
   [[nodiscard]] Tensor take_rows(Context& context, std::int64_t num_rows, std::int64_t width) const {
     return context.workspace.take(options_.dtype, {num_rows, width});
   }
-  /// x or dy of tokens -> of the experts' rows.
-  [[nodiscard]] Tensor permuted(Context& context, Tensor of_tokens, const Choice& choice) const;
 
   LayerOptions options_;
+  LayerOptions region_;  // for the operators of tensor parallelism: of one rank where experts are whole
   RouterRule rule_;
-  Slice features_;
-  Param router_, gate_, up_, down_;
+  Param router_;
+  ExpertLayers experts_;
+  ExpertExchange exchange_;
   std::optional<Mlp> shared_;
 };
 

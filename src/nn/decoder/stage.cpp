@@ -55,6 +55,7 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
     of_block.window = options.model.window_of(layers.first_layer + i);
     of_block.has_rope = options.model.has_rope(layers.first_layer + i);
     of_block.has_experts = options.model.mixture.is_in(layers.first_layer + i);
+    of_block.mixture_row = options.model.mixture.num_layers_of(layers.first_layer + i);
     blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i,
                                                          (*ropes_)[options.model.rope_index(of_block.window)])));
   }

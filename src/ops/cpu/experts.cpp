@@ -117,6 +117,34 @@ void CpuOps::compute(const ExpertSlotsArgs& args) {
   }
 }
 
+void CpuOps::compute(const ArrivedSlotsArgs& args) {
+  const std::int64_t P = args.of_ranks.size(0), columns = args.of_ranks.size(1), E = args.offsets.size(0) - 1,
+                     Q = args.slots.num_elements();
+  auto *slots = args.slots.as<std::int32_t>(), *offsets = args.offsets.as<std::int32_t>();
+  // f(expert, first row of the round, rows) for the rows of each rank and expert that are in the round.
+  const auto for_rows = [&](const auto& f) {
+    std::int64_t first = -args.first_row;
+    for (std::int64_t p = 0; p < P; ++p) {
+      const std::int32_t* own = args.of_ranks.as<std::int32_t>() + p * columns + args.first_expert;
+      for (std::int64_t e = 0; e < E; ++e) {
+        const std::int64_t end = first + own[e + 1] - own[e];
+        const std::int64_t begin = std::max<std::int64_t>(first, 0), count = std::min(end, Q) - begin;
+        if (count > 0) f(e, begin, count);
+        first = end;
+      }
+    }
+  };
+  std::fill_n(offsets, E + 1, 0);
+  std::fill_n(slots, Q, -1);
+  for_rows(
+      [&](std::int64_t e, std::int64_t, std::int64_t count) { offsets[e + 1] += static_cast<std::int32_t>(count); });
+  for (std::int64_t e = 0; e < E; ++e) offsets[e + 1] += offsets[e];
+  std::vector<std::int32_t> next(offsets, offsets + E);
+  for_rows([&](std::int64_t e, std::int64_t begin, std::int64_t count) {
+    for (std::int64_t row = begin; row < begin + count; ++row) slots[row] = next[static_cast<std::size_t>(e)]++;
+  });
+}
+
 void CpuOps::compute(const PermuteToExpertsArgs& args) {
   const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.x.size(1),
                      row_bytes = D * size_of(args.x.dtype);

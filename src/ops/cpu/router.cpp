@@ -1,6 +1,7 @@
 // The router of a mixture of experts. Threads divide tokens, so nothing depends on how many there are.
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/router_scores.h"
 #include "ops/visit.h"
 
 #include <algorithm>
@@ -11,29 +12,6 @@
 
 namespace echelon {
 namespace {
-
-/// The scores of a token, each computed where it is read: few are read but by a softmax's gradient.
-template <class A>
-class Scores {
- public:
-  Scores(const A* z, std::int64_t E, ExpertScores kind) : z_(z), kind_(kind) {
-    is_nan_ = std::any_of(z, z + E, [](A each) { return std::isnan(each); });
-    if (kind == ExpertScores::sigmoid) return;
-    max_ = *std::max_element(z, z + E);
-    for (std::int64_t e = 0; e < E; ++e) sum_ += std::exp(z[e] - max_);
-  }
-
-  [[nodiscard]] A at(std::int64_t e) const {
-    return kind_ == ExpertScores::softmax ? std::exp(z_[e] - max_) / sum_ : 1 / (1 + std::exp(-z_[e]));
-  }
-  [[nodiscard]] bool is_nan() const { return is_nan_ || std::isnan(sum_); }
-
- private:
-  const A* z_;
-  ExpertScores kind_;
-  A max_ = 0, sum_ = 0;
-  bool is_nan_ = false;
-};
 
 /// The k best in descending order, of equal ones the first: `add` is called in ascending order of `index`.
 template <class A>
@@ -77,6 +55,11 @@ class Router {
         two_(adds_two_ ? 2 : 1) {}
 
   void choose(std::int64_t n) {
+    if (args_.is_routed.exists() && args_.is_routed.as<std::int32_t>()[n] == 0) {
+      std::fill_n(args_.experts.as<std::int32_t>() + n * k_, k_, -1);
+      std::fill_n(args_.weights.as<A>() + n * k_, k_, A{0});
+      return;
+    }
     const A* z = args_.logits.as<A>() + n * E_;
     const Scores<A> scores(z, E_, args_.rule.scores);
     const float* bias = args_.bias.exists() ? args_.bias.as<float>() : nullptr;
@@ -134,6 +117,12 @@ void choose_backward(const ChooseExpertsBackwardArgs& args, std::int64_t n) {
   const auto* experts = args.experts.as<std::int32_t>() + n * k;
   const A *dweights = args.dweights.as<A>() + n * k, scale = static_cast<A>(rule.scale);
   T* dz = args.dlogits.as<T>() + n * E;
+  if (experts[0] < 0) {
+    std::fill_n(dz, E, to<T>(A{0}));
+    return;
+  }
+  const A* addend = args.addend.exists() ? args.addend.as<A>() + n * E : nullptr;
+  const auto write = [&](std::int64_t e, A value) { dz[e] = to<T>(addend == nullptr ? value : value + addend[e]); };
   A sum = A(1e-20), product = 0, mean = 0;
   for (std::int64_t j = 0; j < k; ++j) {
     sum += scores.at(experts[j]);
@@ -144,10 +133,10 @@ void choose_backward(const ChooseExpertsBackwardArgs& args, std::int64_t n) {
   };
   const bool is_softmax = rule.scores == ExpertScores::softmax;
   for (std::int64_t j = 0; is_softmax && j < k; ++j) mean += gradient(j) * scores.at(experts[j]);
-  for (std::int64_t e = 0; e < E; ++e) dz[e] = is_softmax ? to<T>(-mean * scores.at(e)) : to<T>(A{0});
+  for (std::int64_t e = 0; e < E; ++e) write(e, is_softmax ? -mean * scores.at(e) : A{0});
   for (std::int64_t j = 0; j < k; ++j) {
     const A s = scores.at(experts[j]);
-    dz[experts[j]] = to<T>(s * (is_softmax ? gradient(j) - mean : gradient(j) * (1 - s)));
+    write(experts[j], s * (is_softmax ? gradient(j) - mean : gradient(j) * (1 - s)));
   }
 }
 

@@ -32,21 +32,6 @@ SampleSizes usual_sizes_of_statistics() {
   return sizes;
 }
 
-/// The type of something that is added to a sum over all ranks: where several ranks have the same, the first of them
-/// adds it.
-LayoutType as_addend(const Inference& call, const Operand& x, const Tensor& sum, LayoutType type) {
-  const NamedMemory* named = call.memory().named_at(sum);
-  if (named == nullptr || !named->is_addend) return type;
-  for (const TypeAxis axis : call.axes()) {
-    if (type[axis] != replicated_layout) continue;
-    if (call.ranks().index(axis) > 0)
-      call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} adds it too", call.words(x, axis),
-                            call.ranks().name(axis), call.ranks().rank()));
-    type[axis] = partial_layout;
-  }
-  return type;
-}
-
 }  // namespace
 
 void check(const RowExpArgs& args) {

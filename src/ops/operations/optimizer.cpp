@@ -16,7 +16,8 @@ SampleSizes usual_sizes_of_state() {
 
 /// The layout of x as one of n parts: itself, or this rank's own part of what all of them hold.
 AxisLayout as_part(const Inference& call, const Operand& x, TypeAxis axis) {
-  return x[axis] == replicated_layout && call.memory().is_own_part(x.piece, x.tensor, axis) ? sharded_rows : x[axis];
+  const bool is_whole = x[axis] == replicated_layout || x[axis] == experts_layout;
+  return is_whole && call.memory().is_own_part(x.piece, x.tensor, axis) ? sharded_rows : x[axis];
 }
 
 }  // namespace
@@ -38,7 +39,9 @@ void infer(Inference& call, const SumOfSquaresArgs& args) {
     LayoutType sum;
     for (const TypeAxis axis : call.axes()) {
       call.require_complete(x, axis);
-      const bool counts_here = x[axis] != replicated_layout || call.ranks().index(axis) == 0;
+      const bool counts_here = x[axis] == experts_layout
+                                   ? call.ranks().expert_holders().index == 0
+                                   : x[axis] != replicated_layout || call.ranks().index(axis) == 0;
       if (!counts_here)
         call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} counts it too", call.words(x, axis),
                               call.ranks().name(axis), call.ranks().rank()));

@@ -2,6 +2,9 @@
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace echelon {
 
 void ReferenceOps::compute(const ExpertSlotsArgs& args) {
@@ -14,6 +17,30 @@ void ReferenceOps::compute(const ExpertSlotsArgs& args) {
     offsets[e] = next;
     for (std::int64_t i = 0; i < R; ++i)
       if (experts[i] - args.first_expert == e) slots[i] = next++;
+  }
+  offsets[E] = next;
+}
+
+void ReferenceOps::compute(const ArrivedSlotsArgs& args) {
+  const std::int64_t P = args.of_ranks.size(0), columns = args.of_ranks.size(1), E = args.offsets.size(0) - 1,
+                     Q = args.slots.num_elements();
+  auto *slots = args.slots.as<std::int32_t>(), *offsets = args.offsets.as<std::int32_t>();
+  std::vector<std::int64_t> experts;  // of all rows, in the order in which they come
+  for (std::int64_t p = 0; p < P; ++p)
+    for (std::int64_t e = 0; e < E; ++e) {
+      const std::int32_t* own = args.of_ranks.as<std::int32_t>() + p * columns + args.first_expert + e;
+      experts.insert(experts.end(), static_cast<std::size_t>(own[1] - own[0]), e);
+    }
+  const auto expert_of = [&](std::int64_t row) {
+    const std::int64_t at = args.first_row + row;
+    return at < std::ssize(experts) ? experts[static_cast<std::size_t>(at)] : -1;
+  };
+  std::int32_t next = 0;
+  std::fill_n(slots, Q, -1);
+  for (std::int64_t e = 0; e < E; ++e) {
+    offsets[e] = next;
+    for (std::int64_t row = 0; row < Q; ++row)
+      if (expert_of(row) == e) slots[row] = next++;
   }
   offsets[E] = next;
 }

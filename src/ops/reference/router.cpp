@@ -59,6 +59,13 @@ std::vector<bool> outside_of_groups(const std::vector<A>& values, const RouterRu
 template <class A>
 void choose(const ChooseExpertsArgs& args, std::int64_t n) {
   const std::int64_t E = args.logits.size(1), k = args.experts.size(1);
+  if (args.is_routed.exists() && args.is_routed.as<std::int32_t>()[n] == 0) {
+    for (std::int64_t i = n * k; i < (n + 1) * k; ++i) {
+      args.experts.as<std::int32_t>()[i] = -1;
+      args.weights.as<A>()[i] = 0;
+    }
+    return;
+  }
   const RouterRule& rule = args.rule;
   const A* z = args.logits.as<A>() + n * E;
   const std::vector<A> scores = scores_of(z, E, rule.scores);
@@ -88,6 +95,10 @@ void choose_backward(const ChooseExpertsBackwardArgs& args, std::int64_t n) {
   const std::vector<A> s = scores_of(args.logits.as<A>() + n * E, E, rule.scores);
   const auto* experts = args.experts.as<std::int32_t>() + n * k;
   const A* dweights = args.dweights.as<A>() + n * k;
+  if (experts[0] < 0) {
+    for (std::int64_t i = n * E; i < (n + 1) * E; ++i) args.dlogits.as<T>()[i] = to<T>(A{0});
+    return;
+  }
   const auto score_of = [&](std::int64_t j) { return s[static_cast<std::size_t>(experts[j])]; };
   A sum = A(1e-20), product = 0;
   for (std::int64_t j = 0; j < k; ++j) sum += score_of(j);
@@ -98,9 +109,12 @@ void choose_backward(const ChooseExpertsBackwardArgs& args, std::int64_t n) {
         static_cast<A>(rule.scale) * (rule.normalises ? (dweights[j] - product) / sum : dweights[j]);
   A mean = 0;
   for (std::size_t e = 0; e < s.size(); ++e) mean += ds[e] * s[e];
-  for (std::size_t e = 0; e < s.size(); ++e)
-    args.dlogits.as<T>()[n * E + static_cast<std::int64_t>(e)] =
-        to<T>(s[e] * (rule.scores == ExpertScores::softmax ? ds[e] - mean : ds[e] * (1 - s[e])));
+  for (std::size_t e = 0; e < s.size(); ++e) {
+    const std::int64_t at = n * E + static_cast<std::int64_t>(e);
+    const A addend = args.addend.exists() ? args.addend.as<A>()[at] : A{0};
+    args.dlogits.as<T>()[at] =
+        to<T>(s[e] * (rule.scores == ExpertScores::softmax ? ds[e] - mean : ds[e] * (1 - s[e])) + addend);
+  }
 }
 
 }  // namespace

@@ -137,7 +137,8 @@ class LayoutFold {
     const int peer = lane_of(action.kind) == Lane::transfer ? program_.peer_of(action) : -1;
     const auto [known, is_new] = once_.try_emplace({action.kind, peer}, 0);
     if (is_new)
-      known->second = seconds_of(timer_.cost_of(trace_without_units(config_, mesh_rank_, without_units_, action)));
+      known->second =
+          seconds_of(timer_.cost_of(trace_without_units(config_, mesh_rank_, without_units_, action, true)));
     return known->second;
   }
 

@@ -150,11 +150,14 @@ EdgeCheck::EdgeCheck(int rank, const Program& program, const Schedule& schedule,
 }
 
 std::vector<std::string> EdgeCheck::run() {
-  bool computed = false, adds_to_gradients = false;
+  bool computed = false, adds_to_gradients = false, reads_count = false;
   for (const Action& reader : program_) {
     if (is_compute(reader.kind) && !std::exchange(computed, true)) demand(reader, {.kind = Kind::load_batch});
     if (computes_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true))
       demand(reader, {.kind = Kind::clear_gradients});
+    const bool is_backward = is_compute(reader.kind) && reader.kind != Kind::forward;
+    if (options_.backward_reads_count && is_backward && !std::exchange(reads_count, true))
+      demand(reader, {.kind = Kind::count_tokens});
     switch (reader.kind) {
       case Kind::load_batch:
       case Kind::clear_gradients:

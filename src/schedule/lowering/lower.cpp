@@ -63,7 +63,7 @@ class ProgramBuilder {
   std::map<UnitKey, int> snapshots_;
   std::map<UnitKey, int> gathered_, released_, done_;  // the last such action; done_: on the gradient
   GradientChains chains_;
-  int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1;
+  int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1, unread_count_ = -1;
 };
 
 ProgramBuilder::ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options)
@@ -115,6 +115,7 @@ void ProgramBuilder::begin_step() {
     snapshots_[key] = add({.kind = Kind::take_snapshot, .stage = key.stage, .unit = key.unit}, {load_batch_});
   if (options_.trains) clear_gradients_ = add({.kind = Kind::clear_gradients}, {});
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
+  if (options_.backward_reads_count) unread_count_ = count_tokens_;
 }
 
 // One pass of a unit or a whole stage, with the actions on its parameters and gradients. Passes by units overlap with
@@ -136,8 +137,8 @@ void ProgramBuilder::run(int position) {
 }
 
 // What a pass must wait for: the unit before it, its messages, or the output of a stage of this rank; its parameters;
-// and the buffers of its gradients. The first pass also waits for the batch and the cleared gradients; once is enough,
-// since compute blocks.
+// and the buffers of its gradients. The first pass also waits for the batch, the cleared gradients and the count of
+// targets; once is enough, since compute blocks.
 Ids ProgramBuilder::inputs_of(const Action& pass) {
   const auto& [kind, stage, microbatch, unit, id, after] = pass;
   const auto end_of = [&](Kind wanted, int of_stage) {
@@ -147,6 +148,7 @@ Ids ProgramBuilder::inputs_of(const Action& pass) {
   Ids inputs;
   if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
   if (computes_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
+  if (kind != Kind::forward) inputs.push_back(std::exchange(unread_count_, -1));
   for (const UnitKey& key : options_.shards_parameters ? units_of(pass, options_) : std::vector<UnitKey>())
     inputs.push_back(std::exchange(gathered_[key], -1));
   if (computes_weight_gradients(kind) && options_.shards_gradients)

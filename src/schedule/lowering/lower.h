@@ -35,7 +35,8 @@ struct LoweringOptions {
   bool converts_gradients = false;  // they are reduced in another format than their own
   KeepsGathered keeps_gathered = KeepsGathered::for_next_pass;
   bool clips = true;
-  bool ties_across_ranks = false;  // the tied weight is on two different pipeline ranks
+  bool backward_reads_count = false;  // the losses of routers are divided by what clipping multiplies them with
+  bool ties_across_ranks = false;     // the tied weight is on two different pipeline ranks
 
   /// What was reduced is not where gradients are kept.
   [[nodiscard]] bool stores_gradients() const { return shards_gradients || converts_gradients; }

@@ -58,6 +58,7 @@ bool has_experts(const ModelSpec& m) { return description_of(m.family).mixture.h
 bool has_dense_layers(const ModelSpec& m) {
   return has_experts(m) && description_of(m.family).mixture->has_dense_layers;
 }
+bool is_of_deepseek(const ModelSpec& m) { return has_experts(m) && description_of(m.family).mixture->is_of_deepseek; }
 bool may_normalise(const ModelSpec& m) { return has_experts(m) && !description_of(m.family).mixture->normalises; }
 bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
@@ -74,6 +75,7 @@ constexpr auto model = &RunConfig::model;
 constexpr auto data = &RunConfig::data;
 constexpr auto training = &RunConfig::training;
 constexpr auto parallelism = &RunConfig::parallelism;
+constexpr auto moe = &RunConfig::moe;
 constexpr auto optimizer = &RunConfig::optimizer;
 constexpr auto lr_scheduler = &RunConfig::lr_scheduler;
 constexpr auto grad_scaler = &RunConfig::grad_scaler;
@@ -87,12 +89,13 @@ using G = GradScalerConfig;
 using C = CheckpointConfig;
 using S = RopeScaling;
 using X = MixtureSpec;
+using E = MoeConfig;
 
 // clang-format off
 const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name, such as llama-10m, gpt2-124m, llama3.1-8b or qwen3-8b; a wrong name lists all"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
-    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | phi3 | starcoder2 | smollm3 | ministral3 | olmo2 | olmo3 | granite | gemma2 | gemma3_text | gpt_neox"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | dots1 | phi3 | starcoder2 | smollm3 | ministral3 | olmo2 | olmo3 | granite | gemma2 | gemma3_text | gpt_neox"},
     {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu norm_adds_one=true'"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
@@ -117,6 +120,11 @@ const ConfigKey keys[] = {
     {"model.moe_intermediate_size", mixture<&X::moe_intermediate_size>, "width of an expert; default for mixtral: intermediate_size", size, has_experts},
     {"model.norm_topk_prob", mixture<&X::norm_topk_prob>, "the weights of a token's experts add up to 1", {}, may_normalise},
     {"model.decoder_sparse_step", mixture<&X::decoder_sparse_step>, "every so many layers, one has experts", size, has_dense_layers},
+    {"model.first_k_dense_replace", mixture<&X::first_k_dense_replace>, "layers without experts, at the start", count_or_none, is_of_deepseek},
+    {"model.n_group", mixture<&X::n_group>, "groups of experts", size, is_of_deepseek},
+    {"model.topk_group", mixture<&X::topk_group>, "groups in which a token's experts are", size, is_of_deepseek},
+    {"model.routed_scaling_factor", mixture<&X::routed_scaling_factor>, "factor of the weights of experts", not_negative, is_of_deepseek},
+    {"model.shared_expert_intermediate_size", mixture<&X::shared_expert_intermediate_size>, "width of the expert of all tokens: a multiple of moe_intermediate_size", count_or_none, is_of_deepseek},
     {"model.mlp_only_layers", mixture<&X::mlp_only_layers>, "layers without experts", {}, has_dense_layers},
     {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
     {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
@@ -179,8 +187,15 @@ const ConfigKey keys[] = {
     {"parallelism.context_parallel_ulysses_degree", at<parallelism, &P::context_parallel_ulysses_degree>, "ulysses_ring: neighbours that exchange heads", {0, 1 << 20}},
     {"parallelism.hierarchical_context_parallel_sizes", at<parallelism, &P::hierarchical_context_parallel_sizes>, "Megatron's form: [ulysses degree, ring]"},
     {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token | per_document: headtail in each document | packed: even pairs (query, key)"},
-    {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
+    {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "ranks that have the experts of a layer together: neighbours among the dp_shard, cp and tp ranks", degree},
+    {"parallelism.expert_tensor_parallel_degree", at<parallelism, &P::expert_tensor_parallel_degree>, "ranks that split each expert: 1, or tensor_parallel_degree; 0: the latter, or 1 with sequence_parallel", {0, 1 << 20}},
     {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
+
+    {"moe.seq_aux_loss_coeff", at<moe, &E::seq_aux_loss_coeff>, "loss that evens out the experts' loads in each sequence", not_negative},
+    {"moe.global_aux_loss_coeff", at<moe, &E::global_aux_loss_coeff>, "the same over all tokens of a step, with the loads of the step before", not_negative},
+    {"moe.z_loss_coeff", at<moe, &E::z_loss_coeff>, "loss that keeps the router's logits small", not_negative},
+    {"moe.dispatch_bound", at<moe, &E::dispatch_bound>, "expert parallelism: rows that a rank takes in one round of an exchange, of those that it sends; more go in further rounds", {0.001, 1e6}},
+    {"moe.bias_update_rate", at<moe, &E::bias_update_rate>, "step of the bias of the choice towards even loads (DeepSeek-V3), where the family has one", not_negative},
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},

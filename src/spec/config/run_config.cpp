@@ -23,6 +23,19 @@ MeshShape RunConfig::mesh_shape() const {
       p.order);
 }
 
+std::int64_t expert_tensor_degree(const ParallelConfig& p) {
+  if (p.expert_tensor_parallel_degree > 0) return p.expert_tensor_parallel_degree;
+  return p.sequence_parallel ? 1 : p.tensor_parallel_degree;
+}
+
+int num_expert_holders(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const bool are_as_dense = p.expert_parallel_degree == 1 && p.tensor_parallel_degree == 1;
+  if (!config.model.mixture.exists() || are_as_dense || expert_tensor_degree(p) > 1) return 1;
+  return static_cast<int>(p.data_parallel_shard_degree * p.context_parallel_degree * p.tensor_parallel_degree /
+                          p.expert_parallel_degree);
+}
+
 std::int64_t RunConfig::data_parallel_degree() const {
   return parallelism.data_parallel_replicate_degree * parallelism.data_parallel_shard_degree;
 }

@@ -90,9 +90,23 @@ struct ParallelConfig {
   std::vector<std::int64_t> hierarchical_context_parallel_sizes;
   LoadBalancer context_parallel_load_balancer = LoadBalancer::headtail;
   std::int64_t expert_parallel_degree = 1;
-  AxisOrder order;  // of the mesh's axes over the ranks
+  std::int64_t expert_tensor_parallel_degree = 0;  // 0: tensor_parallel_degree, or 1 with sequence parallelism
+  AxisOrder order;                                 // of the mesh's axes over the ranks
   bool operator==(const ParallelConfig&) const = default;
 };
+
+/// What keeps the experts of a mixture loaded evenly (ops/operations/mixture/balance.h); 0: off.
+struct MoeConfig {
+  double seq_aux_loss_coeff = 0;     // of the loss of each sequence
+  double global_aux_loss_coeff = 0;  // of that of all tokens, with the loads of the step before
+  double z_loss_coeff = 0;
+  double bias_update_rate = 0;
+  double dispatch_bound = 1.2;  // rows that a rank takes in one round, of its share of even loads
+  bool operator==(const MoeConfig&) const = default;
+};
+[[nodiscard]] constexpr bool has_router_losses(const MoeConfig& moe) {
+  return moe.seq_aux_loss_coeff != 0 || moe.global_aux_loss_coeff != 0 || moe.z_loss_coeff != 0;
+}
 
 struct OptimizerConfig {
   OptimizerKind name = OptimizerKind::adamw;
@@ -167,6 +181,7 @@ struct RunConfig {
   DataConfig data;
   TrainingConfig training;
   ParallelConfig parallelism;
+  MoeConfig moe;
   OptimizerConfig optimizer;
   LrSchedulerConfig lr_scheduler;
   GradScalerConfig grad_scaler;
@@ -182,6 +197,11 @@ struct RunConfig {
   /// Microbatches per step and rank. validate() has checked divisibility.
   [[nodiscard]] std::int64_t num_microbatches() const;
 };
+
+/// Ranks that divide the features of each expert.
+[[nodiscard]] std::int64_t expert_tensor_degree(const ParallelConfig& parallelism);
+/// Ranks that have the same experts of a stage's; 1 where experts are divided as dense layers are.
+[[nodiscard]] int num_expert_holders(const RunConfig& config);
 
 /// The method of context parallelism and the number of its ranks that exchange heads.
 [[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);

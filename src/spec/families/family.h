@@ -91,6 +91,9 @@ struct MixtureFields {
   std::string_view also_num_experts{};  // another spelling
   std::optional<bool> normalises{};     // in every model of the family; else norm_topk_prob says it
   bool has_dense_layers = false;        // decoder_sparse_step and mlp_only_layers
+  // As DeepSeek-V3: first_k_dense_replace, groups of experts, a scale, n_shared_experts as wide as so many experts, and
+  // a bias of the choice, "mlp.gate.e_score_correction_bias" in the files.
+  bool is_of_deepseek = false;
 
   /// Whether a dense layer and an expert have the same width.
   [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
@@ -166,6 +169,7 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_mistral();
 [[nodiscard]] FamilyDescription describe_mixtral();
 [[nodiscard]] FamilyDescription describe_qwen3_moe();
+[[nodiscard]] FamilyDescription describe_dots1();
 [[nodiscard]] FamilyDescription describe_phi3();
 [[nodiscard]] FamilyDescription describe_starcoder2();
 [[nodiscard]] FamilyDescription describe_smollm3();

@@ -31,6 +31,9 @@ class MaskedBatch final : public BatchSource {
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
     at_.batches.read_document_starts(sequence, seq_len, starts);
   }
+  [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override {
+    return at_.batches.num_tokens(sequence, seq_len);
+  }
 
  private:
   const Case& at_;

@@ -17,6 +17,26 @@ void read_layers(const ConfigFields& config, ModelSpec& model) {
       config.refuse("mlp_only_layers", fmt::format("is not a list of some of the {} layers", model.num_hidden_layers));
 }
 
+constexpr std::int64_t max_groups = 32;
+
+void read_deepseek(const ConfigFields& config, ModelSpec& model) {
+  MixtureSpec& mixture = model.mixture;
+  mixture.first_k_dense_replace = config.integer("first_k_dense_replace", max_layers, 0, 0);
+  mixture.n_group = config.integer("n_group", max_groups, 1);
+  mixture.topk_group = config.integer("topk_group", max_groups, 1);
+  mixture.routed_scaling_factor = config.number("routed_scaling_factor", 1.0);
+  mixture.shared_expert_intermediate_size =
+      config.integer("n_shared_experts", max_experts) * mixture.moe_intermediate_size;
+}
+
+void write_deepseek(const MixtureSpec& mixture, nlohmann::ordered_json& config) {
+  config["first_k_dense_replace"] = mixture.first_k_dense_replace;
+  config["n_group"] = mixture.n_group;
+  config["topk_group"] = mixture.topk_group;
+  config["routed_scaling_factor"] = mixture.routed_scaling_factor;
+  config["n_shared_experts"] = mixture.shared_expert_intermediate_size / mixture.moe_intermediate_size;
+}
+
 }  // namespace
 
 void read_mixture(const ConfigFields& config, const MixtureFields& fields, ModelSpec& model) {
@@ -27,6 +47,7 @@ void read_mixture(const ConfigFields& config, const MixtureFields& fields, Model
   mixture.moe_intermediate_size = config.integer(fields.intermediate_size, max_width);
   mixture.norm_topk_prob = fields.normalises ? *fields.normalises : config.boolean("norm_topk_prob", false);
   if (fields.has_dense_layers) read_layers(config, model);
+  if (fields.is_of_deepseek) read_deepseek(config, model);
 }
 
 void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann::ordered_json& config) {
@@ -37,6 +58,7 @@ void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann
   config["num_experts_per_tok"] = mixture.num_experts_per_tok;
   config[fields.intermediate_size] = mixture.moe_intermediate_size;
   if (!fields.normalises) config["norm_topk_prob"] = mixture.norm_topk_prob;
+  if (fields.is_of_deepseek) write_deepseek(mixture, config);
   if (!fields.has_dense_layers) return;
   config["decoder_sparse_step"] = mixture.decoder_sparse_step;
   config["mlp_only_layers"] = mixture.mlp_only_layers;

@@ -70,6 +70,9 @@ void read_windows(const ConfigFields& config, const FamilyDescription& family, M
     case WindowFields::none:
       for (const std::string& type : config.texts("layer_types"))
         config.require_one_of("layer_types", type, {"full_attention"});
+      if (config.has("sliding_window") && config.has("max_window_layers") && !config.has("layer_types") &&
+          config.integer("max_window_layers", max_rows, 0, 0) < model.num_hidden_layers)
+        config.refuse("max_window_layers", "is below num_hidden_layers: layers with a window are not supported here");
       return;
   }
 }

@@ -1,8 +1,8 @@
-#include "ops/operations/router.h"
+#include "ops/operations/mixture/router.h"
 
 #include "ops/checker.h"
 #include "ops/description.h"
-#include "ops/operations/expert_rows.h"
+#include "ops/operations/mixture/expert_rows.h"
 #include "ops/sample.h"
 #include "types/rules.h"
 
@@ -46,6 +46,10 @@ void check(const ChooseExpertsArgs& args) {
   const ArgumentChecker must("choose_experts");
   check_choices(must, args.logits, args.experts, args.weights);
   check_rule(must, args.rule, args.logits, args.experts);
+  if (args.is_routed.exists()) {
+    must.dtype("is_routed", args.is_routed, DType::int32);
+    must.count("is_routed", args.is_routed, args.logits.size(0));
+  }
   if (!args.bias.exists()) return;
   must.dtype("bias", args.bias, DType::float32);
   must.count("bias", args.bias, args.logits.size(1));
@@ -55,7 +59,7 @@ OpCost cost(const ChooseExpertsArgs& args) {
   return cost_by_rows(args.logits, 3, bytes_of(args.logits, args.experts, args.weights) + bytes_if(args.bias));
 }
 Operands operands_of(const ChooseExpertsArgs& args) {
-  return {args.logits.dtype, existing({args.logits, args.bias}), {args.experts, args.weights}};
+  return {args.logits.dtype, existing({args.logits, args.bias, args.is_routed}), {args.experts, args.weights}};
 }
 void infer(Inference& call, const ChooseExpertsArgs& args) {
   const Operand logits = call.read("logits", args.logits);
@@ -68,6 +72,13 @@ void infer(Inference& call, const ChooseExpertsArgs& args) {
   if (args.bias.exists()) {
     const Operand bias = call.read("bias", args.bias);
     for (const TypeAxis axis : call.axes()) call.require_whole(bias, axis);
+  }
+  if (args.is_routed.exists()) {
+    const Operand is_routed = call.read("is_routed", args.is_routed);
+    for (const TypeAxis axis : call.axes()) {
+      call.require_complete(is_routed, axis);  // of whole sequences, each rank reads its part
+      if (is_routed[axis] != replicated_layout) require_same_tokens(call, is_routed, logits, axis);
+    }
   }
   call.write(args.experts, chosen);
   call.write(args.weights, chosen);
@@ -87,14 +98,16 @@ void check(const ChooseExpertsBackwardArgs& args) {
   must.count("dlogits", args.dlogits, args.logits.num_elements());
   must.that(accumulate_dtype(args.dlogits.dtype) == args.logits.dtype, "dlogits", args.dlogits,
             "have a dtype whose sums have the dtype of logits");
+  if (args.addend.exists()) must.like("addend", args.addend, args.logits);
 }
 OpCost cost(const ChooseExpertsBackwardArgs& args) {
-  return cost_by_rows(args.logits, 4, bytes_of(args.logits, args.experts, args.dweights, args.dlogits));
+  return cost_by_rows(args.logits, 4,
+                      bytes_of(args.logits, args.experts, args.dweights, args.dlogits) + bytes_if(args.addend));
 }
 Operands operands_of(const ChooseExpertsBackwardArgs& args) {
-  return {args.dlogits.dtype, {args.logits, args.experts, args.dweights}, {args.dlogits}};
+  return {args.dlogits.dtype, existing({args.logits, args.experts, args.dweights, args.addend}), {args.dlogits}};
 }
-// dlogits is linear in dweights.
+// dlogits is linear in dweights. Of ranks with the same tokens, the first adds what all of them have.
 void infer(Inference& call, const ChooseExpertsBackwardArgs& args) {
   const Operand logits = call.read("logits", args.logits), experts = call.read("experts", args.experts),
                 dweights = call.read("dweights", args.dweights);
@@ -104,6 +117,10 @@ void infer(Inference& call, const ChooseExpertsBackwardArgs& args) {
     require_same_tokens(call, experts, logits, axis);
     if (dweights[axis] == partial_layout && logits[axis] == replicated_layout) {
       dlogits[axis] = partial_layout;
+      if (args.addend.exists() && call.ranks().index(axis) > 0)
+        call.fail(fmt::format("{}, and is added to addends of {}, but counts where {} = 0 alone",
+                              call.words(call.read("the losses' gradient", args.addend), axis), dweights.role,
+                              call.ranks().name(axis)));
       continue;
     }
     require_same_tokens(call, dweights, logits, axis);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/checker.h"
-#include "ops/operations/experts.h"
+#include "ops/operations/mixture/experts.h"
 #include "ops/sample.h"
 #include "types/rules.h"
 
@@ -24,12 +24,14 @@ inline void check_rows_of_slots(const ArgumentChecker& must, const Tensor& slots
 }
 
 /// Every rank orders the rows of its own tokens: where tokens are sharded over ranks, slots are sharded with them, and
-/// offsets are each rank's own. The rows of experts are sharded like their tokens. Experts that are sharded over ranks
-/// (expert parallelism) have no rule yet.
+/// offsets are each rank's own. The rows of experts are sharded like their tokens, or dispatched with their slots to
+/// the ranks of their experts.
 inline void require_same_tokens(const Inference& call, const Operand& of_tokens, const Operand& rows, TypeAxis axis) {
   const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
              rows_are_cut = rows.is_sharded_along(axis, 0);
   call.require_complete(of_tokens, axis);
+  if ((of_tokens[axis] == dispatched_layout) != (rows[axis] == dispatched_layout))
+    call.fail_together(of_tokens, rows, axis);
   if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
 }
 /// Of the products of the rows of x and dy, one for each row: a part of the columns of both gives an addend.

@@ -1,4 +1,4 @@
-// One matmul for each expert of a mixture, on the rows that ops/operations/experts.h defines.
+// One matmul for each expert of a mixture, on the rows that ops/operations/mixture/experts.h defines.
 #pragma once
 
 #include "tensor/tensor.h"

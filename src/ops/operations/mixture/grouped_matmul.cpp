@@ -1,8 +1,8 @@
-#include "ops/operations/grouped_matmul.h"
+#include "ops/operations/mixture/grouped_matmul.h"
 
 #include "ops/checker.h"
 #include "ops/description.h"
-#include "ops/operations/expert_rows.h"
+#include "ops/operations/mixture/expert_rows.h"
 #include "ops/sample.h"
 #include "types/rules.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 /// Offsets count the rows of the same tokens: they are each rank's own where tokens are sharded.
 void require_count_of(const Inference& call, const Operand& offsets, const Operand& rows, TypeAxis axis) {
-  if ((offsets[axis] == own_layout) != (rows.is_sharded_along(axis, 0) || rows[axis] == own_layout))
-    call.fail_together(offsets, rows, axis);
+  const bool are_own = rows.is_sharded_along(axis, 0) || rows[axis] == own_layout || rows[axis] == dispatched_layout;
+  if ((offsets[axis] == own_layout) != are_own) call.fail_together(offsets, rows, axis);
 }
 
 }  // namespace
@@ -48,6 +48,11 @@ void infer(Inference& call, const GroupedMatmulArgs& args) {
   LayoutType c;
   for (const TypeAxis axis : call.axes()) {
     require_count_of(call, offsets, a, axis);
+    if (a[axis] == dispatched_layout || w[axis] == experts_layout) {
+      if (a[axis] != dispatched_layout || w[axis] != experts_layout) call.fail_together(a, w, axis);
+      c[axis] = dispatched_layout;
+      continue;
+    }
     if (w.is_sharded_along(axis, 0)) call.require_whole(w, axis);
     c[axis] = product(call, axis, {a, 1, 0}, {w, args.transpose_w ? 2 : 1, args.transpose_w ? 1 : 2}, args.c);
   }
@@ -90,6 +95,11 @@ void infer(Inference& call, const GroupedMatmulBackwardWeightArgs& args) {
   LayoutType dw;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& rows : {dy, x}) require_count_of(call, offsets, rows, axis);
+    if (dy[axis] == dispatched_layout && x[axis] == dispatched_layout) {
+      // Of the tokens of one expert group: other groups have other tokens for the same experts.
+      dw[axis] = call.ranks().expert_holders().size > 1 ? expert_addends_layout : experts_layout;
+      continue;
+    }
     dw[axis] = product(call, axis, {dy, 0, 1}, {x, 0, 1}, args.dw);
   }
   call.add_to("dw", args.dw, dw);

@@ -1,8 +1,8 @@
-#include "ops/operations/experts.h"
+#include "ops/operations/mixture/experts.h"
 
 #include "ops/checker.h"
 #include "ops/description.h"
-#include "ops/operations/expert_rows.h"
+#include "ops/operations/mixture/expert_rows.h"
 #include "ops/sample.h"
 
 namespace echelon {
@@ -62,6 +62,44 @@ void sample(SampleOperands& s, ExpertSlotsArgs& args) {
           .offsets = sample_offsets(s, 0)};
 }
 SampleSizes usual_sizes(const ExpertSlotsArgs& /*args*/) { return {}; }
+
+void check(const ArrivedSlotsArgs& args) {
+  const ArgumentChecker must("arrived_slots");
+  must.dims("of_ranks", args.of_ranks, 2);
+  must.dtype("of_ranks", args.of_ranks, DType::int32);
+  must.dims("slots", args.slots, 2);
+  must.dtype("slots", args.slots, DType::int32);
+  must.that(args.slots.size(1) == 1, "slots", args.slots, "have one slot for a row");
+  check_offsets(must, args.offsets);
+  must.that(args.first_expert >= 0 && args.first_expert + args.offsets.size(0) <= args.of_ranks.size(1), "of_ranks",
+            args.of_ranks, "have the experts of this rank");
+}
+OpCost cost(const ArrivedSlotsArgs& args) {
+  return cost_by_elements(args.slots, 2, bytes_of(args.of_ranks, args.slots, args.offsets));
+}
+Operands operands_of(const ArrivedSlotsArgs& args) {
+  return {DType::int32, {args.of_ranks}, {args.slots, args.offsets}};
+}
+// Rows come over the axes of an expert group; over others they are those of a rank's own tokens, as before.
+void infer(Inference& call, const ArrivedSlotsArgs& args) {
+  const Operand of_ranks = call.read("of_ranks", args.of_ranks);
+  LayoutType slots, offsets;
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(of_ranks, axis);
+    offsets[axis] = of_ranks[axis];
+    slots[axis] = call.ranks().divides_experts(axis)                     ? dispatched_layout
+                  : of_ranks[axis] == own_layout && axis != TypeAxis::pp ? sharded_rows
+                                                                         : of_ranks[axis];
+  }
+  call.write(args.slots, slots);
+  call.write(args.offsets, offsets);
+}
+void sample(SampleOperands& s, ArrivedSlotsArgs& args) {
+  args = {.of_ranks = sample_offsets(s, s.m()).reshaped({1, num_sample_experts + 1}),
+          .slots = sample_slots(s, s.m(), 1),
+          .offsets = sample_offsets(s, 0)};
+}
+SampleSizes usual_sizes(const ArrivedSlotsArgs& /*args*/) { return {}; }
 
 void check(const PermuteToExpertsArgs& args) {
   check_slots(ArgumentChecker("permute_to_experts"), args.slots, args.x, args.y);

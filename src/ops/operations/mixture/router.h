@@ -28,19 +28,24 @@ struct RouterRule {
 inline constexpr std::int64_t most_expert_groups = 32;
 
 /// logits [N, E] in accumulate_dtype, experts int32 [N, k], weights [N, k] like logits; bias float32 [E] is optional.
+/// A token whose entry of is_routed (int32 [N]) is 0 is padding: its experts are -1 and its weights 0. All are routed
+/// without it.
 struct ChooseExpertsArgs {
   Tensor logits, experts, weights;
-  Tensor bias = {};
+  Tensor bias = {}, is_routed = {};
   RouterRule rule = {};
 };
 /// The gradient of logits from that of the weights of the experts that were chosen. There is none through the choice
-/// and the bias. dlogits [N, E] has the dtype of the activations, or that of logits.
+/// and the bias. With addend [N, E], of the dtype of logits, that is added before dlogits [N, E] is rounded to its
+/// dtype: that of the activations, or of logits. A token without a choice has the gradient 0.
 struct ChooseExpertsBackwardArgs {
   Tensor logits, experts, dweights, dlogits;
+  Tensor addend = {};
   RouterRule rule = {};
 };
 
-/// y[slots[n, j]] = weights[n, j] x[slots[n, j]] on rows of experts [R, D] (ops/operations/experts.h). y may be x.
+/// y[slots[n, j]] = weights[n, j] x[slots[n, j]] on rows of experts [R, D] (ops/operations/mixture/experts.h). y may be
+/// x.
 struct WeightRowsArgs {
   Tensor x, slots, weights, y;
 };

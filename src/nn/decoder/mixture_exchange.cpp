@@ -1,0 +1,194 @@
+// A mixture whose experts are on several ranks: rows go to the ranks of their experts and come back, in rounds.
+//
+//     forward           the last round first, so that round 0 leaves in the stash what backward reads
+//     backward          round 0, then the others, computed again where round 0 was
+//     backward_input    the others in workspace: what round 0 leaves is for backward_weight, which
+//     backward_weight   computes them once more
+//
+// The rows of x that a rank has sent are where those of y, or dx, come back to.
+#include "nn/decoder/mixture.h"
+
+namespace echelon {
+
+Mixture::Arrived Mixture::place_arrived(const ComputePass& pass) const {
+  const bool drops = recomputes_from_x();
+  const std::int64_t Q = exchange_.most_rows();
+  const auto place = [&](int which, DType dtype, const Sizes& sizes) {
+    return pass.place({this, which, drops, LastReader::backward_weight}, dtype, sizes);
+  };
+  return {{.slots = place(saved_row_slots, DType::int32, {Q, 1}),
+           .weights = place(saved_row_weights, score_dtype(), {Q, 1}),
+           .offsets = place(saved_row_offsets, DType::int32, {exchange_.num_experts() + 1})},
+          place(saved_x_rows, options_.dtype, {Q, options_.model.hidden_size})};
+}
+
+Mixture::Exchanged Mixture::exchanged(Context& context, const Stash& stash) const {
+  const Choice choice = saved_choice(stash);
+  return {.plan = exchange_.plan(context, choice.of_ranks),
+          .of_ranks = choice.of_ranks,
+          .x = take_rows(context, choice.num_rows(), options_.model.hidden_size),
+          .weights = context.workspace.take(score_dtype(), {choice.num_rows(), 1})};
+}
+
+void Mixture::permute_x(Context& context, const Stash& stash, const Exchanged& of) const {
+  const Choice choice = saved_choice(stash);
+  const Sizes column = {choice.num_rows(), 1};
+  context.ops.permute_to_experts({.x = saved_x(stash), .slots = choice.slots, .y = of.x});
+  context.ops.permute_to_experts(
+      {.x = choice.weights.reshaped(column), .slots = choice.slots.reshaped(column), .y = of.weights});
+}
+
+void Mixture::receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor x = context.workspace.take(to.x.dtype, to.x.sizes);
+  const std::array<ExpertExchange::Matrices, 2> all = {{{x, of.x}, {to.rows.weights, of.weights}}};
+  exchange_.dispatch(context, of.plan, round, all);
+  context.ops.arrived_slots({.of_ranks = of.of_ranks,
+                             .slots = to.rows.slots,
+                             .offsets = to.rows.offsets,
+                             .first_expert = exchange_.first_expert(),
+                             .first_row = of.plan.first_row(round)});
+  context.ops.permute_to_experts({.x = x, .slots = to.rows.slots, .y = to.x});
+  experts_.inner_products(context.ops, to.x, to.rows, inner);
+}
+
+void Mixture::reserve_round(Context& context, const Arrived& arrived, const Inner& inner) const {
+  for (const Tensor& scratch : {arrived.x, inner.gate}) {
+    const Stack::Scope scope(context.workspace);
+    (void)context.workspace.take(scratch.dtype, scratch.sizes);
+  }
+}
+
+void Mixture::receive_dy(Context& context, const Exchanged& of, int round, const ExpertRows& at, Tensor dy_rows) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor dy = context.workspace.take(dy_rows.dtype, dy_rows.sizes);
+  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, of.dy}}};
+  exchange_.dispatch(context, of.plan, round, all);
+  context.ops.permute_to_experts({.x = dy, .slots = at.slots, .y = dy_rows});
+}
+
+void Mixture::give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from,
+                        const Returned& rows) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor in_order = context.workspace.take(rows.rows.dtype, rows.rows.sizes);
+  context.ops.combine_experts({.y = rows.rows, .slots = from.slots, .out = in_order});
+  const std::array<ExpertExchange::Matrices, 2> all = {{{in_order, of.x}, {rows.dweights, of.weights}}};
+  exchange_.give_back(context, of.plan, round, std::span(all).first(rows.dweights.exists() ? 2 : 1));
+}
+
+// In a backward pass: what forward dropped of round 0.
+void Mixture::receive_first(Context& context, const Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  const Exchanged of = exchanged(context, stash);
+  permute_x(context, stash, of);
+  receive(context, of, 0, saved_arrived(stash), saved_inner(stash));
+}
+
+void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor partial) const {
+  const Stack::Scope scope(context.workspace);
+  const Exchanged of = exchanged(context, stash);
+  const Arrived arrived = saved_arrived(stash);
+  const Inner inner = saved_inner(stash);
+  permute_x(context, stash, of);
+  if (context.microbatch.expert_traffic != nullptr)
+    *context.microbatch.expert_traffic += {.num_rounds = of.plan.num_rounds(), .num_exchanges = 1};
+  for (int round = of.plan.num_rounds() - 1; round >= 0; --round) {
+    receive(context, of, round, arrived, inner);
+    const Stack::Scope of_round(context.workspace);
+    const Tensor y_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes);
+    experts_.outputs(context, inner, arrived.rows, y_rows);
+    give_back(context, of, round, arrived.rows, {y_rows});
+  }
+  context.ops.combine_experts({.y = of.x, .slots = saved_choice(stash).slots, .out = partial});
+}
+
+void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Choice choice = saved_choice(stash);
+  const Arrived arrived = saved_arrived(stash);
+  const Inner inner = saved_inner(stash);
+  Exchanged of = exchanged(context, stash);
+  of.dy = permuted(context, dy, choice);
+  if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
+  for (int round = 0; round < of.plan.num_rounds(); ++round) {
+    if (round > 0) receive(context, of, round, arrived, inner);
+    const Stack::Scope of_round(context.workspace);
+    const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows,
+                 activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
+                 dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
+    receive_dy(context, of, round, arrived.rows, dy_rows);
+    experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
+    experts_.weight_gradients(context.ops, inner, arrived.rows, {dy_rows, activated, arrived.x});
+    experts_.input_gradients(context.ops, inner, arrived.rows, dx_rows);
+    give_back(context, of, round, arrived.rows, {dx_rows, dweights});
+  }
+  const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
+  router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
+  context.ops.matmul(weight_gradient(router_, dlogits, saved_x(stash)));
+  input_gradient(context, dlogits, dx, of.x, choice);
+}
+
+void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  const Choice choice = saved_choice(stash);
+  const Arrived first = saved_arrived(stash);
+  const Inner first_inner = saved_inner(stash);
+  const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
+  const Arrived again = {{like(first.rows.slots), like(first.rows.weights), like(first.rows.offsets)}, like(first.x)};
+  const Inner inner_again = {like(first_inner.gate), like(first_inner.up)};
+  const Tensor saved_rows = stash.save_gradient(this, saved_dy_rows, first.x.dtype, first.x.sizes);
+  Exchanged of = exchanged(context, stash);
+  of.dy = permuted(context, dy, choice);
+  if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
+  for (int round = 0; round < of.plan.num_rounds(); ++round) {
+    const bool is_first = round == 0;
+    const Arrived& arrived = is_first ? first : again;
+    const Inner& inner = is_first ? first_inner : inner_again;
+    if (!is_first) receive(context, of, round, arrived, inner);
+    const Stack::Scope of_round(context.workspace);
+    const Tensor rows = like(first.x), more_activated = like(inner.gate), dweights = like(arrived.rows.weights),
+                 dy_rows = is_first ? saved_rows : rows,
+                 activated = is_first ? stash.saved(this, saved_activated) : more_activated;
+    receive_dy(context, of, round, arrived.rows, dy_rows);
+    experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
+    experts_.input_gradients(context.ops, inner, arrived.rows, rows);
+    give_back(context, of, round, arrived.rows, {rows, dweights});
+  }
+  const Tensor dlogits = stash.saved(this, saved_dlogits);
+  router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
+  input_gradient(context, dlogits, dx, of.x, choice);
+}
+
+void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Choice choice = saved_choice(stash);
+  const Arrived arrived = saved_arrived(stash);
+  const Inner inner = saved_inner(stash);
+  const Tensor dy_rows = stash.saved(this, saved_dy_rows), activated = stash.saved(this, saved_activated),
+               dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
+  Exchanged of = exchanged(context, stash);
+  of.dy = take_rows(context, choice.num_rows(), options_.model.hidden_size);
+  reserve_round(context, arrived, inner);
+  if (of.plan.num_rounds() > 1) {
+    permute_x(context, stash, of);
+    context.ops.permute_to_experts({.x = stash.saved(this, saved_dy), .slots = choice.slots, .y = of.dy});
+  }
+  for (int round = 0; round < of.plan.num_rounds(); ++round) {
+    if (round > 0) {
+      receive(context, of, round, arrived, inner);
+      receive_dy(context, of, round, arrived.rows, dy_rows);
+      experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
+    }
+    experts_.weight_gradients(context.ops, inner, arrived.rows, {dy_rows, activated, arrived.x});
+  }
+}
+
+Tensor Mixture::returned_dweights(Context& context, const Exchanged& of, const Choice& choice) const {
+  const Tensor dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
+  const Sizes column = {choice.num_rows(), 1};
+  context.ops.combine_experts(
+      {.y = of.weights, .slots = choice.slots.reshaped(column), .out = dweights.reshaped(column)});
+  return dweights;
+}
+
+}  // namespace echelon

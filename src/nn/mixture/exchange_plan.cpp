@@ -1,0 +1,77 @@
+#include "nn/mixture/exchange_plan.h"
+
+#include <algorithm>
+
+namespace echelon {
+
+ExchangePlan::ExchangePlan(int num_ranks, int rank, std::int64_t most_rows)
+    : num_ranks_(num_ranks),
+      rank_(rank),
+      most_rows_(most_rows),
+      rows_(static_cast<std::size_t>(num_ranks) * static_cast<std::size_t>(num_ranks)),
+      before_(rows_.size()),
+      received_(static_cast<std::size_t>(num_ranks)) {}
+
+ExchangePlan::ExchangePlan(std::span<const std::int32_t> offsets, int num_ranks, int rank, std::int64_t most_rows)
+    : ExchangePlan(num_ranks, rank, most_rows) {
+  const std::size_t of_rank = offsets.size() / static_cast<std::size_t>(num_ranks), experts = of_rank - 1,
+                    per_rank = experts / static_cast<std::size_t>(num_ranks);
+  for (int source = 0; source < num_ranks; ++source) {
+    const auto own = offsets.subspan(static_cast<std::size_t>(source) * of_rank, of_rank);
+    for (int target = 0; target < num_ranks; ++target) {
+      const std::size_t first = static_cast<std::size_t>(target) * per_rank;
+      add(source, target, {own[first], own[first + per_rank] - own[first]});
+    }
+  }
+  count_rounds();
+}
+
+// Remainders go to other ranks from each source, so that no rank receives more than R rows.
+ExchangePlan ExchangePlan::balanced(std::int64_t num_rows, int num_ranks, int rank, std::int64_t most_rows) {
+  ExchangePlan plan(num_ranks, rank, most_rows);
+  const std::int64_t longer = num_rows % num_ranks;
+  for (int source = 0; source < num_ranks; ++source) {
+    std::int64_t first = 0;
+    for (int target = 0; target < num_ranks; ++target) {
+      const std::int64_t count = num_rows / num_ranks + ((source + target) % num_ranks < longer ? 1 : 0);
+      plan.add(source, target, {first, count});
+      first += count;
+    }
+  }
+  plan.count_rounds();
+  return plan;
+}
+
+void ExchangePlan::add(int source, int target, RowPart rows) {
+  rows_[at(source, target)] = rows;
+  std::int64_t& received = received_[static_cast<std::size_t>(target)];
+  before_[at(source, target)] = received;
+  received += rows.count;
+}
+
+void ExchangePlan::count_rounds() {
+  const std::int64_t most = *std::ranges::max_element(received_);
+  num_rounds_ = static_cast<int>(std::max<std::int64_t>(1, (most + most_rows_ - 1) / most_rows_));
+}
+
+RowPart ExchangePlan::part(int source, int target, int round) const {
+  const std::int64_t start = before_[at(source, target)], end = start + rows_[at(source, target)].count;
+  const std::int64_t first = std::clamp(first_row(round), start, end),
+                     last = std::clamp(first_row(round + 1), start, end);
+  return {first - start, last - first};
+}
+
+ExchangeRound ExchangePlan::round(int index) const {
+  ExchangeRound round;
+  for (int other = 0; other < num_ranks_; ++other) {
+    RowPart sent = part(rank_, other, index), received = part(other, rank_, index);
+    sent.first += rows_[at(rank_, other)].first;
+    received.first += before_[at(other, rank_)] - first_row(index);
+    // An empty part may start outside of the round.
+    round.sent.push_back(sent.count == 0 ? RowPart() : sent);
+    round.received.push_back(received.count == 0 ? RowPart() : received);
+  }
+  return round;
+}
+
+}  // namespace echelon

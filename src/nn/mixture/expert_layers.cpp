@@ -1,0 +1,91 @@
+#include "nn/mixture/expert_layers.h"
+
+#include "nn/sharding.h"
+#include "spec/groups.h"
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+Param stacked(const LayerOptions& options, const std::string& name, const Sizes& sizes, int dim_of_features) {
+  Param param;
+  param.name = name;
+  param.init_std = options.model.initializer_range;
+  if (options.divides_expert_features) {
+    const Slice features = even_slice(sizes[dim_of_features], options.tp, options.tp_rank);
+    param.slice = TensorSlice(sizes, dim_of_features, {features.first, features.count});
+    return param;
+  }
+  const std::int64_t count = sizes[0] / options.ep;
+  param.slice = options.ep > 1 ? TensorSlice(sizes, 0, {options.ep_rank * count, count}) : TensorSlice(sizes);
+  // Tensor-parallel ranks with the same experts have tokens of their own.
+  if (options.ep > 1 || options.tp > 1) param.groups.shard = expert_holders_group(options.ep);
+  return param;
+}
+
+/// That of an expert is smaller for the same reason as that of an MLP (row_parallel).
+Param down_projection(const LayerOptions& options, const std::string& name) {
+  const MixtureSpec& spec = options.model.mixture;
+  Param param = stacked(options, name, {spec.num_experts, options.model.hidden_size, spec.moe_intermediate_size}, 2);
+  param.init_std /= std::sqrt(2.0 * static_cast<double>(options.model.num_hidden_layers));
+  return param;
+}
+
+Sizes first_sizes(const LayerOptions& options) {
+  const MixtureSpec& spec = options.model.mixture;
+  return {spec.num_experts, spec.moe_intermediate_size, options.model.hidden_size};
+}
+
+}  // namespace
+
+ExpertLayers::ExpertLayers(const LayerOptions& options, const std::string& name)
+    : gate_(stacked(options, name + ".gate_proj.weight", first_sizes(options), 1)),
+      up_(stacked(options, name + ".up_proj.weight", first_sizes(options), 1)),
+      down_(down_projection(options, name + ".down_proj.weight")) {}
+
+void ExpertLayers::inner_products(Ops& ops, Tensor x_rows, const ExpertRows& rows, const Inner& inner) const {
+  for (const auto& [w, product] : {std::pair{&gate_, inner.gate}, {&up_, inner.up}})
+    ops.grouped_matmul({.a = x_rows, .w = w->value, .offsets = rows.offsets, .c = product, .transpose_w = true});
+}
+
+void ExpertLayers::outputs(Context& context, const Inner& inner, const ExpertRows& rows, Tensor y_rows) const {
+  Ops& ops = context.ops;
+  const Tensor activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
+  ops.swiglu({.gate = inner.gate, .up = inner.up, .y = activated});
+  ops.weight_rows({.x = activated, .slots = rows.slots, .weights = rows.weights, .y = activated});
+  ops.grouped_matmul({.a = activated, .w = down_.value, .offsets = rows.offsets, .c = y_rows, .transpose_w = true});
+}
+
+void ExpertLayers::row_gradients(Context& context, const Inner& inner, const ExpertRows& rows,
+                                 const RowGradients& of) const {
+  const Stack::Scope scope(context.workspace);
+  Ops& ops = context.ops;
+  const Tensor dactivated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
+  ops.grouped_matmul({.a = of.dy, .w = down_.value, .offsets = rows.offsets, .c = dactivated});
+  ops.swiglu({.gate = inner.gate, .up = inner.up, .y = of.activated});
+  ops.weight_rows_backward({.dy = dactivated,
+                            .x = of.activated,
+                            .slots = rows.slots,
+                            .weights = rows.weights,
+                            .dx = dactivated,
+                            .dweights = of.dweights,
+                            .y = of.activated});
+  ops.swiglu_backward({.dy = dactivated, .gate = inner.gate, .up = inner.up, .dgate = inner.gate, .dup = inner.up});
+}
+
+void ExpertLayers::input_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, Tensor dx_rows) const {
+  ops.grouped_matmul({.a = dinner.gate, .w = gate_.value, .offsets = rows.offsets, .c = dx_rows});
+  ops.grouped_matmul({.a = dinner.up, .w = up_.value, .offsets = rows.offsets, .c = dx_rows, .accumulates = true});
+}
+
+void ExpertLayers::weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of) {
+  const auto add = [&](Param& w, Tensor dy, Tensor x) {
+    ops.grouped_matmul_backward_weight({.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad});
+  };
+  add(down_, of.dy, of.activated);
+  add(gate_, dinner.gate, of.x);
+  add(up_, dinner.up, of.x);
+}
+
+}  // namespace echelon

@@ -1,0 +1,89 @@
+// Faults that experts over ranks could have, planted one at a time: types find each before anything is computed.
+#include "parity/layout.h"
+#include "spec/groups.h"
+#include "types/planted.h"
+
+#include <gmock/gmock.h>
+
+namespace echelon::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Of eight experts on ep ranks.
+RunConfig experts(int shard, int tp, int ep) {
+  return config_of({.shard = shard,
+                    .tp = tp,
+                    .sequence_parallel = tp > 1,
+                    .microbatches = 1,
+                    .zero = 2,
+                    .layers = 1,
+                    .experts = 8,
+                    .router_losses = true,
+                    .ep = ep});
+}
+
+const std::vector<RunConfig>& configs() {
+  static const std::vector<RunConfig> all = {experts(4, 1, 2), experts(2, 2, 2), experts(2, 2, 4), experts(1, 2, 2)};
+  return all;
+}
+
+/// Collectives of a kind and group are done over other groups.
+PlantInMesh instead_of(CommKind kind, const Group& group, std::vector<Group> others) {
+  return [=](const Collective& collective) {
+    return collective.kind == kind && collective.group == group ? others : std::vector{collective.group};
+  };
+}
+
+TEST(ExpertFaults, NothingPlantedIsNoFault) {
+  for (const RunConfig& config : configs()) EXPECT_EQ(fault_of(config, {}), "");
+}
+
+TEST(ExpertFaults, GradientsThatAreNotSummedOverTheRanksOfTheSameExperts) {
+  for (const RunConfig& config : {experts(4, 1, 2), experts(2, 2, 2)})
+    EXPECT_THAT(fault_of(config, {.mesh = instead_of(CommKind::reduce_scatter, expert_holders_group(2), {})}),
+                HasSubstr("addends of each rank's experts"));
+}
+
+TEST(ExpertFaults, GradientsThatAreSummedOverDifferentExperts) {
+  EXPECT_THAT(fault_of(experts(4, 1, 2),
+                       {.mesh = instead_of(CommKind::reduce_scatter, expert_holders_group(2), {expert_group(2)})}),
+              HasSubstr("would add up different experts"));
+}
+
+TEST(ExpertFaults, GradientsOfDenseLayersThatAreSummedAsThoseOfExperts) {
+  EXPECT_THAT(fault_of(experts(2, 2, 2),
+                       {.mesh = instead_of(CommKind::reduce_scatter, shard_group, {expert_holders_group(2)})}),
+              HasSubstr("are the ranks with the same experts alone"));
+}
+
+/// Exchanges of rows: x there with weights, and y back; dy there, and dx with the gradients of weights back.
+constexpr int num_exchanges = 6;
+
+PlantInMesh in_exchange(int which, std::vector<Group> others) {
+  return [=, seen = std::make_shared<int>(0)](const Collective& collective) {
+    const bool is_rows = collective.kind == CommKind::all_to_all && collective.group.axes == expert_axes;
+    return is_rows && (*seen)++ == which ? others : std::vector{collective.group};
+  };
+}
+
+TEST(ExpertFaults, RowsThatAreNotSentOrDoNotComeBack) {
+  for (const RunConfig& config : configs())
+    for (int which = 0; which < num_exchanges; ++which)
+      EXPECT_NE(fault_of(config, {.mesh = in_exchange(which, {})}), "") << which;
+}
+
+TEST(ExpertFaults, RowsThatAreSentToOtherRanks) {
+  for (int which = 0; which < num_exchanges; ++which)
+    EXPECT_THAT(fault_of(experts(2, 2, 2), {.mesh = in_exchange(which, {expert_holders_group(2)})}),
+                HasSubstr("whose ranks have no experts of each other's"));
+}
+
+TEST(ExpertFaults, SlotsThatAreNotOfWhatHasCome) {
+  const auto skip = [](const ArrivedSlotsArgs&) { return false; };
+  for (const RunConfig& config : configs())
+    EXPECT_THAT(fault_of(config, {.ops = in_one<ArrivedSlotsArgs>(0, skip)}), HasSubstr("ever written"));
+}
+
+}  // namespace
+}  // namespace echelon::testing
