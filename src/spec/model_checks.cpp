@@ -51,10 +51,10 @@ void validate_rope(const ModelSpec& m) {
           m.head_dim + 1);
   require(m.partial_rotary_factor > 0 && m.partial_rotary_factor <= 1,
           "model.partial_rotary_factor = {} is not above 0 and at most 1 (use 1)", m.partial_rotary_factor);
-  require(m.rotary_dim() >= 2 && m.rotary_dim() % 2 == 0,
+  const std::int64_t even_dim = std::max<std::int64_t>(m.rotary_dim() - m.rotary_dim() % 2, 2);
+  require(m.rotary_dim() == even_dim,
           "model.partial_rotary_factor = {} turns {} columns of a head, but RoPE rotates pairs (use {})",
-          m.partial_rotary_factor, m.rotary_dim(),
-          static_cast<double>(m.rotary_dim() / 2 * 2 + (m.rotary_dim() < 2 ? 2 : 0)) / static_cast<double>(m.head_dim));
+          m.partial_rotary_factor, m.rotary_dim(), static_cast<double>(even_dim) / static_cast<double>(m.head_dim));
   for (const RopeSpec& rope : m.ropes()) validate(rope, "model.", m.rotary_dim() / 2);
   require(!m.has_growing_queries() || m.partial_rotary_factor == 1,
           "model.partial_rotary_factor = {} is not supported with rope_scaling.llama_4_scaling_beta (use 1)",

@@ -24,7 +24,9 @@ struct RopeArgs {
 
   /// Of the cosines and sines at a position.
   [[nodiscard]] double scale_at(std::int64_t position) const {
-    return growth == 0 ? scale : scale * (1 + growth * std::log(1.0 + static_cast<double>(position / period)));
+    if (growth == 0) return scale;
+    const std::int64_t whole_periods = position / period;
+    return scale * (1 + growth * std::log(1.0 + static_cast<double>(whole_periods)));
   }
   [[nodiscard]] bool has_tables() const { return !positions.exists(); }
   [[nodiscard]] std::int64_t num_pairs() const { return has_tables() ? cos.size(1) : frequencies.num_elements(); }

@@ -12,9 +12,6 @@ namespace {
 
 constexpr std::int64_t most_known_actions = 1 << 21;  // some hundred MiB
 
-constexpr std::size_t num_action_kinds = static_cast<std::size_t>(ActionKind::report) + 1;
-constexpr auto at(ActionKind kind) { return static_cast<std::size_t>(kind); }
-
 /// Folds the costs of units to those of a layout's actions, and their bytes to what its ranks hold.
 class LayoutFold {
  public:
