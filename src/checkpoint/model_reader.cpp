@@ -26,12 +26,6 @@ std::string hint_for_model(const std::filesystem::path& folder) {
   return "";
 }
 
-void require_model(const std::filesystem::path& folder) {
-  require(is_folder(folder), "{} is not a folder", folder.string());
-  require(has_target(folder / "config.json"), "'{}' is not a model: it has no config.json, and it is no checkpoint{}",
-          folder.string(), hint_for_model(folder));
-}
-
 /// A config of a few bytes may claim any number of layers, and a plan takes time for each.
 void require_layers(const ModelSpec& model, std::int64_t num_tensors, const std::filesystem::path& folder) {
   require(model.num_hidden_layers <= num_tensors, "{} has {} tensors, too few for the {} layers of its config",
@@ -67,6 +61,12 @@ std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& 
 }
 
 }  // namespace
+
+void require_model(const std::filesystem::path& folder) {
+  require(is_folder(folder), "{} is not a folder", folder.string());
+  require(has_target(folder / "config.json"), "'{}' is not a model: it has no config.json, and it is no checkpoint{}",
+          folder.string(), hint_for_model(folder));
+}
 
 SavedWeights::SavedWeights(const std::filesystem::path& folder)
     : reader_(std::make_shared<StateReader>(folder)), config_(config_of(reader_->manifest(), folder)) {

@@ -56,6 +56,9 @@ class ModelReader {
 /// FOLDER/tokenizer.json. Throws Error if it is a link to something outside of the folder.
 [[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
 
+/// Throws Error if the folder has no config.json, with one next to it that has.
+void require_model(const std::filesystem::path& folder);
+
 /// The model of a Hugging Face folder's config.json or of a checkpoint. Throws Error.
 [[nodiscard]] ModelSpec read_model_spec(const std::filesystem::path& folder);
 

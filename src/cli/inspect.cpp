@@ -28,14 +28,20 @@ struct InspectArguments {
 };
 
 struct ModelFolder {
-  ModelSpec spec;
-  std::vector<ListedTensor> tensors;
-  std::int64_t num_parameters = 0, num_bytes = 0;
   FolderVerdict verdict{};
+  std::vector<ListedTensor> tensors;  // none if the files cannot be read, which the verdict says
+  std::int64_t num_parameters = 0, num_bytes = 0;
 };
 
 ModelFolder read_model(const fs::path& folder) {
-  ModelFolder model = {.spec = read_model_spec(folder), .tensors = list_tensors(folder), .verdict = verdict_of(folder)};
+  require_model(folder);
+  ModelFolder model;
+  model.verdict = verdict_of(folder);
+  try {
+    model.tensors = list_tensors(folder);
+  } catch (const Error& error) {
+    if (model.verdict.missing.empty()) throw;
+  }
   for (const ListedTensor& tensor : model.tensors) {
     std::int64_t size = 1;
     for (const std::int64_t dim : tensor.shape) size *= dim;
@@ -50,8 +56,8 @@ void print(const ModelFolder& model) {
   for (const ListedTensor& tensor : model.tensors) width = std::max(width, printable(tensor.name).size());
   for (const ListedTensor& tensor : model.tensors)
     fmt::print("{:<{}}  {:<4}  {}\n", printable(tensor.name), width, printable(tensor.format), to_string(tensor.shape));
-  fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(),
-             model.num_parameters, static_cast<double>(model.num_bytes) / 1e6);
+  fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", printable(model.verdict.model_type, 200),
+             model.tensors.size(), model.num_parameters, static_cast<double>(model.num_bytes) / 1e6);
   fmt::print("{}\n", model.verdict.missing.empty() ? "it can be trained" : "it cannot be trained:");
   for (const auto* sentences : {&model.verdict.missing, &model.verdict.notes})
     for (const std::string& sentence : *sentences) fmt::print("  {}\n", printable(sentence));
@@ -65,12 +71,9 @@ nlohmann::ordered_json to_json(const ModelFolder& model) {
                        {"shape", tensor.shape},
                        {"num_bytes", tensor.num_bytes},
                        {"file", tensor.file_name}});
-  return {{"model_type", name_of(model.spec.family)},
-          {"num_parameters", model.num_parameters},
-          {"num_bytes", model.num_bytes},
-          {"missing", model.verdict.missing},
-          {"notes", model.verdict.notes},
-          {"tensors", tensors}};
+  return {{"model_type", model.verdict.model_type}, {"num_parameters", model.num_parameters},
+          {"num_bytes", model.num_bytes},           {"missing", model.verdict.missing},
+          {"notes", model.verdict.notes},           {"tensors", tensors}};
 }
 
 struct Checkpoint {
@@ -155,6 +158,15 @@ ExitStatus show(const auto& found, bool json) {
   return ExitStatus::success;
 }
 
+/// The verdict on a model that cannot be trained is printed, and is an error too, as `train` would say it.
+ExitStatus show_model(const fs::path& folder, bool json) {
+  const ModelFolder model = read_model(folder);
+  show(model, json);
+  std::fflush(stdout);
+  if (!model.verdict.missing.empty()) throw Error(model.verdict.missing.front());
+  return ExitStatus::success;
+}
+
 ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<std::string>& config_arguments) {
   const bool is_config = arguments.path.ends_with(".toml") || is_preset(arguments.path) ||
                          (arguments.path.empty() && !config_arguments.empty());
@@ -169,7 +181,7 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
   if (is_checkpoint(arguments.path)) return show(read_checkpoint(arguments.path, arguments.verify), arguments.json);
   require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", arguments.path);
   if (arguments.path.ends_with(".jsonl")) return show(read_metrics(arguments.path), arguments.json);
-  if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
+  if (fs::is_directory(arguments.path)) return show_model(arguments.path, arguments.json);
   const fs::path path = arguments.path;
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
   const std::string prefix =

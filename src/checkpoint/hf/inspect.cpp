@@ -9,8 +9,7 @@
 namespace echelon {
 namespace {
 
-void add_dropouts(const std::filesystem::path& folder, Family family, FolderVerdict& verdict) {
-  const ConfigFields config(folder / "config.json");
+void add_dropouts(const ConfigFields& config, Family family, FolderVerdict& verdict) {
   for (const FamilyField& field : description_of(family).fields) {
     const auto* dropout = std::get_if<DropoutField>(&field);
     if (dropout != nullptr && config.number(dropout->key, 0.0) != 0)
@@ -22,9 +21,11 @@ void add_dropouts(const std::filesystem::path& folder, Family family, FolderVerd
 }  // namespace
 
 FolderVerdict verdict_of(const std::filesystem::path& folder) {
-  FolderVerdict verdict;
+  const ConfigFields config(folder / "config.json");
+  FolderVerdict verdict = {.model_type = config.text("model_type"), .missing = faults_of_config(folder), .notes = {}};
+  if (!verdict.missing.empty()) return verdict;
   try {
-    add_dropouts(folder, read_config_json(folder).family, verdict);
+    add_dropouts(config, parse_family(verdict.model_type), verdict);
     const std::string unused = HuggingFaceReader(folder).unused_tensors_note();
     if (!unused.empty()) verdict.notes.push_back(unused);
   } catch (const Error& error) {

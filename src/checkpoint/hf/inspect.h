@@ -18,12 +18,13 @@ struct ListedTensor {
 
 /// Whether Echelon can train the model of a folder.
 struct FolderVerdict {
+  std::string model_type{};          // of config.json
   std::vector<std::string> missing;  // sentences that say why it cannot; empty: it can
   std::vector<std::string> notes;    // what it will not use
 };
 
-/// Of any folder with a config.json: the first fault of the config, that of the weights, and what is not used. Reads no
-/// weights. Throws Failure.
+/// Of any folder with a config.json: every fault of the config or the first of the weights, and what is not used. Reads
+/// no weights. Throws Error if config.json is not a JSON object with a model_type, Failure.
 [[nodiscard]] FolderVerdict verdict_of(const std::filesystem::path& folder);
 
 }  // namespace echelon

@@ -50,12 +50,14 @@ bool ConfigFields::is_neutral(std::string_view key, double neutral) const {
   return value->is_number() && value->get<double>() == neutral;
 }
 
-void ConfigFields::refuse(std::string_view key, std::string_view what) const {
+std::string ConfigFields::refusal(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
   const std::string shown = value == nullptr ? "null" : shown_json(*value);
-  throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key,
-                          shown.size() > 200 ? shown.substr(0, 200) + "..." : shown, what));
+  return fmt::format("{}: {}{} = {} {}", path_, prefix_, key, shown.size() > 200 ? shown.substr(0, 200) + "..." : shown,
+                     what);
 }
+
+void ConfigFields::refuse(std::string_view key, std::string_view what) const { throw Error(refusal(key, what)); }
 
 void ConfigFields::refuse_missing(std::string_view key) const {
   throw Error(fmt::format("{} has no field \"{}{}\"", path_, prefix_, key));

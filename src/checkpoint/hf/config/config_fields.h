@@ -44,7 +44,9 @@ class ConfigFields {
                       const std::vector<std::string_view>& supported) const;
   /// Throws Error unless the flag is `supported` or absent.
   void require_flag(std::string_view key, bool supported) const;
-  /// Throws Error: the value of the key is `what`.
+  /// The sentence that the value of the key is `what`.
+  [[nodiscard]] std::string refusal(std::string_view key, std::string_view what) const;
+  /// Throws it as Error.
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
 
  private:

@@ -76,12 +76,15 @@ bool is_own(std::string_view key, const FamilyDescription& family) {
 
 }  // namespace
 
-void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family) {
+std::vector<std::string> foreign_fields_of(const ConfigFields& config, const FamilyDescription& family) {
+  std::vector<std::string> refusals;
   for (const auto& [key, neutral] : foreign_fields)
     if (!is_own(key, family) && !config.is_neutral(key, neutral))
-      config.refuse(key, fmt::format("would change the computation, but models of model_type \"{}\" have no such field "
-                                     "(use null)",
-                                     family.model_type));
+      refusals.push_back(config.refusal(
+          key,
+          fmt::format("would change the computation, but models of model_type \"{}\" have no such field (use null)",
+                      family.model_type)));
+  return refusals;
 }
 
 }  // namespace echelon

@@ -6,8 +6,8 @@
 
 namespace echelon {
 
-/// Throws Error if a field that the family does not have asks for a computation that Echelon would not do. Fields with
-/// the value that changes nothing, and fields that are not in its list, are kept.
-void refuse_foreign_fields(const ConfigFields& config, const FamilyDescription& family);
+/// A sentence for each field that the family does not have and that asks for a computation that Echelon would not do.
+/// Fields with the value that changes nothing, and fields that are not in its list, are kept.
+[[nodiscard]] std::vector<std::string> foreign_fields_of(const ConfigFields& config, const FamilyDescription& family);
 
 }  // namespace echelon

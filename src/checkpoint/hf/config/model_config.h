@@ -7,12 +7,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace echelon {
 
 /// The model of FOLDER/config.json. What would change the computation and is not supported is refused by name. Dropout
 /// is ignored: Echelon has none. Throws Error naming the file, the key and the value.
 [[nodiscard]] ModelSpec read_config_json(const std::filesystem::path& folder);
+
+/// All that read_config_json would refuse of it, as sentences. Throws Error if it is not a JSON object.
+[[nodiscard]] std::vector<std::string> faults_of_config(const std::filesystem::path& folder);
 
 /// Ids of the tokenizer's special tokens, if known.
 struct SpecialTokens {

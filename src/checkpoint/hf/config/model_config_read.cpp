@@ -8,43 +8,69 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace echelon {
 namespace {
 
 // "LlamaForSequenceClassification" has another head, whose weights nothing here reads.
-void refuse_other_heads(const ConfigFields& config) {
+void add_other_heads(const ConfigFields& config, std::vector<std::string>& refusals) {
   for (const std::string& architecture : config.texts("architectures"))
     if (architecture.find("For") != std::string::npos && !architecture.ends_with("ForCausalLM"))
-      config.refuse("architectures",
-                    fmt::format("has {}, which is no language model; a ...ForCausalLM is one", architecture));
+      refusals.push_back(config.refusal(
+          "architectures", fmt::format("has {}, which is no language model; a ...ForCausalLM is one", architecture)));
 }
 
-ModelSpec read_model(const ConfigFields& config) {
+bool is_family(std::string_view model_type) {
+  return std::ranges::find(all_families(), model_type, &FamilyDescription::model_type) != all_families().end();
+}
+
+/// What is known before the fields of the family are read.
+std::vector<std::string> refusals_of(const ConfigFields& config) {
   const std::string model_type = config.text("model_type");
+  std::vector<std::string> refusals = unsupported_fields_of(config, is_family(model_type));
+  if (!is_family(model_type)) return refusals;
+  add_other_heads(config, refusals);
+  for (std::string& refusal : foreign_fields_of(config, description_of(parse_family(model_type))))
+    refusals.push_back(std::move(refusal));
+  return refusals;
+}
+
+ModelSpec read_fields(const ConfigFields& config, const std::filesystem::path& path) {
   std::vector<std::string_view> supported;
   for (const FamilyDescription& family : all_families()) supported.push_back(family.model_type);
-  for (const char* key : {"quantization_config", "compression_config"})
-    if (config.has(key)) config.refuse(key, "is not supported; convert the weights to bfloat16 first");
-  if (std::ranges::find(supported, model_type) == supported.end()) refuse_unsupported(config);
+  const std::string model_type = config.text("model_type");
   config.require_one_of("model_type", model_type, supported);
-  refuse_other_heads(config);
-  const Family family = parse_family(model_type);
-  refuse_foreign_fields(config, description_of(family));
-  return read_family_fields(config, family);
-}
-
-}  // namespace
-
-ModelSpec read_config_json(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const ModelSpec model = read_model(ConfigFields(path));
+  ModelSpec model = read_family_fields(config, parse_family(model_type));
   try {
     validate(model);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }
   return model;
+}
+
+}  // namespace
+
+ModelSpec read_config_json(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const ConfigFields config(path);
+  const std::vector<std::string> refusals = refusals_of(config);
+  if (!refusals.empty()) throw Error(refusals.front());
+  return read_fields(config, path);
+}
+
+std::vector<std::string> faults_of_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const ConfigFields config(path);
+  std::vector<std::string> faults;
+  try {
+    faults = refusals_of(config);
+    if (faults.empty() || is_family(config.text("model_type"))) (void)read_fields(config, path);
+  } catch (const Error& error) {
+    faults.emplace_back(error.what());
+  }
+  return faults;
 }
 
 TrainingNote read_training_note(const std::filesystem::path& folder) {

@@ -5,8 +5,8 @@
 
 namespace echelon {
 
-/// Throws Error naming the field and what it means, of a config whose model_type is no family of Echelon's. Returns if
-/// no field says why.
-void refuse_unsupported(const ConfigFields& config);
+/// A sentence for each field that says so, with its meaning. `is_family`: whether model_type is a family of Echelon's,
+/// which says more of its fields itself. Throws Error if a field has another type than any model's.
+[[nodiscard]] std::vector<std::string> unsupported_fields_of(const ConfigFields& config, bool is_family);
 
 }  // namespace echelon
