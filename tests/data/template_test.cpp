@@ -72,6 +72,36 @@ TEST(ChatTemplate, BytesRememberTheirOriginThroughOperations) {
   EXPECT_EQ(marks, ".77.77.77..77777...");
 }
 
+TEST(ChatTemplate, FiltersLists) {
+  Map variables;
+  variables.set(Text("m"), value_of(parse_bounded(R"([{"r": "a", "x": 1}, {"r": "b", "x": 2}, {"r": "a", "x": 3}])")));
+  const auto render = [&](const std::string& source) { return ChatTemplate(source).render(variables).text.bytes; };
+  EXPECT_EQ(render("{{ m | selectattr('r', 'equalto', 'a') | map(attribute='x') | list }}"), "[1, 3]");
+  EXPECT_EQ(render("{{ m | rejectattr('r', 'equalto', 'a') | list | length }}"), "1");
+  EXPECT_EQ(render("{{ m | map(attribute='r') | map('upper') | join }}{{ 'abc' | reverse | capitalize }}"), "ABACba");
+  EXPECT_EQ(render("[{{ '\u00a0 x\u3000'.strip() }}]"), "[x]");
+  EXPECT_EQ(render("{{ m[0] | tojson(ensure_ascii=False) }}"), R"({"r": "a", "x": 1})");
+  EXPECT_EQ(render("{{ strftime_now('%Y') | length }}"), "4");
+}
+
+TEST(ChatTemplate, ReadsForeignJsonInBoundedStack) {
+  using ::testing::HasSubstr;
+  const auto sentence = [](const std::string& json) -> std::string {
+    try {
+      (void)parse_bounded(json);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(sentence(std::string(1'000'000, '[')), HasSubstr("nested more than 60 deep"));
+  EXPECT_THAT(sentence("{\"a\": \"\xff\"}"), HasSubstr("not valid JSON in UTF-8"));
+  EXPECT_THAT(sentence("{\"a\""), HasSubstr("not valid JSON"));
+  std::string keys = "{";
+  for (int i = 0; i < 2000; ++i) keys += fmt::format("\"{}\": 0,", i);
+  EXPECT_THAT(sentence(keys), HasSubstr("more than 1000 keys"));
+}
+
 TEST(ChatTemplate, RefusesWithLineAndColumn) {
   using ::testing::HasSubstr;
   EXPECT_THAT(refused("a\n {% import 'x' as y %}"), HasSubstr("line 2, column 2: {% import %} is not supported"));

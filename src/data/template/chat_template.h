@@ -38,4 +38,7 @@ class ChatTemplate {
 /// Every byte of its strings is of `origin`.
 [[nodiscard]] Value value_of(const nlohmann::ordered_json& json, char32_t origin = 1);
 
+/// Of foreign JSON, in time in proportion to it. Throws Error if it is not valid UTF-8 and JSON, or nested too deep.
+[[nodiscard]] nlohmann::ordered_json parse_bounded(std::string_view text);
+
 }  // namespace echelon::jinja

@@ -28,7 +28,8 @@ Value loop_variable(const Values& items, std::size_t i) {
 }  // namespace
 
 Evaluator::Evaluator(const Map& variables, const RenderLimits& limits) : budget_(limits), scopes_(1) {
-  for (const char* name : {"range", "namespace", "raise_exception"}) scopes_[0][name] = Callable{.name = name};
+  for (const char* name : {"range", "namespace", "raise_exception", "strftime_now"})
+    scopes_[0][name] = Callable{.name = name};
   for (const auto& [key, value] : variables.items) scopes_[0][key.bytes] = value;
 }
 

@@ -30,6 +30,7 @@ class Evaluator {
 
   Value evaluate(const ExpressionNode& expression);
   Value kind_of(const ExpressionNode& expression);
+  Value filter(const ExpressionNode& expression);
   Value evaluate_binary(const ExpressionNode& expression);
   Value conditional(const ExpressionNode& expression);
   Value map_of(const ExpressionNode& expression);

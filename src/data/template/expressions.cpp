@@ -2,7 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <ctime>
+
 namespace echelon::jinja {
+namespace {
+
+std::string time_text(const std::string& format) {
+  std::array<char, 256> text{};
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  require(format.size() <= 64, "a format of strftime_now has more than 64 bytes");
+  return {text.data(), std::strftime(text.data(), text.size(), format.c_str(), &local)};
+}
+
+}  // namespace
 
 Value Evaluator::kind_of(const ExpressionNode& expression) {
   const auto part = [&](std::size_t i) { return evaluate(*expression.parts[i]); };
@@ -21,7 +36,7 @@ Value Evaluator::kind_of(const ExpressionNode& expression) {
       return slice(of, start, stop, optional(expression, 3), budget_);
     }
     case ExpressionKind::call: return call(expression);
-    case ExpressionKind::filter: return filtered(expression.text, arguments(expression, 0), budget_);
+    case ExpressionKind::filter: return filter(expression);
     case ExpressionKind::test: return tested(expression.text, arguments(expression, 0), budget_);
     case ExpressionKind::unary: {
       const Value value = part(0);
@@ -32,6 +47,12 @@ Value Evaluator::kind_of(const ExpressionNode& expression) {
     case ExpressionKind::conditional: return conditional(expression);
   }
   return {};
+}
+
+Value Evaluator::filter(const ExpressionNode& expression) {
+  require(expression.text != "tojson" || expression.parts.size() == 1, "tojson takes only arguments with names");
+  const bool is_attribute = expression.text == "map" && !expression.named.empty();
+  return filtered(is_attribute ? "map attribute" : expression.text, arguments(expression, 0), budget_);
 }
 
 Value Evaluator::evaluate_binary(const ExpressionNode& expression) {
@@ -67,9 +88,15 @@ Values Evaluator::arguments(const ExpressionNode& expression, std::size_t from) 
   Values values;
   for (std::size_t i = from; i < expression.parts.size(); ++i) values.push_back(evaluate(*expression.parts[i]));
   for (const auto& [name, value] : expression.named) {
-    const bool is_indent = expression.text == "tojson" && name == "indent";
-    require(is_indent || expression.text.empty(), "{} has no argument {}", expression.text, name);
-    values.push_back(evaluate(*value));
+    const bool is_known = (expression.text == "tojson" && (name == "indent" || name == "ensure_ascii")) ||
+                          (expression.text == "map" && name == "attribute");
+    require(is_known || expression.text.empty(), "{} has no argument {}", expression.text, name);
+    Value given = evaluate(*value);
+    if (name != "ensure_ascii") {
+      values.push_back(std::move(given));
+    } else {
+      require(!given.is_true(), "tojson with ensure_ascii=true is not supported");
+    }
   }
   return values;
 }
@@ -119,6 +146,10 @@ Value Evaluator::call_global(const std::string& name, const ExpressionNode& call
   const Values values = arguments(call, 1);
   if (name == "raise_exception")
     throw Error(fmt::format("the template refuses: {}", values.empty() ? "" : text_of(values[0], budget_).bytes));
+  if (name == "strftime_now") {
+    require(values.size() == 1 && values[0].text(), "strftime_now takes a string");
+    return Text(time_text(values[0].text()->bytes));
+  }
   require(!values.empty() && values.size() <= 2 && values[0].is_whole() && values.back().is_whole(),
           "range takes one or two integers");
   Values items;

@@ -8,7 +8,18 @@
 namespace echelon::jinja {
 namespace {
 
-constexpr std::string_view text_blanks = " \t\n\r\f\v";
+// What Python's str.strip takes, in UTF-8.
+constexpr std::array<std::string_view, 29> text_blanks = {
+    " ",      "\t",     "\n",     "\r",     "\f",     "\v",     "\x1c",   "\x1d",   "\x1e",   "\x1f",
+    "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
+    "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+
+/// The size of the blank at one end of a text, or 0.
+std::size_t blank_at(std::string_view text, bool end) {
+  for (const std::string_view blank : text_blanks)
+    if (end ? text.ends_with(blank) : text.starts_with(blank)) return blank.size();
+  return 0;
+}
 
 const Text& text_at(const Values& arguments, std::size_t i) {
   require(i < arguments.size() && arguments[i].text(), "argument {} is not a string", i);
@@ -61,8 +72,18 @@ Value split(const Values& arguments, Budget& budget) {
 }
 
 Text strip(const Values& arguments, bool left, bool right) {
-  const std::string_view of = arguments.size() > 1 ? std::string_view(text_at(arguments, 1).bytes) : text_blanks;
-  return stripped(text_at(arguments, 0), of, left, right);
+  if (arguments.size() > 1) {
+    const std::string& of = text_at(arguments, 1).bytes;
+    require(std::ranges::all_of(of, [](char c) { return static_cast<unsigned char>(c) < 0x80; }),
+            "stripping characters outside ASCII is not supported");
+    return stripped(text_at(arguments, 0), of, left, right);
+  }
+  const Text& text = text_at(arguments, 0);
+  std::string_view rest = text.bytes;
+  for (std::size_t size = 0; left && (size = blank_at(rest, false)) > 0;) rest.remove_prefix(size);
+  const std::size_t first = text.bytes.size() - rest.size();
+  for (std::size_t size = 0; right && (size = blank_at(rest, true)) > 0;) rest.remove_suffix(size);
+  return text.part(first, rest.size());
 }
 
 }  // namespace
@@ -113,6 +134,7 @@ Value filtered(std::string_view name, const Values& arguments, Budget& budget) {
     const Values items = items_of(of, budget);
     return items.empty() ? Value(Undefined{std::string(name)}) : name == "first" ? items.front() : items.back();
   }
+  if (auto result = list_filtered(name, arguments, budget)) return *std::move(result);
   throw Error(fmt::format("the filter {} with {} arguments is not supported", name, arguments.size() - 1));
 }
 

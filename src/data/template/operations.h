@@ -4,6 +4,7 @@
 #include "data/template/budget.h"
 #include "data/template/value.h"
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,8 @@ using Values = std::vector<Value>;
 
 /// arguments[0] is the value itself. An unknown name is an Error.
 [[nodiscard]] Value filtered(std::string_view name, const Values& arguments, Budget& budget);
+/// Filters of lists; none if `name` is not one.
+[[nodiscard]] std::optional<Value> list_filtered(std::string_view name, const Values& arguments, Budget& budget);
 [[nodiscard]] bool tested(std::string_view name, const Values& arguments, Budget& budget);
 [[nodiscard]] Value method(std::string_view name, const Values& arguments, Budget& budget);
 

@@ -121,6 +121,7 @@ Value item_of(const Value& of, const Value& key, Budget& budget) {
   }
   require(!of.is<Undefined>(), "'{}' is undefined", of.is<Undefined>() ? of.as<Undefined>().name : "");
   if (of.map() && key.text()) {
+    budget.step(std::ssize(of.map()->items) / 16);
     const Value* found = of.map()->find(key.text()->bytes);
     return found ? *found : Undefined{key.text()->bytes};
   }

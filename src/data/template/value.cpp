@@ -10,6 +10,7 @@ namespace echelon::jinja {
 namespace {
 
 constexpr int most_depth = 64;
+constexpr std::size_t most_keys = 1000;  // a mapping is searched key by key
 
 int depth_above(int depth, const Value& item) {
   require(!item.is<std::shared_ptr<Namespace>>(), "a namespace inside another value is not supported");
@@ -75,6 +76,7 @@ void Map::set(const Text& key, Value value) {
   depth = depth_above(depth, value);
   const auto found = std::ranges::find_if(items, [&](const auto& item) { return item.first.bytes == key.bytes; });
   if (found == items.end()) {
+    require(items.size() < most_keys, "a mapping has more than {} keys", most_keys);
     items.emplace_back(key, std::move(value));
   } else {
     found->second = std::move(value);
