@@ -1,12 +1,12 @@
 #include "data/loss_mask.h"
 
 #include "base/error.h"
+#include "files/file.h"
 
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 namespace echelon {
 namespace {
@@ -19,8 +19,7 @@ std::string mask_path(const std::string& prefix) { return prefix + ".mask"; }
 
 std::optional<LossMask> LossMask::of(const IndexedDataset& dataset) {
   const std::string path = mask_path(dataset.prefix());
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  if (!has_target(path)) return std::nullopt;
   MappedFile file(path);
   const std::string_view bytes = file.bytes();
   require(bytes.size() >= header_bytes && bytes.starts_with(mask_magic), "{} is not a loss mask", path);
