@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,8 @@ void print_result(const PrepareResult& result, const std::string& output) {
   if (result.num_control_as_text > 0)
     fmt::print("{} control tokens in the text are text (--parse-special makes them tokens)\n",
                result.num_control_as_text);
+  if (!result.chat_format.empty())
+    fmt::print("conversations in {}; {} of them too long\n", result.chat_format, result.num_too_long);
   print_split("train", result.train);
   print_split("validation", result.validation);
   fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
@@ -96,6 +99,23 @@ ExitStatus run_preparation(PrepareArguments arguments) {
   if (style == ProgressStyle::terminal) fmt::print("\r\x1b[K");
   print_result(result, options.output);
   return ExitStatus::success;
+}
+
+void declare_chat(CLI::App& app, ChatOptions& chat) {
+  app.add_flag("--chat", chat.is_on, "lines of JSON are conversations; loss falls on what assistants wrote");
+  app.add_option("--chat-template", chat.template_name,
+                 "Jinja file, chatml or llama3; default: the template in the tokenizer's folder");
+  app.add_option("--train-on", chat.train_on, "assistant, last (only the last answer) or all")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, TrainOn>{
+          {"assistant", TrainOn::assistant}, {"last", TrainOn::last}, {"all", TrainOn::all}}))
+      ->default_str("assistant");
+  app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--too-long", chat.too_long, "refuse, truncate or drop conversations of more than --max-tokens")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, TooLong>{
+          {"refuse", TooLong::refuse}, {"truncate", TooLong::truncate}, {"drop", TooLong::drop}}))
+      ->default_str("refuse");
 }
 
 }  // namespace
@@ -131,6 +151,7 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
                  "the token between documents; default: the tokenizer's end of a sequence");
   app.add_flag("--template", options.adds_template,
                "put around a document what the tokenizer's template does, and no separator");
+  declare_chat(app, options.chat);
   app.add_flag("--parse-special", options.parses_special, "control tokens in the text are those tokens, not text");
   app.add_option("--threads", options.num_threads, "that encode; 0: one for each core")->capture_default_str();
   app.add_flag("--no-separator", arguments->no_separator, "put no token between documents");

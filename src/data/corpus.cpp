@@ -46,6 +46,17 @@ bool is_one_line(std::string_view text) {
   return is_blank(text.substr(std::min(text.size(), text.find('\n', begin))));
 }
 
+/// Names the line in errors, other than interrupts.
+template <class Visit>
+void visit_line(const CorpusFile& file, std::int64_t number, const Visit& visit) {
+  try {
+    visit();
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::bad_input) throw;
+    throw Error(fmt::format("{}:{}: {}", file.path, number, error.what()));
+  }
+}
+
 }  // namespace
 
 Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
@@ -107,7 +118,10 @@ bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes,
   const std::int64_t most_bytes = std::min(num_bytes, file.num_bytes);
   const std::string_view text = front(mapped.bytes(), most_bytes);
   if (text.substr(0, 8192).find('\0') != std::string_view::npos) return false;
-  if (!is_lines_of_json(file.path)) {
+  if (options_.takes_lines) {
+    require(is_lines_of_json(file.path), "{} is not a .jsonl file, one conversation per line", file.path);
+    for_each_line(file, front_lines(mapped.bytes(), most_bytes), visit);
+  } else if (!is_lines_of_json(file.path)) {
     for_each_text(file, text, visit);
   } else if (is_one_line(front_lines(mapped.bytes(), file.num_bytes))) {
     for_each_line(file, mapped.bytes(),
@@ -124,14 +138,19 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (is_blank(line)) continue;
+    const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, static_cast<std::uint64_t>(number)));
+    const Split split = is_drawn ? Split::validation : split_of(file);
+    if (options_.takes_lines) {
+      visit_line(file, number, [&] { visit(split, line); });
+      continue;
+    }
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const bool has_text =
         json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
     require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare --text-key)", file.path, number,
             options_.text_key);
     const auto& document = json.at(options_.text_key).get_ref<const std::string&>();
-    const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, static_cast<std::uint64_t>(number)));
-    if (!document.empty()) visit(is_drawn ? Split::validation : split_of(file), document);
+    if (!document.empty()) visit(split, document);
   }
 }
 

@@ -17,6 +17,7 @@ struct CorpusOptions {
   // A folder whose files are never taken: the output folder, which may be inside an input.
   std::string not_below;
   std::string text_key = "text";  // of the objects in .jsonl files
+  bool takes_lines = false;       // documents are whole lines of .jsonl files, which are the only ones
   std::int64_t max_bytes = 0;     // files are drawn by (seed, name) until this is reached; 0: all
   double validation_fraction = 0.05;
   std::int64_t seed = 0;

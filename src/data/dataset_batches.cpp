@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <utility>
+#include <vector>
 
 namespace echelon {
 
@@ -14,6 +15,7 @@ DatasetBatches::DatasetBatches(IndexedDataset dataset, BatchOrder order, std::op
     : dataset_(std::move(dataset)), order_(order), packed_(std::move(packed)) {
   require(dataset_.num_tokens() >= 2, "{}.bin holds {} tokens; training needs at least 2", dataset_.prefix(),
           dataset_.num_tokens());
+  if (auto mask = LossMask::of(dataset_)) mask_ = std::make_shared<const LossMask>(*std::move(mask));
 }
 
 std::int64_t DatasetBatches::windows_per_epoch(std::int64_t seq_len) const {
@@ -35,6 +37,7 @@ std::int64_t DatasetBatches::window_of(std::int64_t sequence, std::int64_t seq_l
 }
 
 std::int64_t DatasetBatches::num_targets() const {
+  if (mask_) return count_targets();
   std::int64_t num_ignored = 1;
   if (order_.eod_mask_loss) {
     num_ignored = 0;
@@ -48,6 +51,18 @@ std::int64_t DatasetBatches::num_targets() const {
   return dataset_.num_tokens() - num_ignored;
 }
 
+/// By reading an epoch.
+std::int64_t DatasetBatches::count_targets() const {
+  const std::int64_t T = packed_ ? packed_->seq_len : 4096;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
+  std::int64_t num_targets = 0;
+  for (std::int64_t window = 0; window < windows_per_epoch(T); ++window) {
+    read(window, T, tokens.data(), targets.data());
+    num_targets += T - std::count(targets.begin(), targets.end(), ignored_target);
+  }
+  return num_targets;
+}
+
 void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
                           std::int32_t* targets) const {
   const std::int64_t window = window_of(sequence, seq_len);
@@ -56,6 +71,8 @@ void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int3
   else
     read_window(window * seq_len, seq_len, tokens, targets);
   if (order_.vocab_size > 0) require_in_vocabulary(seq_len, tokens, targets);
+  if (mask_ && packed_) mask_packed(window, targets);
+  if (mask_ && !packed_) mask_window(window * seq_len, seq_len, targets);
 }
 
 void DatasetBatches::read_window(std::int64_t first, std::int64_t seq_len, std::int32_t* tokens,
@@ -69,6 +86,25 @@ void DatasetBatches::read_window(std::int64_t first, std::int64_t seq_len, std::
   std::fill(tokens + predicted, tokens + seq_len, 0);
   std::fill(targets + predicted, targets + seq_len, ignored_target);
   if (order_.eod_mask_loss) mask_ends(first, first + predicted, targets);
+}
+
+void DatasetBatches::mask_window(std::int64_t first, std::int64_t seq_len, std::int32_t* targets) const {
+  for (std::int64_t i = 0; i < seq_len; ++i)
+    if (targets[i] != ignored_target && !mask_->is_trained(first + i + 1)) targets[i] = ignored_target;
+}
+
+void DatasetBatches::mask_packed(std::int64_t window, std::int32_t* targets) const {
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < packed_->num_pieces(window); ++i) {
+    const DocumentPiece piece = packed_->piece(window, i);
+    const bool leads_on = ends_document(piece) && i + 1 < packed_->num_pieces(window);
+    for (std::int64_t j = 0; j < piece.length; ++j, ++at) {
+      if (targets[at] == ignored_target) continue;
+      const bool is_next_document = leads_on && j + 1 == piece.length;
+      const std::int64_t target = is_next_document ? packed_->piece(window, i + 1).start : piece.start + j + 1;
+      if (!mask_->is_trained(target)) targets[at] = ignored_target;
+    }
+  }
 }
 
 /// Of the tokens [first, end) of the stream.

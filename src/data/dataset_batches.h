@@ -10,8 +10,10 @@
 
 #include "data/batch_source.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 #include "data/packing/best_fit.h"
 
+#include <memory>
 #include <optional>
 
 namespace echelon {
@@ -30,6 +32,7 @@ struct BatchOrder {
 /// Without packing, every next token of the stream is predicted exactly once per epoch, and a short last window is
 /// padded with token 0 and ignored_target. Packed, the target of a document's last token is the first token of the next
 /// document in the sequence, if there is one; where a document is split, it is the document's next token.
+/// In both, a target that PREFIX.mask leaves out is ignored.
 class DatasetBatches final : public BatchSource {
  public:
   /// Throws Error if the dataset has fewer than two tokens: there is nothing to predict.
@@ -48,6 +51,7 @@ class DatasetBatches final : public BatchSource {
   /// Targets of an epoch that are not ignored.
   [[nodiscard]] std::int64_t num_targets() const;
   [[nodiscard]] const IndexedDataset& dataset() const { return dataset_; }
+  [[nodiscard]] const LossMask* mask() const { return mask_.get(); }
   [[nodiscard]] const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
 
  private:
@@ -57,12 +61,16 @@ class DatasetBatches final : public BatchSource {
   void read_packed_starts(std::int64_t window, std::int64_t seq_len, std::int32_t* starts) const;
   [[nodiscard]] bool ends_document(const DocumentPiece& piece) const;
   [[nodiscard]] std::int32_t token_after(const DocumentPiece& piece) const;
+  void mask_window(std::int64_t first, std::int64_t seq_len, std::int32_t* targets) const;
+  void mask_packed(std::int64_t window, std::int32_t* targets) const;
+  [[nodiscard]] std::int64_t count_targets() const;
   void mask_ends(std::int64_t first, std::int64_t end, std::int32_t* targets) const;
   void require_in_vocabulary(std::int64_t seq_len, const std::int32_t* tokens, const std::int32_t* targets) const;
 
   IndexedDataset dataset_;
   BatchOrder order_;
   std::optional<PackedSequences> packed_;
+  std::shared_ptr<const LossMask> mask_;  // none: all tokens are trained
 };
 
 }  // namespace echelon

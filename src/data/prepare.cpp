@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
+#include "data/chat/chat_preparation.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
@@ -14,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 namespace echelon {
@@ -23,6 +25,7 @@ namespace fs = std::filesystem;
 
 /// What is put around every document.
 DocumentFrame frame_of(const PrepareOptions& options, const Tokenizer& tokenizer) {
+  if (options.chat.is_on) return {};
   if (options.adds_template) {
     const TokenizerSpec& spec = tokenizer.spec();
     require(!spec.before_text.empty() || !spec.after_text.empty(),
@@ -76,7 +79,8 @@ class Preparation {
   // Old files are deleted first: files of two requests must not coexist, even if this is interrupted.
   void publish(const Tokenizer& tokenizer, SplitWriter& writer) const {
     std::error_code error;
-    for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"})
+    for (const char* stale : {"prepare.json", "train.idx", "train.bin", "train.mask", "validation.idx",
+                              "validation.bin", "validation.mask"})
       fs::remove(path(stale), error);
     publish_tokenizer(tokenizer);
     writer.publish();
@@ -129,10 +133,15 @@ class Preparation {
     result.num_files = static_cast<std::int64_t>(corpus_.files().size());
     const std::int64_t total = corpus_.num_bytes();
     std::int64_t done_files = 0;
+    std::optional<ChatPreparation> chats;
+    if (options_.chat.is_on) chats.emplace(options_.chat, tokenizer, options_.tokenizer);
     for (const CorpusFile& file : corpus_.files()) {
       std::int64_t done = done_files;
       const bool is_text = corpus_.for_each_document(file, file.num_bytes, [&](Split split, std::string_view document) {
-        writer.add(split, document);
+        if (chats)
+          chats->add(split, document, writer, result);
+        else
+          writer.add(split, document);
         done += static_cast<std::int64_t>(document.size());
         if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
       });
@@ -185,8 +194,10 @@ PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& prog
   require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0",
           options.training_sample_bytes);
   require_vocab_size(options);
+  require(!options.chat.is_on || !options.tokenizer.empty(), "prepare --chat needs --tokenizer, of the model");
   CorpusOptions text = options.corpus;
   text.not_below = options.output;
+  text.takes_lines = options.chat.is_on;
   const Corpus corpus(text);
   const std::string hash = request_hash(options, corpus);
   if (const auto recorded = read_prepare_record(options, hash)) return *recorded;

@@ -2,6 +2,7 @@
 // OUTPUT/validation.{bin,idx}, and OUTPUT/prepare.json, a record of the preparation that is written last.
 #pragma once
 
+#include "data/chat/chat_options.h"
 #include "data/corpus.h"
 #include "data/split_writer.h"
 
@@ -22,7 +23,8 @@ struct PrepareOptions {
   bool appends_end_of_document = true;             // the separator after every document
   bool adds_template = false;                      // instead of it: what the tokenizer's template puts around a text
   bool parses_special = false;                     // control tokens in the text are those tokens, not text
-  int num_threads = 0;                             // 0: one for each core; changes no token
+  ChatOptions chat;
+  int num_threads = 0;  // 0: one for each core; changes no token
 };
 
 struct PrepareResult {
@@ -31,6 +33,8 @@ struct PrepareResult {
   std::int64_t num_files = 0;
   std::int64_t num_skipped_files = 0;    // files that are not text
   std::int64_t num_control_as_text = 0;  // control tokens that the text spells out
+  std::int64_t num_too_long = 0;         // conversations that were truncated or dropped
+  std::string chat_format;               // the fields of the conversations
   SplitCounts train, validation;
   double validation_entropy = 0;  // unigram_entropy of the validation tokens, nats per token; 0 without validation
 };

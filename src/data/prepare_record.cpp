@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int record_version = 2;  // increased when the same request would give different tokens
+constexpr int record_version = 3;  // increased when the same request would give different tokens
 
 OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
@@ -48,6 +48,13 @@ OrderedJson tokenizer_json(const PrepareOptions& options) {
   return files;
 }
 
+OrderedJson chat_json(const PrepareOptions& options) {
+  const ChatOptions& chat = options.chat;
+  if (!chat.is_on) return nullptr;
+  return {chat_template_of(options.tokenizer, chat.template_name), named_tokens(options.tokenizer), chat.train_on,
+          chat.max_tokens, chat.too_long};
+}
+
 }  // namespace
 
 std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
@@ -67,6 +74,7 @@ std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
                                options.separator,
                                options.adds_template,
                                options.parses_special,
+                               chat_json(options),
                                files};
   const std::string bytes = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
@@ -83,6 +91,8 @@ std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, 
     result.num_files = json.at("num_files");
     result.num_skipped_files = json.at("num_skipped_files");
     result.num_control_as_text = json.at("num_control_as_text");
+    result.num_too_long = json.at("num_too_long");
+    result.chat_format = json.at("chat_format");
     result.train = read_counts(json.at("train"));
     result.validation = read_counts(json.at("validation"));
     result.validation_entropy = json.at("validation_unigram_entropy");
@@ -110,6 +120,8 @@ void write_prepare_record(const PrepareOptions& options, const std::string& hash
                             {"adds_template", options.adds_template},
                             {"parses_special", options.parses_special},
                             {"num_control_as_text", result.num_control_as_text},
+                            {"num_too_long", result.num_too_long},
+                            {"chat_format", result.chat_format},
                             {"vocab_size", result.vocab_size},
                             {"num_files", result.num_files},
                             {"num_skipped_files", result.num_skipped_files},

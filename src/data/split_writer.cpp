@@ -1,5 +1,7 @@
 #include "data/split_writer.h"
 
+#include "data/loss_mask.h"
+
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -17,7 +19,8 @@ constexpr std::size_t most_documents = 1 << 16;
 SplitWriter::SplitWriter(const std::string& folder, const Tokenizer& tokenizer, DocumentFrame frame, Options options)
     : frame_(std::move(frame)),
       train_(folder + "/train", token_type_for(tokenizer.vocab_size())),
-      validation_(folder + "/validation", token_type_for(tokenizer.vocab_size())) {
+      validation_(folder + "/validation", token_type_for(tokenizer.vocab_size())),
+      prefixes_{folder + "/train", folder + "/validation"} {
   for (int i = 0; i < std::max(options.num_threads, 1); ++i) encoders_.emplace_back(tokenizer, options.parses_control);
 }
 
@@ -25,6 +28,13 @@ void SplitWriter::add(Split split, std::string_view document) {
   waiting_.push_back({split, std::string(document), {}});
   waiting_bytes_ += document.size();
   if (waiting_bytes_ >= bytes_of_a_batch || waiting_.size() >= most_documents) flush();
+}
+
+void SplitWriter::add_encoded(Split split, const EncodedChat& chat, std::int64_t num_bytes) {
+  const int index = static_cast<int>(split);
+  (split == Split::train ? train_ : validation_).add_document(chat.ids);
+  is_trained_[index].insert(is_trained_[index].end(), chat.is_trained.begin(), chat.is_trained.end());
+  num_bytes_[index] += num_bytes;
 }
 
 void SplitWriter::encode(Encoder& encoder, Document& document) const {
@@ -60,6 +70,9 @@ void SplitWriter::flush() {
 }
 
 void SplitWriter::publish() {
+  // A mask comes first: no index may have its name without it.
+  for (int i = 0; i < 2; ++i)
+    if (!is_trained_[i].empty()) write_loss_mask(prefixes_[i], is_trained_[i]);
   train_.publish();
   if (validation_.num_tokens() > 0) validation_.publish();
 }

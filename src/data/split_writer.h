@@ -1,6 +1,7 @@
 // Encodes documents on several threads and writes the token files of both splits, in the order of the documents.
 #pragma once
 
+#include "data/chat/chat_encoder.h"
 #include "data/corpus.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/encoder.h"
@@ -34,6 +35,8 @@ class SplitWriter {
 
   /// Copies the document; it is encoded later, with others.
   void add(Split split, std::string_view document);
+  /// A document that is encoded already, with whether loss falls on each token: for all documents or none.
+  void add_encoded(Split split, const EncodedChat& chat, std::int64_t num_bytes);
   /// Encodes and writes what was added.
   void flush();
   /// The validation split has files only if it has tokens.
@@ -53,6 +56,8 @@ class SplitWriter {
   std::vector<Encoder> encoders_;  // one of each thread
   IndexedDatasetWriter train_, validation_;
   std::int64_t num_bytes_[2] = {};
+  std::string prefixes_[2];
+  std::vector<std::uint8_t> is_trained_[2];
   std::vector<Document> waiting_;
   std::size_t waiting_bytes_ = 0;
 };

@@ -174,5 +174,33 @@ TEST(PackedBatches, AreStoredNextToTheDataAndMadeAnewWhenItChanges) {
   EXPECT_EQ(open().packed, changed.packed);
 }
 
+// With the token as its own address, a target is trained if its index in the document is odd.
+TEST(PackedBatches, AMaskLeavesTheSameTargetsWithAndWithoutPacking) {
+  const Scratch scratch;
+  write_documents(scratch);
+  std::vector<std::uint8_t> is_trained;
+  std::int64_t num_trained = 0;
+  for (std::int32_t d = 0; d < num_documents; ++d)
+    for (std::int32_t i = 0; i < length_of(d); ++i, num_trained += is_trained.back())
+      is_trained.push_back(static_cast<std::uint8_t>(i % 2));
+  write_loss_mask(scratch.path("a"), is_trained);
+  const DatasetBatches stream(IndexedDataset(scratch.path("a")), {.seed = 1});
+  const DatasetBatches packed = packed_batches(scratch, 16, {.seed = 1});
+  for (const DatasetBatches* batches : {&stream, &packed}) {
+    EXPECT_EQ(batches->num_targets(), num_trained);
+    std::multiset<std::int32_t> targets;
+    for (std::int64_t s = 0; s < batches->windows_per_epoch(16); ++s)
+      for (const std::int32_t target : read(*batches, s, 16).targets)
+        if (target != ignored_target) targets.insert(target);
+    EXPECT_EQ(std::ssize(targets), num_trained);
+    EXPECT_EQ(std::set<std::int32_t>(targets.begin(), targets.end()).size(), targets.size());
+    for (const std::int32_t target : targets) EXPECT_EQ(target % 1000 % 2, 1);
+  }
+  is_trained.pop_back();
+  write_loss_mask(scratch.path("a"), is_trained);
+  EXPECT_THAT(sentence_of([&] { DatasetBatches(IndexedDataset(scratch.path("a")), {}); }),
+              HasSubstr("prepare the data again"));
+}
+
 }  // namespace
 }  // namespace echelon

@@ -23,6 +23,7 @@ DataFingerprint fingerprint_of(const DatasetBatches& batches) {
     bin.read_at(first, sample.data(), std::ssize(sample));
     samples += sample;
   }
+  if (batches.mask() != nullptr) samples += fmt::format("{:016x}", batches.mask()->digest());
   fingerprint.sampled_bin = digest_of(samples);
   if (batches.packed() != nullptr) fingerprint.packing = Digest{.low = packing_digest(*batches.packed())};
   return fingerprint;

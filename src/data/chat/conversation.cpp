@@ -1,0 +1,96 @@
+#include "data/chat/conversation.h"
+
+#include "base/error.h"
+#include "data/template/chat_template.h"
+
+#include <array>
+
+namespace echelon {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string text_in(const OrderedJson& object, const char* key) {
+  require(object.contains(key) && object.at(key).is_string(), "\"{}\" is not a string", key);
+  return object.at(key).get<std::string>();
+}
+
+OrderedJson message(std::string_view role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+OrderedJson sharegpt_messages(const OrderedJson& turns) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> roles = {
+      {{"human", "user"}, {"gpt", "assistant"}, {"system", "system"}, {"tool", "tool"}}};
+  require(turns.is_array(), "\"conversations\" is not an array");
+  OrderedJson messages = OrderedJson::array();
+  for (const OrderedJson& turn : turns) {
+    require(turn.is_object(), "a turn of \"conversations\" is not an object");
+    std::string role = text_in(turn, "from");
+    for (const auto& [theirs, ours] : roles)
+      if (role == theirs) role = ours;
+    messages.push_back(message(role, text_in(turn, "value")));
+  }
+  return messages;
+}
+
+OrderedJson alpaca_messages(const OrderedJson& json) {
+  std::string prompt = text_in(json, "instruction");
+  const std::string input = json.contains("input") ? text_in(json, "input") : "";
+  if (!input.empty()) prompt += "\n" + input;
+  return {message("user", prompt), message("assistant", text_in(json, "output"))};
+}
+
+OrderedJson prompt_messages(const OrderedJson& json) {
+  if (!json.at("prompt").is_array())
+    return {message("user", text_in(json, "prompt")), message("assistant", text_in(json, "completion"))};
+  OrderedJson messages = json.at("prompt");
+  require(json.contains("completion") && json.at("completion").is_array(), "\"completion\" is not an array");
+  for (const OrderedJson& item : json.at("completion")) messages.push_back(item);
+  return messages;
+}
+
+/// Whether loss falls on the message; takes its weight away, which templates do not know.
+bool take_weight(OrderedJson& one, std::size_t number) {
+  require(one.is_object() && one.contains("role") && one.at("role").is_string(), "message {} has no \"role\"", number);
+  if (!one.contains("weight")) return one.at("role") == "assistant";
+  const OrderedJson weight = one.at("weight");
+  require(weight == 0 || weight == 1, "\"weight\" of message {} is {}, not 0 or 1", number, weight.dump());
+  one.erase("weight");
+  return weight == 1 && one.at("role") == "assistant";
+}
+
+}  // namespace
+
+std::string_view name_of(ChatFormat format) {
+  static constexpr std::array<std::string_view, 4> names = {"messages", "prompt/completion", "conversations",
+                                                            "instruction/output"};
+  return names.at(static_cast<std::size_t>(format));
+}
+
+Conversation read_conversation(std::string_view line) {
+  const OrderedJson json = jinja::parse_bounded(line);
+  require(json.is_object(), "a conversation is a JSON object");
+  Conversation result;
+  if (json.contains("messages")) {
+    result.messages = json.at("messages");
+  } else if (json.contains("prompt")) {
+    result.format = ChatFormat::prompt_completion;
+    result.messages = prompt_messages(json);
+  } else if (json.contains("conversations")) {
+    result.format = ChatFormat::sharegpt;
+    result.messages = sharegpt_messages(json.at("conversations"));
+  } else {
+    require(json.contains("instruction"),
+            "it has none of \"messages\", \"prompt\", \"conversations\" and \"instruction\"");
+    result.format = ChatFormat::alpaca;
+    result.messages = alpaca_messages(json);
+  }
+  require(result.messages.is_array() && !result.messages.empty(), "the conversation has no messages");
+  for (std::size_t i = 0; i < result.messages.size(); ++i)
+    result.is_trained.push_back(take_weight(result.messages[i], i + 1));
+  if (json.contains("tools")) result.tools = json.at("tools");
+  return result;
+}
+
+}  // namespace echelon

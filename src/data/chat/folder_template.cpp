@@ -1,0 +1,77 @@
+// Templates and the names of tokens in a tokenizer's folder.
+#include "data/chat/chat_encoder.h"
+
+#include "base/error.h"
+#include "data/files/mapped_file.h"
+
+#include <filesystem>
+
+namespace echelon {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view chatml = R"({% for message in messages %}
+{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+)";
+constexpr std::string_view llama3 = R"({{ '<|begin_of_text|>' }}{% for message in messages %}
+{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}
+{%- endfor %}
+{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}
+)";
+
+nlohmann::ordered_json config_beside(const std::string& tokenizer_path) {
+  const fs::path file = fs::path(tokenizer_path).parent_path() / "tokenizer_config.json";
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return nullptr;
+  auto json = nlohmann::ordered_json::parse(MappedFile(file.string()).bytes(), nullptr, false);
+  require(json.is_object(), "{} is not a JSON object", file.string());
+  return json;
+}
+
+/// As it is published: a string, or named templates of which one is "default".
+std::string template_in(const nlohmann::ordered_json& config) {
+  const auto found = config.is_object() ? config.find("chat_template") : config.end();
+  if (!config.is_object() || found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return "";
+  for (const auto& item : *found)
+    if (item.is_object() && item.value("name", nlohmann::ordered_json()) == "default" && item.contains("template") &&
+        item.at("template").is_string())
+      return item.at("template").get<std::string>();
+  return "";
+}
+
+}  // namespace
+
+std::string chat_template_of(const std::string& tokenizer_path, const std::string& given) {
+  if (given == "chatml") return std::string(chatml);
+  if (given == "llama3") return std::string(llama3);
+  if (!given.empty()) return std::string(MappedFile(given).bytes());
+  const fs::path file = fs::path(tokenizer_path).parent_path() / "chat_template.jinja";
+  std::error_code error;
+  if (fs::is_regular_file(file, error)) return std::string(MappedFile(file.string()).bytes());
+  std::string source = template_in(config_beside(tokenizer_path));
+  require(!source.empty(),
+          "there is no chat_template.jinja next to {}, nor a chat_template in its tokenizer_config.json; name a file, "
+          "chatml or llama3 with prepare --chat-template",
+          tokenizer_path);
+  return source;
+}
+
+std::vector<std::pair<std::string, std::string>> named_tokens(const std::string& tokenizer_path) {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  const auto config = config_beside(tokenizer_path);
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
+    if (!config.is_object() || !config.contains(name)) continue;
+    const auto& token = config.at(name);
+    if (token.is_string()) tokens.emplace_back(name, token.get<std::string>());
+    if (token.is_object() && token.contains("content") && token.at("content").is_string())
+      tokens.emplace_back(name, token.at("content").get<std::string>());
+  }
+  return tokens;
+}
+
+}  // namespace echelon

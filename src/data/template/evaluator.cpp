@@ -1,0 +1,149 @@
+#include "data/template/evaluator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon::jinja {
+namespace {
+
+constexpr int most_evaluations = 1000;  // inside each other, so that the stack is bounded
+
+std::int64_t whole_of(std::size_t value) { return static_cast<std::int64_t>(value); }
+
+Value loop_variable(const Values& items, std::size_t i) {
+  Map loop;
+  loop.set(Text("index"), whole_of(i + 1));
+  loop.set(Text("index0"), whole_of(i));
+  loop.set(Text("revindex"), whole_of(items.size() - i));
+  loop.set(Text("revindex0"), whole_of(items.size() - i - 1));
+  loop.set(Text("first"), i == 0);
+  loop.set(Text("last"), i + 1 == items.size());
+  loop.set(Text("length"), whole_of(items.size()));
+  if (i > 0) loop.set(Text("previtem"), items[i - 1]);
+  if (i + 1 < items.size()) loop.set(Text("nextitem"), items[i + 1]);
+  return Value::map(std::move(loop));
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const Map& variables, const RenderLimits& limits) : budget_(limits), scopes_(1) {
+  for (const char* name : {"range", "namespace", "raise_exception", "strftime_now"})
+    scopes_[0][name] = Callable{.name = name};
+  for (const auto& [key, value] : variables.items) scopes_[0][key.bytes] = value;
+}
+
+Rendered Evaluator::render(const Block& block) {
+  out_ = &result_.text;
+  try {
+    run(block);
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("chat template, ")) throw;
+    refuse(place_, error.what());
+  }
+  return std::move(result_);
+}
+
+Evaluator::Flow Evaluator::run(const Block& block) {
+  for (const Statement& statement : block) {
+    place_ = statement.place;
+    budget_.step();
+    if (const Flow flow = run(statement); flow != Flow::normal) return flow;
+  }
+  return Flow::normal;
+}
+
+Evaluator::Flow Evaluator::run(const Statement& statement) {
+  switch (statement.kind) {
+    case StatementKind::text: budget_.append(*out_, statement.text); break;
+    case StatementKind::output: out_->append(text_of(evaluate(*statement.expression), budget_)); break;
+    case StatementKind::branch:
+      return run(evaluate(*statement.expression).is_true() ? statement.body : statement.otherwise);
+    case StatementKind::loop: return loop(statement);
+    case StatementKind::set: set(statement); break;
+    case StatementKind::macro:
+      scopes_.back()[statement.names[0]] = Callable{.name = statement.names[0], .macro = &statement};
+      break;
+    case StatementKind::leave: return Flow::leave;
+    case StatementKind::next: return Flow::next;
+    case StatementKind::generation: generation(statement); break;
+  }
+  return Flow::normal;
+}
+
+Evaluator::Flow Evaluator::loop(const Statement& statement) {
+  Values items = items_of(evaluate(*statement.expression), budget_);
+  scopes_.emplace_back();
+  if (statement.filter)
+    std::erase_if(items, [&](const Value& item) {
+      assign(statement.names, item);
+      return !evaluate(*statement.filter).is_true();
+    });
+  Flow flow = Flow::normal;
+  bool has_completed = false;  // an iteration: with `continue` in all of them Jinja takes the else branch too
+  for (std::size_t i = 0; i < items.size() && flow != Flow::leave; ++i) {
+    scopes_.back().clear();
+    scopes_.back()["loop"] = loop_variable(items, i);
+    assign(statement.names, items[i]);
+    flow = run(statement.body);
+    has_completed = has_completed || flow == Flow::normal;
+  }
+  scopes_.pop_back();
+  return has_completed ? Flow::normal : run(statement.otherwise);
+}
+
+void Evaluator::set(const Statement& statement) {
+  const Value value = statement.expression ? evaluate(*statement.expression) : Value(captured(statement.body));
+  if (!statement.is_attribute) return assign(statement.names, value);
+  const Value of = variable(statement.names[0]);
+  require(of.is<std::shared_ptr<Namespace>>(), "only a namespace has attributes that can be set, and {} is {}",
+          statement.names[0], of.kind());
+  of.as<std::shared_ptr<Namespace>>()->map.set(Text(statement.names[1]), value);
+}
+
+void Evaluator::assign(const std::vector<std::string>& names, const Value& value) {
+  if (names.size() == 1) {
+    scopes_.back()[names[0]] = value;
+    return;
+  }
+  const Values items = items_of(value, budget_);
+  require(items.size() == names.size(), "{} values for {} names", items.size(), names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) scopes_.back()[names[i]] = items[i];
+}
+
+void Evaluator::generation(const Statement& statement) {
+  require(out_ == &result_.text, "{{% generation %}} inside a macro or a set is not supported");
+  const std::size_t start = out_->bytes.size();
+  scopes_.emplace_back();
+  run(statement.body);
+  scopes_.pop_back();
+  result_.generations.emplace_back(start, out_->bytes.size());
+}
+
+Text Evaluator::captured(const Block& block) {
+  Text text;
+  Text* outer = std::exchange(out_, &text);
+  scopes_.emplace_back();
+  run(block);
+  scopes_.pop_back();
+  out_ = outer;
+  return text;
+}
+
+Value Evaluator::variable(const std::string& name) const {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+    if (const auto found = scope->find(name); found != scope->end()) return found->second;
+  return Undefined{name};
+}
+
+Value Evaluator::evaluate(const ExpressionNode& expression) {
+  place_ = expression.place;
+  budget_.step();
+  require(++depth_ <= most_evaluations, "the template is nested more than {} deep", most_evaluations);
+  Value value = kind_of(expression);
+  --depth_;
+  place_ = expression.place;
+  return value;
+}
+
+}  // namespace echelon::jinja

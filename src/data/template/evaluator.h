@@ -1,0 +1,52 @@
+// Runs the syntax tree of a template.
+#pragma once
+
+#include "data/template/operations.h"
+#include "data/template/syntax.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace echelon::jinja {
+
+class Evaluator {
+ public:
+  Evaluator(const Map& variables, const RenderLimits& limits);
+  Rendered render(const Block& block);
+
+ private:
+  enum class Flow : std::uint8_t { normal, leave, next };
+  using Scope = std::map<std::string, Value, std::less<>>;
+
+  Flow run(const Block& block);
+  Flow run(const Statement& statement);
+  Flow loop(const Statement& statement);
+  void set(const Statement& statement);
+  void assign(const std::vector<std::string>& names, const Value& value);
+  void generation(const Statement& statement);
+  /// What the block prints.
+  Text captured(const Block& block);
+
+  Value evaluate(const ExpressionNode& expression);
+  Value kind_of(const ExpressionNode& expression);
+  Value filter(const ExpressionNode& expression);
+  Value evaluate_binary(const ExpressionNode& expression);
+  Value conditional(const ExpressionNode& expression);
+  Value map_of(const ExpressionNode& expression);
+  Value call(const ExpressionNode& expression);
+  Value call_macro(const Statement& macro, const ExpressionNode& call);
+  Value call_global(const std::string& name, const ExpressionNode& call);
+  Values arguments(const ExpressionNode& expression, std::size_t from);
+  Value optional(const ExpressionNode& expression, std::size_t part);
+  [[nodiscard]] Value variable(const std::string& name) const;
+
+  Budget budget_;
+  std::vector<Scope> scopes_;
+  Text* out_ = nullptr;
+  Rendered result_;
+  Place place_;
+  int depth_ = 0;
+};
+
+}  // namespace echelon::jinja

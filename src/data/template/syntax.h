@@ -1,0 +1,61 @@
+// The syntax tree of a template.
+#pragma once
+
+#include "data/template/lexer.h"
+#include "data/template/value.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace echelon::jinja {
+
+struct ExpressionNode;
+using ExpressionPointer = std::unique_ptr<ExpressionNode>;
+
+enum class ExpressionKind : std::uint8_t {
+  literal,
+  name,
+  list,
+  map,          // keys and values, alternating
+  attribute,    // parts[0].text
+  item,         // parts[0][parts[1]]
+  slice,        // parts[0][parts[1]:parts[2]:parts[3]], of which any but the first may be null
+  call,         // parts[0](parts[1], ...)
+  filter,       // parts[0] | text(parts[1], ...)
+  test,         // parts[0] is text(parts[1], ...)
+  unary,        // text is "not" or "-"
+  binary,       // text is the operator; `and` and `or` too
+  conditional,  // parts[0] if parts[1] else parts[2], which may be null
+};
+
+struct ExpressionNode {
+  ExpressionKind kind{};
+  Place place;
+  std::string text;
+  Value literal;
+  std::vector<ExpressionPointer> parts;
+  std::vector<std::pair<std::string, ExpressionPointer>> named;  // arguments with a name
+};
+
+using Block = std::vector<Statement>;
+
+enum class StatementKind : std::uint8_t { text, output, branch, loop, set, macro, leave, next, generation };
+
+struct Statement {
+  StatementKind kind{};
+  Place place;
+  Text text;
+  std::vector<std::string> names;           // targets of a loop or a set; a macro and its parameters; "ns.x" is two
+  bool is_attribute = false;                // the set is of names[0].names[1]
+  ExpressionPointer expression;             // condition, sequence or value; null in a set that has a body
+  ExpressionPointer filter;                 // of a loop: for x in y if filter
+  std::vector<ExpressionPointer> defaults;  // of a macro's parameters; null where there is none
+  Block body, otherwise;
+};
+
+/// Throws Error with line and column.
+[[nodiscard]] Block parse(std::string_view source);
+
+}  // namespace echelon::jinja
