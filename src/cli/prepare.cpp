@@ -108,14 +108,14 @@ void declare_chat(CLI::App& app, ChatOptions& chat) {
   app.add_option("--train-on", chat.train_on, "assistant, last (only the last answer) or all")
       ->transform(CLI::CheckedTransformer(std::map<std::string, TrainOn>{
           {"assistant", TrainOn::assistant}, {"last", TrainOn::last}, {"all", TrainOn::all}}))
-      ->default_str("assistant");
+      ->option_text("NAME=assistant");
   app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--too-long", chat.too_long, "refuse, truncate or drop conversations of more than --max-tokens")
       ->transform(CLI::CheckedTransformer(std::map<std::string, TooLong>{
           {"refuse", TooLong::refuse}, {"truncate", TooLong::truncate}, {"drop", TooLong::drop}}))
-      ->default_str("refuse");
+      ->option_text("NAME=refuse");
 }
 
 }  // namespace
