@@ -50,6 +50,9 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
   }
   Context context = {
       ops, mesh, workspace, {.tokens = device_tokens, .targets = {}, .key_begin = key_begin, .loss_sum = {}}};
+  if (const Sizes sizes = part.router_bias_sizes(); sizes.num_dims() > 0)
+    context.microbatch.router.bias =
+        run.memory().tensor(ProgramKind::training, {BufferRole::router_bias}, DType::float32, sizes);
   Tensor x;
   for (int unit = 0; unit + 1 < stage.num_units(); ++unit) {
     const Tensor y = buffers.take(part.options.dtype, part.boundary_sizes());
