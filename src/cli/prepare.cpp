@@ -1,14 +1,16 @@
 // echelon prepare: files, folders or JSONL to a tokenizer and token files.
 #include "data/prepare.h"
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -101,21 +103,30 @@ ExitStatus run_preparation(PrepareArguments arguments) {
   return ExitStatus::success;
 }
 
+/// An option that takes the name of a choice; the first one is the default.
+template <class Choice>
+void add_choice(CLI::App& app, const std::string& option, const std::string& help, Choice& choice,
+                const std::array<std::string_view, 3>& names) {
+  const auto take = [option, names, &choice](const std::string& name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    require(found != names.end(), "{}={} is not one of {}; did you mean {}?", option, name, fmt::join(names, ", "),
+            closest_name(name, names));
+    choice = static_cast<Choice>(found - names.begin());
+  };
+  app.add_option_function<std::string>(option, take, help)->option_text(fmt::format("NAME={}", names.front()));
+}
+
 void declare_chat(CLI::App& app, ChatOptions& chat) {
   app.add_flag("--chat", chat.is_on, "lines of JSON are conversations; loss falls on what assistants wrote");
   app.add_option("--chat-template", chat.template_name,
                  "Jinja file, chatml or llama3; default: the template in the tokenizer's folder");
-  app.add_option("--train-on", chat.train_on, "assistant, last (only the last answer) or all")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, TrainOn>{
-          {"assistant", TrainOn::assistant}, {"last", TrainOn::last}, {"all", TrainOn::all}}))
-      ->option_text("NAME=assistant");
+  add_choice(app, "--train-on", "assistant, last (only the last answer) or all", chat.train_on,
+             {"assistant", "last", "all"});
   app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--too-long", chat.too_long, "refuse, truncate or drop conversations of more than --max-tokens")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, TooLong>{
-          {"refuse", TooLong::refuse}, {"truncate", TooLong::truncate}, {"drop", TooLong::drop}}))
-      ->option_text("NAME=refuse");
+  add_choice(app, "--too-long", "refuse, truncate or drop conversations of more than --max-tokens", chat.too_long,
+             {"refuse", "truncate", "drop"});
 }
 
 }  // namespace

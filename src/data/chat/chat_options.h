@@ -6,6 +6,8 @@
 
 namespace echelon {
 
+// In the order of the command's names.
+
 /// What loss falls on: what assistants wrote, only the last of them, or everything.
 enum class TrainOn : std::uint8_t { assistant, last, all };
 /// What becomes of a conversation of more than max_tokens.
