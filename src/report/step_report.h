@@ -61,9 +61,9 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 
 /// "step: 1 loss: 8.31234 grad_norm: 1.2345 memory: 0.52GiB(1.00%) tps: 1,234 tflops: 0.12 mfu: N/A" is torchtitan's
 /// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
-/// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936", and what is known of " cp_imbalance: 1.002 data_imbalance:
-/// 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456", and of experts "
-/// max_load: 1.234 seq_aux_loss: 0.01234".
+/// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936". What is known of context ranks and of experts comes last: "
+/// cp_imbalance: 1.002 data_imbalance: 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456 max_load: 1.234 seq_aux_loss:
+/// 0.01234".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.

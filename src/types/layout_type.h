@@ -33,8 +33,8 @@ enum class TensorPlacement : std::uint8_t {
   attended,
   addends_of_parts,  // parts along a dim, of each of which `copies` ranks hold an addend
   // With experts over ranks, along each axis that their groups go over (RankAxes::divides_experts), whatever part of it
-  // they take: rows that have come to the rank of their expert, and rows that have gone there and not come back; the
-  // experts of each rank, and addends of these.
+  // they take. Rows that have come to the rank of their expert; rows that have gone there and not come back; the
+  // experts of each rank; and addends of these.
   dispatched,
   departed,
   experts,

@@ -24,7 +24,7 @@ struct CountedTokens {
   int k, E;
 };
 
-/// Whoever counts has an element of counts alone, so that nothing is added at the same time.
+/// A warp has an element of counts alone, so that nothing is added at the same time.
 __global__ void __launch_bounds__(block_threads)
     count_kernel(CountedTokens of, double* counts, std::int64_t num_counts) {
   const std::int64_t i = std::int64_t{blockIdx.x} * block_warps + warp_of_block();

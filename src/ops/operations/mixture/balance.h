@@ -13,9 +13,9 @@
 
 namespace echelon {
 
-/// counts[s, e] += rows of expert e among the tokens of sequence s: the first token is number first_token of as many
-/// as there are in all sequences, of tokens_per_sequence each. experts int32 [N, k], where a token without a choice has
-/// -1; counts float64 [S, E]. With weights [N, k], num_nan (float64 [1]) += tokens with a NaN.
+/// counts[s, e] += rows of expert e among the tokens of sequence s. Tokens are numbered through all sequences, of
+/// tokens_per_sequence each, and the first one is number first_token. experts int32 [N, k], where a token without a
+/// choice has -1; counts float64 [S, E]. With weights [N, k], num_nan (float64 [1]) += tokens with a NaN.
 struct CountExpertsArgs {
   Tensor experts, counts;
   Tensor weights = {}, num_nan = {};
@@ -26,7 +26,7 @@ struct CountExpertsArgs {
 struct RouterLosses {
   double sequence = 0, global = 0, z = 0;
   double tokens_per_sequence = 1, num_tokens = 1;  // of a whole sequence, and of a step over all ranks
-  double expected_targets = 1;                     // as those of GradientFactorArgs
+  double expected_targets = 1;                     // as in gradient_factor
 
   [[nodiscard]] bool exist() const { return sequence != 0 || global != 0 || z != 0; }
   bool operator==(const RouterLosses&) const = default;
@@ -34,8 +34,8 @@ struct RouterLosses {
 /// gradient [N, E] = that of the losses of these tokens, times num_targets / expected_targets and loss_scale (1 by
 /// default): gradient_factor divides by both. losses (float64 [3]: sequence, global, z) += their addends, with
 /// coefficients; zero in a step without targets. A token without a choice has none. gradient is like logits; counts
-/// float64 [S, E] of whole sequences, for `sequence`; loads float64 [E], for `global`: rows in the step before, all
-/// zero before the first one, which stands for even loads. Tokens as in CountExpertsArgs.
+/// float64 [S, E] of whole sequences, for `sequence`. loads float64 [E], for `global`: rows in the step before, or
+/// zeros, which stand for even loads. Tokens as in CountExpertsArgs.
 struct RouterLossesArgs {
   Tensor logits, experts, gradient, losses, num_targets;
   Tensor counts = {}, loads = {}, loss_scale = {};

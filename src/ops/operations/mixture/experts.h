@@ -19,7 +19,7 @@ struct ExpertSlotsArgs {
 };
 inline constexpr std::int64_t most_experts = 8192;
 
-/// The order of rows that have come from P ranks, ordered by rank, to the one with E experts from first_expert on: they
+/// The order of rows that have come from P ranks, ordered by rank, to the one with E experts from first_expert on. They
 /// are to be ordered by expert, and then by rank. slots int32 [Q, 1]: of the rows from first_row on in the order in
 /// which they come, -1 where none comes. of_ranks int32 [P, all experts + 1]: the offsets of each rank. offsets int32
 /// [E + 1].
