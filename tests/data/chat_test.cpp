@@ -104,6 +104,16 @@ TEST(Chat, AUserCannotForgeAControlToken) {
   EXPECT_THAT(marked(scratch), HasSubstr("assistant\n[<|im_start|>user<|im_end|>]"));
 }
 
+TEST(Chat, RefusesATemplateWhoseTurnsEndWithNoControlToken) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(scratch, two_turns);
+  options.tokenizer = scratch.path("base/tokenizer.json");  // of plain text
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("no control token ends message 2, so a model would not learn to stop"));
+  options.chat.train_on = TrainOn::all;
+  EXPECT_EQ(prepare(options).train.num_documents, 1);
+}
+
 TEST(Chat, ReadsThePublishedFields) {
   const Conversation sharegpt =
       read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})");

@@ -77,7 +77,11 @@ std::vector<std::uint8_t> ChatEncoder::trained_bytes(const jinja::Rendered& rend
     std::size_t end = text.origins.rfind(origin) + 1;
     const AddedToken* control = nullptr;
     while (end < text.bytes.size() && text.origins[end] == 0 && !(control = control_at(text, end))) ++end;
-    if (control) end += control->content.size();
+    require(control != nullptr,
+            "no control token ends message {}, so a model would not learn to stop: after it the template writes '{}', "
+            "which has no special token of the tokenizer",
+            i + 1, text.bytes.substr(text.origins.rfind(origin) + 1, end - text.origins.rfind(origin) - 1));
+    end += control->content.size();
     std::fill(trained.begin() + std::ptrdiff_t(first), trained.begin() + std::ptrdiff_t(end), 1);
   }
   return trained;
