@@ -4,9 +4,8 @@
 //     all_reduce        sum: partial -> replicated       max: maxima of parts -> replicated
 //     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated
 //     all_to_all        sharded(0) <-> sharded along the columns of its parts
-//     all_to_all_rows   over ranks with the experts of a layer: sharded(0) <-> dispatched; their offsets are gathered
-//     as
-//                       each rank's own
+//     all_to_all_rows   over ranks with the experts of a layer: sharded(0) <-> dispatched; what was sent is departed
+//                       (offsets of experts are gathered as they are)
 //     send, receive     what crosses from stage to stage has one type, known beforehand
 #pragma once
 
