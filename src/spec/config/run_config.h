@@ -207,6 +207,10 @@ struct RunConfig {
 [[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);
 /// Throws Error for a method and degrees that contradict each other; how heads are divided is checked in nn.
 void check_context_parallel(const RunConfig& config);
+/// Throws Error for degrees that do not divide a model's experts, or not among ranks that are neighbours.
+void check_expert_parallel(const RunConfig& config);
+/// Throws Error for what is not supported with experts, and for keys of [moe] without them.
+void check_experts(const RunConfig& config);
 
 /// Steps from 1 on, both ends included.
 struct StepRange {

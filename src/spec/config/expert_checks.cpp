@@ -1,0 +1,103 @@
+// Checks of the keys for mixtures of experts.
+#include "base/error.h"
+#include "spec/config/run_config.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+void check_router(const RunConfig& config) {
+  const MoeConfig& moe = config.moe;
+  const bool has_experts = config.model.mixture.exists();
+  require(has_experts || moe.dispatch_bound == MoeConfig().dispatch_bound,
+          "moe.dispatch_bound = {} is for mixtures of experts, and the model has no experts (use {})",
+          moe.dispatch_bound, MoeConfig().dispatch_bound);
+  for (const auto& [key, value] : {std::pair{"seq_aux_loss_coeff", moe.seq_aux_loss_coeff},
+                                   {"global_aux_loss_coeff", moe.global_aux_loss_coeff},
+                                   {"z_loss_coeff", moe.z_loss_coeff},
+                                   {"bias_update_rate", moe.bias_update_rate}})
+    require(has_experts || value == 0, "moe.{} = {} is for mixtures of experts, and the model has no experts (use 0)",
+            key, value);
+  require(moe.bias_update_rate == 0 || config.model.mixture.has_bias,
+          "moe.bias_update_rate = {} moves the bias of a choice, for which the files of model_type {} have no place "
+          "(use 0, and moe.seq_aux_loss_coeff)",
+          moe.bias_update_rate, name_of(config.model.family));
+}
+
+/// The largest degree up to `most` that `fits`.
+template <class Fits>
+std::int64_t closest_degree(std::int64_t most, const Fits& fits) {
+  while (most > 1 && !fits(most)) --most;
+  return std::max<std::int64_t>(most, 1);
+}
+
+/// Neighbours along the innermost axes: some ranks of one axis, and all ranks of those inside of it.
+bool are_neighbours(std::int64_t ep, const ParallelConfig& p) {
+  for (const std::int64_t degree :
+       {p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_shard_degree}) {
+    if (degree % ep == 0) return true;
+    if (ep % degree != 0) return false;
+    ep /= degree;
+  }
+  return ep == 1;
+}
+
+}  // namespace
+
+void check_expert_parallel(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const std::int64_t ep = p.expert_parallel_degree, etp = expert_tensor_degree(p), tp = p.tensor_parallel_degree,
+                     E = config.model.mixture.num_experts;
+  if (E == 0) {
+    require(ep == 1 && p.expert_tensor_parallel_degree <= 1,
+            "parallelism.{} = {} divides experts, and the model has none (use {})",
+            ep > 1 ? "expert_parallel_degree" : "expert_tensor_parallel_degree",
+            ep > 1 ? ep : p.expert_tensor_parallel_degree, ep > 1 ? 1 : 0);
+    return;
+  }
+  require(
+      etp == 1 || etp == tp,
+      "parallelism.expert_tensor_parallel_degree = {} is neither 1 nor parallelism.tensor_parallel_degree = {} (use "
+      "{})",
+      etp, tp, p.sequence_parallel ? 1 : tp);
+  require(tp == 1 || p.sequence_parallel || etp == tp,
+          "parallelism.expert_tensor_parallel_degree = 1 has each tensor-parallel rank route tokens of its own, but "
+          "parallelism.sequence_parallel = false (use {})",
+          tp);
+  require(
+      ep == 1 || tp == 1 || p.sequence_parallel,
+      "parallelism.expert_parallel_degree = {} next to tensor_parallel_degree = {} would route each token {} times: it "
+      "needs parallelism.sequence_parallel = true (use expert_parallel_degree = 1)",
+      ep, tp, tp);
+  require(ep == 1 || etp == 1,
+          "parallelism.expert_parallel_degree = {} is not supported with expert_tensor_parallel_degree = {} (use "
+          "expert_tensor_parallel_degree = 1)",
+          ep, etp);
+  require(E % ep == 0, "parallelism.expert_parallel_degree = {} does not divide model.num_experts = {} (use {})", ep, E,
+          closest_degree(std::min(ep, E),
+                         [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
+  require(are_neighbours(ep, p),
+          "parallelism.expert_parallel_degree = {} is not made of neighbours among data_parallel_shard_degree = {} x "
+          "context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
+          ep, p.data_parallel_shard_degree, p.context_parallel_degree, tp,
+          closest_degree(ep, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
+  require(
+      ep == 1 || !config.training.cuda_graphs,
+      "training.cuda_graphs = true replays the same rows in every step, and parallelism.expert_parallel_degree = {} "
+      "exchanges others in each (use cuda_graphs = false)",
+      ep);
+}
+
+void check_experts(const RunConfig& config) {
+  check_router(config);
+  if (!config.model.mixture.exists()) return;
+  require(config.training.linear_dtype != LinearDType::float8,
+          "training.linear_dtype = 'float8' is not supported with model.num_experts = {} (omit linear_dtype)",
+          config.model.mixture.num_experts);
+  require(config.training.mlp_chunk_tokens == 0,
+          "training.mlp_chunk_tokens = {} is not supported with model.num_experts = {} (use 0)",
+          config.training.mlp_chunk_tokens, config.model.mixture.num_experts);
+}
+
+}  // namespace echelon
