@@ -77,7 +77,7 @@ void expect_gradients(const ModelSpec& model, const TensorValues& expected, cons
   EXPECT_EQ(compared_count, expected_count) << "gradients that were not compared";
 }
 
-// Claim (reference): Tiny models of all 17 families, among them one of each kind of RoPE, give
+// Claim (reference): Tiny models of all 18 families, among them one of each kind of RoPE, give
 //   PyTorch's logits, loss and every gradient.
 // Bound: 1e-10 in float64, 1e-5 in float32.
 // Tests: Interop

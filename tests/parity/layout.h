@@ -67,7 +67,7 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 /// Mixtures of experts, with every axis, level of sharding and kind of schedule.
 [[nodiscard]] std::vector<Layout> expert_rows();
 
-/// Experts over ranks, beside every other axis; in one round or several.
+/// Experts over ranks together with every other axis, in one round or several.
 [[nodiscard]] std::vector<Layout> expert_parallel_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
