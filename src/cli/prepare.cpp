@@ -105,28 +105,35 @@ ExitStatus run_preparation(PrepareArguments arguments) {
 
 /// An option that takes the name of a choice; the first one is the default.
 template <class Choice>
-void add_choice(CLI::App& app, const std::string& option, const std::string& help, Choice& choice,
-                const std::array<std::string_view, 3>& names) {
+CLI::Option* add_choice(CLI::App& app, const std::string& option, const std::string& help, Choice& choice,
+                        const std::array<std::string_view, 3>& names) {
   const auto take = [option, names, &choice](const std::string& name) {
     const auto found = std::find(names.begin(), names.end(), name);
     require(found != names.end(), "{}={} is not one of {}; did you mean {}?", option, name, fmt::join(names, ", "),
             closest_name(name, names));
     choice = static_cast<Choice>(found - names.begin());
   };
-  app.add_option_function<std::string>(option, take, help)->option_text(fmt::format("NAME={}", names.front()));
+  return app.add_option_function<std::string>(option, take, help)->option_text(fmt::format("NAME={}", names.front()));
 }
 
 void declare_chat(CLI::App& app, ChatOptions& chat) {
-  app.add_flag("--chat", chat.is_on, "lines of JSON are conversations; loss falls on what assistants wrote");
+  CLI::Option* const is_on =
+      app.add_flag("--chat", chat.is_on, "lines of JSON are conversations; loss falls on what assistants wrote");
+  for (const char* of_text : {"--text-key", "--separator", "--template", "--parse-special", "--no-separator"})
+    is_on->excludes(app.get_option(of_text));
   app.add_option("--chat-template", chat.template_name,
-                 "Jinja file, chatml or llama3; default: the template in the tokenizer's folder");
+                 "Jinja file, chatml or llama3; default: the template in the tokenizer's folder")
+      ->needs(is_on);
   add_choice(app, "--train-on", "assistant, last (only the last answer) or all", chat.train_on,
-             {"assistant", "last", "all"});
+             {"assistant", "last", "all"})
+      ->needs(is_on);
   app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
       ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(is_on);
   add_choice(app, "--too-long", "refuse, truncate or drop conversations of more than --max-tokens", chat.too_long,
-             {"refuse", "truncate", "drop"});
+             {"refuse", "truncate", "drop"})
+      ->needs(is_on);
 }
 
 }  // namespace
@@ -162,10 +169,10 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
                  "the token between documents; default: the tokenizer's end of a sequence");
   app.add_flag("--template", options.adds_template,
                "put around a document what the tokenizer's template does, and no separator");
-  declare_chat(app, options.chat);
   app.add_flag("--parse-special", options.parses_special, "control tokens in the text are those tokens, not text");
   app.add_option("--threads", options.num_threads, "that encode; 0: one for each core")->capture_default_str();
   app.add_flag("--no-separator", arguments->no_separator, "put no token between documents");
+  declare_chat(app, options.chat);
   app.add_flag("--json", arguments->json, "the counts as JSON");
   return [arguments] { return run_preparation(*arguments); };
 }

@@ -42,7 +42,7 @@ void check_files(const PrepareOptions& options, const PrepareResult& result) {
 /// What decides the tokens of a given tokenizer.
 OrderedJson tokenizer_json(const PrepareOptions& options) {
   const std::string& path = options.tokenizer;
-  OrderedJson files = {MappedFile(path).bytes(), named_end_of_sequence(path).value_or("")};
+  OrderedJson files = {MappedFile(path).bytes(), named_token(path, "eos_token").value_or("")};
   const std::filesystem::path file(path);
   if (file.filename() == "vocab.json") files.push_back(MappedFile(file.parent_path() / "merges.txt").bytes());
   return files;

@@ -22,7 +22,7 @@ struct EncodedChat {
 /// file, or "chatml" or "llama3", which are built in; empty: the folder's. Throws Error if there is none.
 [[nodiscard]] std::string chat_template_of(const std::string& tokenizer_path, const std::string& given);
 
-/// bos_token and the like of the tokenizer_config.json next to a tokenizer.
+/// bos_token, eos_token, pad_token and unk_token of the folder of a tokenizer, those that it names.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> named_tokens(const std::string& tokenizer_path);
 
 /// For one thread; the tokenizer must outlive it.

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "data/files/mapped_file.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <filesystem>
 
@@ -22,19 +23,14 @@ constexpr std::string_view llama3 = R"({{ '<|begin_of_text|>' }}{% for message i
 {% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}
 )";
 
-nlohmann::ordered_json config_beside(const std::string& tokenizer_path) {
-  const fs::path file = fs::path(tokenizer_path).parent_path() / "tokenizer_config.json";
+/// As tokenizer_config.json has it: a string, or named templates of which one is "default". Empty if there is none.
+std::string template_in(const fs::path& file) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return nullptr;
-  auto json = nlohmann::ordered_json::parse(MappedFile(file.string()).bytes(), nullptr, false);
-  require(json.is_object(), "{} is not a JSON object", file.string());
-  return json;
-}
-
-/// As it is published: a string, or named templates of which one is "default".
-std::string template_in(const nlohmann::ordered_json& config) {
-  const auto found = config.is_object() ? config.find("chat_template") : config.end();
-  if (!config.is_object() || found == config.end()) return "";
+  if (!fs::is_regular_file(file, error)) return "";
+  const auto config = nlohmann::ordered_json::parse(MappedFile(file.string()).bytes(), nullptr, false);
+  require(config.is_object(), "{} is not a JSON object", file.string());
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return "";
   if (found->is_string()) return found->get<std::string>();
   if (!found->is_array()) return "";
   for (const auto& item : *found)
@@ -50,10 +46,10 @@ std::string chat_template_of(const std::string& tokenizer_path, const std::strin
   if (given == "chatml") return std::string(chatml);
   if (given == "llama3") return std::string(llama3);
   if (!given.empty()) return std::string(MappedFile(given).bytes());
-  const fs::path file = fs::path(tokenizer_path).parent_path() / "chat_template.jinja";
+  const fs::path folder = fs::path(tokenizer_path).parent_path(), file = folder / "chat_template.jinja";
   std::error_code error;
   if (fs::is_regular_file(file, error)) return std::string(MappedFile(file.string()).bytes());
-  std::string source = template_in(config_beside(tokenizer_path));
+  std::string source = template_in(folder / "tokenizer_config.json");
   require(!source.empty(),
           "there is no chat_template.jinja next to {}, nor a chat_template in its tokenizer_config.json; name a file, "
           "chatml or llama3 with prepare --chat-template",
@@ -63,14 +59,8 @@ std::string chat_template_of(const std::string& tokenizer_path, const std::strin
 
 std::vector<std::pair<std::string, std::string>> named_tokens(const std::string& tokenizer_path) {
   std::vector<std::pair<std::string, std::string>> tokens;
-  const auto config = config_beside(tokenizer_path);
-  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
-    if (!config.is_object() || !config.contains(name)) continue;
-    const auto& token = config.at(name);
-    if (token.is_string()) tokens.emplace_back(name, token.get<std::string>());
-    if (token.is_object() && token.contains("content") && token.at("content").is_string())
-      tokens.emplace_back(name, token.at("content").get<std::string>());
-  }
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    if (const auto token = named_token(tokenizer_path, name)) tokens.emplace_back(name, *token);
   return tokens;
 }
 

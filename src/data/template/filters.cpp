@@ -35,6 +35,12 @@ Text cased(Text text, bool upper) {
   return text;
 }
 
+Text capitalized(const Text& text) {
+  Text result = cased(text.part(0, 1), true);
+  if (text.bytes.size() > 1) result.append(cased(text.part(1), false));
+  return result;
+}
+
 Value length(const Value& of, Budget& budget) { return static_cast<std::int64_t>(items_of(of, budget).size()); }
 
 Text join(const Values& arguments, Budget& budget) {
@@ -120,6 +126,8 @@ Value filtered(std::string_view name, const Values& arguments, Budget& budget) {
   if (name == "string") return text_of(of, budget);
   if (name == "safe") return of;
   if (name == "upper" || name == "lower") return cased(text_of(of, budget), name == "upper");
+  if (name == "capitalize") return capitalized(text_of(of, budget));
+  if (name == "int" && arguments.size() == 1 && of.is_whole()) return of.whole();
   if (name == "replace" && arguments.size() == 3)
     return replaced(text_of(of, budget), text_at(arguments, 1), text_at(arguments, 2), budget);
   if (name == "join") return join(arguments, budget);

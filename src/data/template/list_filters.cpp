@@ -1,7 +1,6 @@
 #include "data/template/operations.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace echelon::jinja {
 namespace {
@@ -48,15 +47,6 @@ Value mapped(const Values& arguments, bool by_attribute, Budget& budget) {
   return Value::list(std::move(results));
 }
 
-Text capitalized(Text text) {
-  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text.bytes[i]);
-    require(c < 0x80, "upper and lower case of letters outside ASCII is not supported");
-    text.bytes[i] = static_cast<char>(i == 0 ? std::toupper(c) : std::tolower(c));
-  }
-  return text;
-}
-
 }  // namespace
 
 std::optional<Value> list_filtered(std::string_view name, const Values& arguments, Budget& budget) {
@@ -65,8 +55,6 @@ std::optional<Value> list_filtered(std::string_view name, const Values& argument
   if (name == "select" || name == "reject") return selected(arguments, false, name == "select", budget);
   if (name == "selectattr" || name == "rejectattr") return selected(arguments, true, name == "selectattr", budget);
   if (name == "reverse") return slice(of, {}, {}, std::int64_t{-1}, budget);
-  if (name == "capitalize") return capitalized(text_of(of, budget));
-  if (name == "int" && arguments.size() == 1 && of.is_whole()) return of.whole();
   return std::nullopt;
 }
 

@@ -76,7 +76,7 @@ std::string Tokenizer::in_file(std::int32_t id) const {
 
 Tokenizer Tokenizer::load(const std::string& path, const std::string& pattern) {
   Tokenizer tokenizer(read_tokenizer(path, pattern), path);
-  if (const auto end = named_end_of_sequence(path)) {
+  if (const auto end = named_token(path, "eos_token")) {
     const auto id = tokenizer.added_token(*end);
     const auto& tokens = tokenizer.spec_.tokens;
     const auto found = std::find(tokens.begin(), tokens.end(), *end);

@@ -79,14 +79,14 @@ TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern
   return parse_tokenizer_json(file.bytes(), path);
 }
 
-std::optional<std::string> named_end_of_sequence(const std::string& path) {
+std::optional<std::string> named_token(const std::string& path, const char* key) {
   for (const char* sibling : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const fs::path file = fs::path(path).parent_path() / sibling;
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
     const auto json = nlohmann::json::parse(MappedFile(file.string()).bytes(), nullptr, false);
     require(json.is_object(), "{} is not a JSON object", file.string());
-    const auto token = json.find("eos_token");
+    const auto token = json.find(key);
     if (token == json.end()) continue;
     if (token->is_string()) return token->get<std::string>();
     if (token->is_object() && token->contains("content") && token->at("content").is_string())
