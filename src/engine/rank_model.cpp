@@ -123,11 +123,11 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
           write(*segment.param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
   }
-  if (!failure && mesh.rank() == 0) {
-    const Tensor bias = router_tensor(BufferRole::router_bias, DType::float32, part_.router_bias_sizes());
-    std::vector<float> values(bias.exists() ? static_cast<std::size_t>(bias.num_elements()) : 0);
-    if (bias.exists()) ops.download(values.data(), bias);
-    if (bias.exists()) writer.write_router_bias(values);
+  const Tensor bias = router_tensor(BufferRole::router_bias, DType::float32, part_.router_bias_sizes());
+  if (!failure && mesh.rank() == 0 && bias.exists()) {
+    std::vector<float> values(static_cast<std::size_t>(bias.num_elements()));
+    ops.download(values.data(), bias);
+    writer.write_router_bias(values);
   }
   if (failure) throw Failure(*failure);
 }

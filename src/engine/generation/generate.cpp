@@ -45,9 +45,9 @@ class Decoder {
       reader.read(param->name, param->slice, param->value.dtype, host.data());
       ops_.upload(param->value, host.data());
     }
-    std::vector<float> bias = reader.router_bias();
-    bias.resize(static_cast<std::size_t>(router_bias_sizes(model_.options.model).num_elements()));
     if (const Sizes sizes = router_bias_sizes(model_.options.model); sizes.num_dims() > 0) {
+      std::vector<float> bias = reader.router_bias();
+      bias.resize(static_cast<std::size_t>(sizes.num_elements()));
       router_.bias = tensor({BufferRole::router_bias}, DType::float32, sizes);
       ops_.upload(router_.bias, bias.data());
     }
