@@ -13,8 +13,8 @@ namespace echelon {
 /// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it.
 [[nodiscard]] TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern = "");
 
-/// The content of a token by its key, such as eos_token, in the tokenizer_config.json or special_tokens_map.json next to
-/// the file. Throws Error if one of them is not a JSON object.
+/// The content of a token by its key, such as eos_token, in the tokenizer_config.json or special_tokens_map.json next
+/// to the file. Throws Error if one of them is not a JSON object.
 [[nodiscard]] std::optional<std::string> named_token(const std::string& path, const char* key);
 
 /// A model of SentencePiece, in its protobuf.
