@@ -9,9 +9,10 @@ class Draw {
  public:
   explicit Draw(std::mt19937_64& numbers) : numbers_(numbers) {}
 
-  DrawnLayout layout() {
-    draw_model();
+  DrawnLayout layout(bool has_experts) {
+    has_experts ? draw_mixture() : draw_model();
     draw_axes();
+    if (has_experts) draw_experts();
     draw_batch();
     return std::move(layout_);
   }
@@ -45,6 +46,32 @@ class Draw {
     set("model.max_position_embeddings", 1024);
     set("training.dtype", dtype);
     say(fmt::format("{} {}x{} V={} {}", is_gpt2 ? "gpt2" : "llama", layers, width, vocab, dtype));
+  }
+
+  void draw_mixture() {
+    const int width = one_of({128, 256, 384}), layers = one_of({2, 4, 6}), heads = width / 64,
+              experts = one_of({4, 8, 16}), choices = one_of({1, 2, 4}), features = one_of({128, 256, 512}),
+              vocab = one_of({1024, 4096});
+    const std::string dtype = one_of<const char*>({"float32", "float32", "bfloat16"});
+    set("model.model_type", "mixtral");
+    set("model.hidden_size", width);
+    set("model.num_hidden_layers", layers);
+    set("model.num_attention_heads", heads);
+    set("model.num_key_value_heads", heads);
+    set("model.intermediate_size", features);
+    set("model.moe_intermediate_size", features);
+    set("model.num_experts", experts);
+    set("model.num_experts_per_tok", choices);
+    set("model.vocab_size", vocab);
+    set("model.max_position_embeddings", 1024);
+    set("training.dtype", dtype);
+    say(fmt::format("{} of {} experts of {}, {}x{} V={} {}", choices, experts, features, layers, width, vocab, dtype));
+  }
+
+  void draw_experts() {
+    const int ep = one_of({1, 1, 2, 4});
+    set("parallelism.expert_parallel_degree", ep);
+    if (ep > 1) say(fmt::format("ep {}", ep));
   }
 
   void draw_axes() {
@@ -96,6 +123,6 @@ class Draw {
 
 }  // namespace
 
-DrawnLayout draw_layout(std::mt19937_64& numbers) { return Draw(numbers).layout(); }
+DrawnLayout draw_layout(std::mt19937_64& numbers, bool has_experts) { return Draw(numbers).layout(has_experts); }
 
 }  // namespace echelon

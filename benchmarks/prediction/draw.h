@@ -1,4 +1,4 @@
-// Layouts drawn at random: models, formats, axes, levels, schedules, recomputation, batches.
+// Layouts drawn at random: models, formats, axes, experts, levels, schedules, recomputation, batches.
 #pragma once
 
 #include <random>
@@ -13,7 +13,7 @@ struct DrawnLayout {
   int num_ranks = 1;
 };
 
-/// It may contradict itself; reading it as a config says so.
-[[nodiscard]] DrawnLayout draw_layout(std::mt19937_64& numbers);
+/// It may contradict itself; reading it as a config says so. `has_experts`: of mixtures alone.
+[[nodiscard]] DrawnLayout draw_layout(std::mt19937_64& numbers, bool has_experts = false);
 
 }  // namespace echelon

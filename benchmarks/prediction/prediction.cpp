@@ -41,6 +41,7 @@ struct Options {
   std::string write_to;  // what was measured
   int num_rounds = 3;
   int num_layouts = 20;
+  bool has_experts = false;
   int least_scarce = 10;  // of them with more ranks than cores
   std::uint64_t seed = 1;
   double seconds = 1;  // of steps of a layout in a round
@@ -201,7 +202,7 @@ std::vector<Row> draw(const Options& options, const std::string& data) {
   std::vector<Row> rows;
   int num_scarce = 0;
   while (std::ssize(rows) < options.num_layouts) {
-    const DrawnLayout layout = draw_layout(numbers);
+    const DrawnLayout layout = draw_layout(numbers, options.has_experts);
     if (options.num_ranks != 0 && layout.num_ranks != options.num_ranks) continue;
     const bool is_scarce = layout.num_ranks > num_usable_cores();
     const std::int64_t num_others = std::ssize(rows) - num_scarce;
@@ -297,6 +298,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of steps of each, in each round");
   app.add_option("--only", options.only, "one of them");
   app.add_option("--ranks", options.num_ranks, "of each layout, which --scarce then leaves alone");
+  app.add_flag("--experts", options.has_experts, "of mixtures of experts");
   app.add_flag("--list", options.lists, "print the layouts with their keys, and measure nothing");
   app.add_flag("--explain", options.explains, "by operation, out of a trace of rank 0");
   CLI11_PARSE(app, argc, argv);

@@ -200,6 +200,7 @@ std::int64_t bucket_bytes(BufferRole role, bool is_owned, const Bucket& bucket, 
   const DType dtype = role == BufferRole::gathered_param   ? options.dtype
                       : role == BufferRole::unreduced_grad ? options.grad_dtype
                                                            : options.reduce_dtype;
+  if (!bucket.trains && role != BufferRole::gathered_param) return 0;
   return aligned((is_owned ? bucket.owned().count : bucket.num_elements) * size_of(dtype));
 }
 
@@ -230,7 +231,8 @@ std::vector<PlannedBuffer> transient_buffers(const std::vector<BufferLifetime>& 
       case BufferRole::converted_grad: {
         const ShardedUnit& unit = part.unit({.stage = each.stage, .unit = each.unit});
         for (const Bucket& bucket : unit.buckets()) {
-          add(each, key, bucket_bytes(key.role, each.is_owned, bucket, unit.options()));
+          const std::int64_t bytes = bucket_bytes(key.role, each.is_owned, bucket, unit.options());
+          if (bytes > 0) add(each, key, bytes);
           ++key.bucket;
         }
         break;

@@ -1,6 +1,6 @@
 #include "blueprint/save_plan.h"
 
-#include "checkpoint/hf/weight_names.h"
+#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/state/state_file_plan.h"
 #include "checkpoint/state/state_names.h"
 #include "executor/unit_state.h"
@@ -19,9 +19,10 @@ namespace {
 
 using Numbers = std::unordered_map<std::string, std::int64_t>;  // of parameters, by name
 
-Numbers numbers_of(const ModelSpec& model) {
+Numbers numbers_of(const RunConfig& config) {
   Numbers numbers;
-  for (const NamedShape& parameter : global_parameters(model)) numbers.emplace(parameter.name, std::ssize(numbers));
+  for (const NamedShape& parameter : saved_parameters(config.model, config.lora))
+    numbers.emplace(parameter.name, std::ssize(numbers));
   return numbers;
 }
 
@@ -96,13 +97,13 @@ std::int64_t bytes_in_place(const ModelPart& part, std::int64_t snapshot_bytes) 
 
 std::optional<PlannedFile> planned_file(const Blueprint& blueprint, int rank) {
   const RunConfig& config = blueprint.config();
-  return file_of(make_model_part(config, blueprint.schedule(), rank), rank, numbers_of(config.model));
+  return file_of(make_model_part(config, blueprint.schedule(), rank), rank, numbers_of(config));
 }
 
 SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
   const RunConfig& config = blueprint.config();
   const MeshShape& mesh = blueprint.mesh();
-  const Numbers numbers = numbers_of(config.model);
+  const Numbers numbers = numbers_of(config);
   std::map<std::pair<int, int>, std::vector<int>> replicas;
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) replicas[kind_of_rank(config, mesh, rank)].push_back(rank);
   for (const auto& [kind, ranks] : replicas) {
@@ -134,7 +135,7 @@ Manifest SavePlan::manifest(std::int64_t attempt, std::vector<LineageEntry> line
   manifest.attempt = attempt;
   manifest.config = to_toml(config);
   manifest.lineage = std::move(lineage);
-  for (const NamedShape& parameter : global_parameters(config.model))
+  for (const NamedShape& parameter : saved_parameters(config.model, config.lora))
     manifest.parameters.push_back({parameter.name, parameter.sizes});
   manifest.states = states_;
   const MixtureSpec& mixture = config.model.mixture;
@@ -154,6 +155,7 @@ std::int64_t SavePlan::most_manifest_bytes() const {
   Manifest first = manifest(1, {{.attempt = 1}});
   for (const char* dtype : {"bfloat16", "float16", "float32", "float64"})
     first.products[dtype] = "openblas/SapphireRapids";  // no name is longer
+  if (blueprint_->config().lora.exists()) first.base.emplace();
   if (!blueprint_->config().checkpoint.tokenizer.empty())
     first.copies.push_back({std::string(checkpoint_tokenizer_name), std::numeric_limits<std::int32_t>::max(), {}});
   return most_bytes_of(std::move(first));

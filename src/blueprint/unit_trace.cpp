@@ -45,8 +45,8 @@ class Tracer final : public CommListener {
     }
     bind_state(part, buffers_);
     for (ShardedUnit* unit : part.units()) {
-      unit->bind_parameters(whole_buffers(buffers_, {}, *unit, unit->options().dtype));
-      unit->bind_gradients(whole_buffers(buffers_, {}, *unit, unit->options().grad_dtype));
+      unit->bind_parameters(whole_buffers(buffers_, {BufferRole::gathered_param}, *unit, unit->options().dtype));
+      unit->bind_gradients(whole_buffers(buffers_, {BufferRole::unreduced_grad}, *unit, unit->options().grad_dtype));
     }
     values_.trains = trains;
     values_.has_loss_scale = part.options.dtype == DType::float16;

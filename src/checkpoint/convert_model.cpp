@@ -1,8 +1,10 @@
 #include "checkpoint/convert_model.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
+#include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
 
@@ -30,23 +32,50 @@ void move_weights(const ModelSpec& model, const Weights& weights, ModelWriter& w
 }
 
 void convert_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
-                        std::optional<DType> dtype) {
+                        const ConvertOptions& options) {
   const SavedWeights weights(checkpoint);
   const RunConfig& config = weights.config();
   const RunScalars& scalars = weights.manifest().scalars;
   weights.verify_copies();
   const bool has_tokenizer = std::ranges::any_of(
       weights.manifest().copies, [](const Manifest::Copy& copy) { return copy.name == checkpoint_tokenizer_name; });
-  const DType written = dtype.value_or(config.training.dtype);
+  const DType written = options.dtype.value_or(config.training.dtype);
   ModelWriter writer({.folder = folder,
                       .model = config.model,
                       .dtype = written,
                       .tokenizer = has_tokenizer ? checkpoint / checkpoint_tokenizer_name : std::filesystem::path(),
                       .source = config.checkpoint.initial_load_path,
-                      .training = {.seq_len = scalars.seq_len, .steps = scalars.step}});
+                      .training = {.seq_len = scalars.seq_len, .steps = scalars.step},
+                      .text_only = options.text_only || config.checkpoint.text_only});
   writer.begin();
   move_weights(config.model, weights, writer, [&](const std::string&) { return written; });
   writer.write_router_bias(weights.router_bias());
+  writer.finish();
+}
+
+/// The adapters of a checkpoint, as its run would have written them.
+void convert_adapters(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
+                      const ConvertOptions& options) {
+  require(!options.text_only, "{} has adapters alone; leave out --text-only", checkpoint.string());
+  const StateReader reader(checkpoint);
+  const Manifest& manifest = reader.manifest();
+  const RunConfig config = config_of(manifest, checkpoint);
+  ModelWriter writer(
+      {.folder = folder,
+       .model = config.model,
+       .dtype = options.dtype.value_or(config.training.dtype),
+       .source = config.checkpoint.initial_load_path,
+       .adapter = AdapterConfig{
+           .lora = config.lora, .base = config.checkpoint.initial_load_path, .base_digest = manifest.base}});
+  writer.begin();
+  for (const NamedShape& parameter : adapter_parameters(config.model, config.lora)) {
+    reader.require_parameter(parameter.name, parameter.sizes);
+    const TensorSlice whole(parameter.sizes);
+    std::vector<double> values(static_cast<std::size_t>(whole.num_elements()));
+    reader.read({.parameter = parameter.name, .state = "weight", .dtype = DType::float64, .slice = whole},
+                reinterpret_cast<std::byte*>(values.data()));
+    writer.write(parameter.name, whole, DType::float64, values.data());
+  }
   writer.finish();
 }
 
@@ -56,19 +85,25 @@ DType most_frequent(const std::map<std::string, DType>& dtypes) {
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
 }
 
-void convert_folder(const std::filesystem::path& source, const std::filesystem::path& folder,
-                    std::optional<DType> dtype) {
+/// `weights`: those that are written, of the model of `source`.
+template <class Weights>
+void convert_folder(const std::filesystem::path& source, const Weights& weights, const std::filesystem::path& folder,
+                    const ConvertOptions& options) {
+  const std::optional<DType> dtype = options.dtype;
   const HuggingFaceReader reader(source);
+  require(!options.text_only || reader.num_other_tensors() > 0,
+          "{} is a language model already, without other parts; leave out --text-only", source.string());
   std::map<std::string, DType> dtypes;
   if (!dtype) dtypes = reader.dtypes();
   ModelWriter writer({.folder = folder,
                       .model = reader.spec(),
                       .dtype = dtype ? *dtype : most_frequent(dtypes),
                       .source = source,
-                      .dtypes = dtypes});
+                      .dtypes = dtypes,
+                      .text_only = options.text_only});
   writer.begin();
   const auto places = placed_parameters(reader.spec());
-  move_weights(reader.spec(), reader, writer, [&](const std::string& parameter) {
+  move_weights(reader.spec(), weights, writer, [&](const std::string& parameter) {
     if (dtype) return *dtype;
     const std::vector<std::string> tensors = places.at(parameter).tensors();
     for (const std::string& tensor : tensors)
@@ -81,17 +116,47 @@ void convert_folder(const std::filesystem::path& source, const std::filesystem::
   writer.finish();
 }
 
+void upcycle_folder(const std::filesystem::path& source, const std::filesystem::path& folder,
+                    const ConvertOptions& options) {
+  require(options.merged.empty() && !options.text_only,
+          "--upcycle takes a dense model alone; leave out --merge and --text-only, which make one first");
+  const UpcycledWeights weights(source, options.upcycling);
+  const DType written = options.dtype.value_or(most_frequent(HuggingFaceReader(source).dtypes()));
+  const std::filesystem::path tokenizer = tokenizer_in(source);
+  ModelWriter writer({.folder = folder,
+                      .model = weights.spec(),
+                      .dtype = written,
+                      .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path()});
+  writer.begin();
+  move_weights(weights.spec(), weights, writer, [&](const std::string&) { return written; });
+  writer.finish();
+}
+
 }  // namespace
 
 void convert_model(const std::filesystem::path& source, const std::filesystem::path& folder,
-                   std::optional<DType> dtype) {
+                   const ConvertOptions& options) {
   require(!has_target(folder) || (is_folder(folder) && list_folder(folder).empty()),
           "{} exists already; choose another name for the model", folder.string());
-  if (is_checkpoint(source)) return convert_checkpoint(source, folder, dtype);
+  const bool merges = !options.merged.empty();
+  if (is_checkpoint(source)) {
+    require(!options.upcycling.exists(), "{} is a checkpoint; convert it to a folder first, then use --upcycle",
+            source.string());
+    require(!merges, "{} is a checkpoint; convert it to a folder first, then merge", source.string());
+    return has_adapters(source) ? convert_adapters(source, folder, options)
+                                : convert_checkpoint(source, folder, options);
+  }
+  require(!is_adapter_folder(source), "{} has adapters; use echelon convert BASE {} --merge {}", source.string(),
+          folder.string(), source.string());
   require(is_folder(source) && has_target(source / "config.json"),
           "{} is not a checkpoint or a model: it has no manifest and no config.json; a run writes checkpoint/step-N",
           source.string());
-  convert_folder(source, folder, dtype);
+  if (options.upcycling.exists())
+    upcycle_folder(source, folder, options);
+  else if (merges)
+    convert_folder(source, MergedWeights(options.merged, source), folder, options);
+  else
+    convert_folder(source, HuggingFaceReader(source), folder, options);
 }
 
 }  // namespace echelon

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/hf/config/model_config.h"
+#include "checkpoint/hf/wrapped_weights.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_names.h"
@@ -26,6 +27,13 @@ std::string hint_for_model(const std::filesystem::path& folder) {
   return "";
 }
 
+/// A folder that is no folder of adapters.
+std::filesystem::path base_of_adapters(const std::filesystem::path& folder) {
+  std::filesystem::path base = read_adapter_base(folder);
+  require(!is_adapter_folder(base), "'{}' has adapters, which are no base", base.string());
+  return base;
+}
+
 /// A config of a few bytes may claim any number of layers, and a plan takes time for each.
 void require_layers(const ModelSpec& model, std::int64_t num_tensors, const std::filesystem::path& folder) {
   require(model.num_hidden_layers <= num_tensors, "{} has {} tensors, too few for the {} layers of its config",
@@ -33,11 +41,13 @@ void require_layers(const ModelSpec& model, std::int64_t num_tensors, const std:
 }
 
 /// A folder may lack its weights, or have some that cannot be read: the model can still be trained from the start.
-void require_layers_of_weights(const ModelSpec& model, const std::filesystem::path& folder) {
+void meet_weights(ModelSpec& model, const std::filesystem::path& folder) {
   constexpr std::int64_t most_without_weights = 1000;
   if (!has_target(folder / single_file_name) && !has_target(folder / index_file_name)) return;
   try {
-    require_layers(model, std::ssize(WeightFolder(folder).entries()), folder);
+    const WeightFolder weights(folder);
+    require_layers(model, std::ssize(weights.entries()), folder);
+    untie_if_has_head(LanguageModelNames(folder, weights), weights, model);
   } catch (const Error&) {
     if (model.num_hidden_layers > most_without_weights) throw;
   }
@@ -54,7 +64,8 @@ void require_whole_model(const StateReader& reader, const ModelSpec& model) {
   reader.require_bytes(model.num_parameters() * size_of(weight->second));
 }
 
-std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& folder) {
+std::variant<HuggingFaceReader, SavedWeights, MergedWeights> open(const std::filesystem::path& folder) {
+  if (has_adapters(folder)) return MergedWeights(folder, {});
   if (is_checkpoint(folder)) return SavedWeights(folder);
   require_model(folder);
   return HuggingFaceReader(folder);
@@ -97,12 +108,20 @@ void SavedWeights::read(const std::string& name, const TensorSlice& slice, DType
 ModelReader::ModelReader(const std::filesystem::path& folder) : source_(open(folder)) {}
 
 const ModelSpec& ModelReader::spec() const {
-  const auto* saved = std::get_if<SavedWeights>(&source_);
-  return saved != nullptr ? saved->config().model : std::get<HuggingFaceReader>(source_).spec();
+  return std::visit([](const auto& source) -> const ModelSpec& { return source.spec(); }, source_);
 }
 
 void ModelReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
   std::visit([&](const auto& source) { source.read(name, slice, dtype, out); }, source_);
+}
+
+void ModelReader::read_exactly(const std::string& name, const TensorSlice& slice, double* out) const {
+  const auto* saved = std::get_if<SavedWeights>(&source_);
+  if (saved == nullptr) return this->read(name, slice, DType::float64, out);
+  const DType dtype = saved->config().training.dtype;
+  std::vector<std::byte> values(static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
+  saved->read(name, slice, dtype, values.data());
+  convert_values(dtype, values.data(), DType::float64, reinterpret_cast<std::byte*>(out), slice.num_elements());
 }
 
 std::vector<float> ModelReader::router_bias() const {
@@ -110,8 +129,14 @@ std::vector<float> ModelReader::router_bias() const {
 }
 
 std::string ModelReader::unused_tensors_note() const {
+  if (const auto* merged = std::get_if<MergedWeights>(&source_)) return merged->base().unused_tensors_note();
   const auto* folder = std::get_if<HuggingFaceReader>(&source_);
   return folder != nullptr ? folder->unused_tensors_note() : "";
+}
+
+bool has_adapters(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return config_of(read_manifest(folder), folder).lora.exists();
+  return is_adapter_folder(folder);
 }
 
 bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(folder).has_value(); }
@@ -127,14 +152,16 @@ ModelSpec read_model_spec(const std::filesystem::path& folder) {
     require_layers(model, std::ssize(manifest.parameters), folder);
     return model;
   }
+  if (is_adapter_folder(folder)) return read_model_spec(base_of_adapters(folder));
   require_model(folder);
   ModelSpec model = read_config_json(folder);
-  require_layers_of_weights(model, folder);
+  meet_weights(model, folder);
   return model;
 }
 
 std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
   if (is_checkpoint(folder)) return read_manifest(folder).scalars.seq_len;
+  if (is_adapter_folder(folder)) return read_training_seq_len(base_of_adapters(folder));
   require_model(folder);
   return read_training_note(folder).seq_len;
 }

@@ -1,7 +1,9 @@
-// Reads the weights of a model into any layout, from a Hugging Face folder or a checkpoint of a run.
+// Reads the weights of a model into any layout, from a Hugging Face folder or a checkpoint of a run. Adapters of either
+// kind are merged with their base.
 #pragma once
 
 #include "checkpoint/hf/hf_reader.h"
+#include "checkpoint/merged_weights.h"
 #include "checkpoint/state/state_reader.h"
 #include "spec/config/run_config.h"
 
@@ -16,6 +18,7 @@ class SavedWeights {
  public:
   explicit SavedWeights(const std::filesystem::path& folder);
   [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] const ModelSpec& spec() const { return config_.model; }
   [[nodiscard]] const Manifest& manifest() const { return reader_->manifest(); }
   void verify_copies() const { reader_->verify_copies(); }
   /// Values of `dtype` at `out`, as ModelReader::read.
@@ -40,6 +43,9 @@ class ModelReader {
   /// NaN or infinite, or if the file is damaged.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
 
+  /// The same, without rounding: of a checkpoint the values with which its run computed.
+  void read_exactly(const std::string& name, const TensorSlice& slice, double* out) const;
+
   /// The biases of choices, layer after layer [layers with experts, experts]; empty if the model has none.
   [[nodiscard]] std::vector<float> router_bias() const;
 
@@ -47,11 +53,14 @@ class ModelReader {
   [[nodiscard]] std::string unused_tensors_note() const;
 
  private:
-  std::variant<HuggingFaceReader, SavedWeights> source_;
+  std::variant<HuggingFaceReader, SavedWeights, MergedWeights> source_;
 };
 
 /// Whether the folder is a complete checkpoint of a run, a step-N.
 [[nodiscard]] bool is_checkpoint(const std::filesystem::path& folder);
+
+/// Whether it is the checkpoint of a run with adapters, or a folder of PEFT's.
+[[nodiscard]] bool has_adapters(const std::filesystem::path& folder);
 
 /// FOLDER/tokenizer.json. Throws Error if it is a link to something outside of the folder.
 [[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);

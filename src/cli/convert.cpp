@@ -13,14 +13,16 @@ namespace echelon {
 namespace {
 
 struct ConvertArguments {
-  std::string source, folder, dtype;
+  std::string source, folder, dtype, merged, upcycled;
+  bool text_only = false;
 };
 
 ExitStatus run_conversion(const ConvertArguments& arguments) {
   require(!arguments.source.empty() && !arguments.folder.empty(), "a folder's name is empty; convert needs two");
-  std::optional<DType> dtype;
-  if (!arguments.dtype.empty()) dtype = parse_training_dtype("--dtype", arguments.dtype);
-  convert_model(arguments.source, arguments.folder, dtype);
+  ConvertOptions options = {.text_only = arguments.text_only, .merged = arguments.merged};
+  if (!arguments.dtype.empty()) options.dtype = parse_training_dtype("--dtype", arguments.dtype);
+  if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
+  convert_model(arguments.source, arguments.folder, options);
   fmt::print("model: {}\n", arguments.folder);
   return ExitStatus::success;
 }
@@ -35,6 +37,11 @@ CommandAction declare_convert(CLI::App& app, const std::vector<std::string>& /*c
   app.add_option("model", arguments->folder, "the Hugging Face folder that is made")->required();
   app.add_option("--dtype", arguments->dtype,
                  "of the weights; without it, that of the folder or training.dtype of the run");
+  app.add_flag("--text-only", arguments->text_only, "of a model of images and text, the language model alone");
+  app.add_option("--merge", arguments->merged,
+                 "adapters that are added to the weights: PEFT's folder, or a step's folder of a run with [lora]");
+  app.add_option("--upcycle", arguments->upcycled,
+                 "8,2: of a dense model a mixture of 8 copies of its MLP, of which a token has 2");
   return [arguments] { return run_conversion(*arguments); };
 }
 

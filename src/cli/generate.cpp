@@ -1,13 +1,13 @@
 // echelon generate: generates text from a saved model.
 #include "engine/generation/generate.h"
 
+#include "cli/chat.h"
 #include "cli/command.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
@@ -16,7 +16,8 @@ struct GenerateArguments {
   std::string model;
   GenerateOptions options;
   std::string device{name_of(GenerateOptions().device)};
-  bool json = false;
+  bool json = false, is_chat = false;
+  std::string chat_template;
 };
 
 void print_text(std::string_view text) {
@@ -29,6 +30,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
   GenerateOptions options = arguments.options;
   options.model = arguments.model;
   options.device = parse_exactly<DeviceChoice>("--device", arguments.device);
+  if (arguments.is_chat) return run_chat(options, arguments.chat_template, arguments.json);
   if (!arguments.json)
     options.on_text = [begins = true, &options](std::string_view text) mutable {
       if (begins) print_text(options.prompt);  // only after the model is known to exist
@@ -43,12 +45,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
     if (generation.device.find("GPU") != std::string::npos) fmt::print(stderr, "computed by {}\n", generation.device);
     return ExitStatus::success;
   }
-  const nlohmann::ordered_json json = {{"prompt", options.prompt},
-                                       {"text", generation.text},
-                                       {"num_prompt_tokens", generation.num_prompt_tokens},
-                                       {"num_new_tokens", generation.num_new_tokens},
-                                       {"device", generation.device}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_json(options.prompt, generation);
   return ExitStatus::success;
 }
 
@@ -67,7 +64,12 @@ CommandAction declare_generate(CLI::App& app, const std::vector<std::string>& /*
   app.add_option("--device", arguments->device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")
       ->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
-  app.add_flag("--json", arguments->json, "prompt, text and counts as JSON");
+  app.add_flag("--json", arguments->json, "prompt, text, tokens and counts as JSON");
+  CLI::Option* chat =
+      app.add_flag("--chat", arguments->is_chat, "talk: lines of standard input, or the prompt, are a user's messages");
+  app.add_option("--chat-template", arguments->chat_template,
+                 "Jinja file, chatml or llama3; default: the template in the model's folder")
+      ->needs(chat);
   return [arguments] { return run_generation(*arguments); };
 }
 

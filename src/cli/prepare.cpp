@@ -74,7 +74,10 @@ void print_result(const PrepareResult& result, const std::string& output) {
     fmt::print("{} control tokens in the text are text (--parse-special makes them tokens)\n",
                result.num_control_as_text);
   if (!result.chat_format.empty())
-    fmt::print("conversations in {}; {} of them too long\n", result.chat_format, result.num_too_long);
+    fmt::print("conversations in {}; {} of them too long{}\n", result.chat_format, result.num_too_long,
+               result.num_untrained > 0
+                   ? fmt::format(", of which {} were left out: nothing to train on was left", result.num_untrained)
+                   : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
   fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);

@@ -26,7 +26,13 @@ struct VerifyArguments {
   bool json = false;
 };
 
-constexpr Quantity quantities[] = {Quantity::loss, Quantity::gradient, Quantity::norm, Quantity::weight};
+/// Those that were compared: of a model without experts no router.
+std::vector<Quantity> quantities_of(const Verdict& verdict) {
+  std::vector<Quantity> quantities = {Quantity::loss, Quantity::router, Quantity::gradient, Quantity::norm,
+                                      Quantity::weight};
+  std::erase_if(quantities, [&](Quantity each) { return verdict.worst[static_cast<std::size_t>(each)].error < 0; });
+  return quantities;
+}
 
 std::string layout_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -47,9 +53,20 @@ void print_heading(const VerifySetup& setup, const VerifyRequest& request) {
   std::fflush(stdout);
 }
 
+void print_choices(const ChoiceComparison& choices) {
+  if (choices.num_ties + choices.num_wrong == 0)
+    fmt::print("choices: each of {} is that of one rank\n", choices.num_choices);
+  if (choices.num_ties > 0)
+    fmt::print("choices: {} of {} are others, between scores that are closer than rounding; one rank replays them\n",
+               choices.num_ties, choices.num_choices);
+  if (choices.num_wrong > 0)
+    fmt::print("choices: {} of {} are wrong: {}\n", choices.num_wrong, choices.num_choices, choices.sentence);
+}
+
 void print_text(const Verdict& verdict) {
+  if (verdict.choices) print_choices(*verdict.choices);
   fmt::print("{:<10}{:>14}{:>12}  {}\n", "", "worst error", "tolerance", "where");
-  for (const Quantity quantity : quantities) {
+  for (const Quantity quantity : quantities_of(verdict)) {
     const WorstError& worst = verdict.worst[static_cast<std::size_t>(quantity)];
     fmt::print("{:<10}{:>14.2e}{:>12.0e}  step {}, rank {}{}{}\n", name_of(quantity), worst.error,
                verdict.tolerances[static_cast<std::size_t>(quantity)], worst.step, worst.rank,
@@ -57,6 +74,10 @@ void print_text(const Verdict& verdict) {
   }
   if (verdict.is_equal()) {
     fmt::print("equal: the layout computes what one rank computes\n");
+    return;
+  }
+  if (!verdict.first) {
+    fmt::print("different: the choices alone\n");
     return;
   }
   const Difference& first = *verdict.first;
@@ -78,7 +99,7 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
       {"equal", verdict.is_equal()},       {"world_size", setup.config.mesh_shape().num_ranks()},
       {"layout", layout_of(setup.config)}, {"steps", request.num_steps},
       {"dtype", name_of(request.dtype)},   {"notes", setup.notes}};
-  for (const Quantity quantity : quantities) {
+  for (const Quantity quantity : quantities_of(verdict)) {
     const auto index = static_cast<std::size_t>(quantity);
     const WorstError& worst = verdict.worst[index];
     json["worst"][std::string(name_of(quantity))] = {{"error", worst.error},
@@ -87,7 +108,12 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
                                                      {"step", worst.step},
                                                      {"rank", worst.rank}};
   }
-  if (!verdict.is_equal()) {
+  if (verdict.choices)
+    json["choices"] = {{"compared", verdict.choices->num_choices},
+                       {"ties", verdict.choices->num_ties},
+                       {"wrong", verdict.choices->num_wrong},
+                       {"first_wrong", verdict.choices->sentence}};
+  if (verdict.first) {
     const Difference& first = *verdict.first;
     json["first_difference"] = {{"quantity", name_of(first.quantity)},
                                 {"step", first.step},

@@ -34,6 +34,7 @@ struct PrepareResult {
   std::int64_t num_skipped_files = 0;    // files that are not text
   std::int64_t num_control_as_text = 0;  // control tokens that the text spells out
   std::int64_t num_too_long = 0;         // conversations that were truncated or dropped
+  std::int64_t num_untrained = 0;        // of them left out because nothing to train on was left
   std::string chat_format;               // the fields of the conversations
   SplitCounts train, validation;
   double validation_entropy = 0;  // unigram_entropy of the validation tokens, nats per token; 0 without validation

@@ -92,6 +92,7 @@ std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, 
     result.num_skipped_files = json.at("num_skipped_files");
     result.num_control_as_text = json.at("num_control_as_text");
     result.num_too_long = json.at("num_too_long");
+    result.num_untrained = json.at("num_untrained");
     result.chat_format = json.at("chat_format");
     result.train = read_counts(json.at("train"));
     result.validation = read_counts(json.at("validation"));
@@ -121,6 +122,7 @@ void write_prepare_record(const PrepareOptions& options, const std::string& hash
                             {"parses_special", options.parses_special},
                             {"num_control_as_text", result.num_control_as_text},
                             {"num_too_long", result.num_too_long},
+                            {"num_untrained", result.num_untrained},
                             {"chat_format", result.chat_format},
                             {"vocab_size", result.vocab_size},
                             {"num_files", result.num_files},

@@ -44,7 +44,8 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
     for (std::size_t b = 0; b < unit->buckets().size(); ++b)
       for (const Segment& segment : unit->buckets()[b].segments)
-        visit_owned(*unit, b, segment, unit->grad_part(b), is_first_copy(*unit, b, segment), visit);
+        if (segment.param->trains)
+          visit_owned(*unit, b, segment, unit->grad_part(b), is_first_copy(*unit, b, segment), visit);
 }
 
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {
@@ -53,9 +54,9 @@ void visit_local_gradients(RankModel& model, const Action& action, const PieceVi
     if (is_cut && action.kind == ActionKind::reduce_gradients) return;
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
       for (const Segment& segment : unit.buckets()[b].segments)
-        if (is_cut)
+        if (is_cut && segment.param->trains)
           visit_owned(unit, b, segment, unit.grad_part(b), false, visit);
-        else
+        else if (segment.param->trains)
           visit({*segment.param, segment.param->slice, segment.param->grad.flat(), false});
   };
   if (action.unit >= 0) return visit_unit(model.part().unit(action));

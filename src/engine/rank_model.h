@@ -1,6 +1,7 @@
 // A rank's part of the model, bound to its memory: initial values, loading and saving.
 #pragma once
 
+#include "checkpoint/hf/adapter_reader.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/manifest.h"
@@ -19,9 +20,12 @@ class RankModel {
   /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
   void initialize(std::int64_t seed, Ops& ops, int num_threads = 1);
   void load(const ModelReader& reader, Ops& ops);
-  /// Writes the slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit, in the
-  /// buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure, but only
-  /// after the gathers of all units, in which the other ranks need this one.
+  /// Of the adapters alone, which load() leaves as they are: initial values, or those of a folder.
+  void initialize_adapters(std::int64_t seed, Ops& ops);
+  void load_adapters(const AdapterReader& reader, Ops& ops);
+  /// Writes the trained slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit,
+  /// in the buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure,
+  /// but only after the gathers of all units, in which the other ranks need this one.
   void save(ModelWriter& writer, Ops& ops, Mesh& mesh);
   /// What routers know of the step before; of other sizes, or empty: as before the first step.
   void set_routers(const SavedRouters& routers, Ops& ops);

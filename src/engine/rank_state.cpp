@@ -88,10 +88,11 @@ void refresh_parameters(ShardedUnit& unit, Ops& ops, Mesh& mesh) {
   const ShardOptions& options = unit.options();
   if (options.has_master() && !options.stores_remainders)
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
-      ops.copy(unit.param_part(b), unit.state_in(StateRole::master, b, unit.buckets()[b].owned()));
+      if (unit.buckets()[b].trains)
+        ops.copy(unit.param_part(b), unit.state_in(StateRole::master, b, unit.buckets()[b].owned()));
   if (options.shards_parameters()) return;
   const bool is_cut = std::any_of(unit.buckets().begin(), unit.buckets().end(),
-                                  [](const Bucket& bucket) { return bucket.shard.size > 1; });
+                                  [](const Bucket& bucket) { return bucket.trains && bucket.shard.size > 1; });
   if (!is_cut) return;
   for (Pending& pending : unit.gather_parameters(ops, mesh)) pending.wait();
 }

@@ -284,7 +284,9 @@ std::vector<Tensor> buffers_of(Buffers& buffers, BufferKey key, const ShardedUni
   std::vector<Tensor> tensors;
   for (const Bucket& bucket : unit.buckets()) {
     key.bucket = static_cast<int>(tensors.size());
-    tensors.push_back(buffers.tensor(key, dtype, {count(bucket)}));
+    tensors.push_back(!bucket.trains && key.role != BufferRole::gathered_param
+                          ? Tensor()
+                          : buffers.tensor(key, dtype, {count(bucket)}));
   }
   return tensors;
 }

@@ -105,6 +105,7 @@ class ActionExecutor {
 };
 
 /// One tensor per bucket of a unit: of all of it, or of the part that this rank owns. `key` gives role and action.
+/// Those of gradients are empty for frozen buckets.
 [[nodiscard]] std::vector<Tensor> whole_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype);
 [[nodiscard]] std::vector<Tensor> owned_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype);
 

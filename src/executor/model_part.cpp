@@ -129,6 +129,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.dtype = config.training.dtype;
   options.grad_dtype = config.training.grad_dtype.value_or(accumulate_dtype(options.dtype));
   options.is_float8 = config.training.linear_dtype == LinearDType::float8;
+  options.lora = config.lora;
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block)
     options.recompute.num_blocks = config.training.recompute_num_layers;
@@ -141,6 +142,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.skips_unseen_keys = skips_unseen_keys(config);
   options.has_positions = has_positions(config);
   options.router_losses = router_losses(config);
+  options.freezes_router = config.moe.freeze_router;
   options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
   options.ep_rank = options.ep > 1 ? mesh.place_in(expert_group(options.ep), rank).index : 0;
   options.dispatch_bound = config.moe.dispatch_bound;

@@ -34,7 +34,9 @@ ColumnParallel qkv_projections(const LayerOptions& options, const std::string& n
   const auto of_kv = [&](const std::string& which) {
     return projection(options, name + which, K, kv_heads, split.kv_replicas, split.kv_replica);
   };
-  return {options, {projection(options, name + ".q_proj", H, q_heads), of_kv(".k_proj"), of_kv(".v_proj")}};
+  std::vector<Linear> linears = {projection(options, name + ".q_proj", H, q_heads), of_kv(".k_proj"), of_kv(".v_proj")};
+  add_adapters(options, linears, false);
+  return {options, std::move(linears)};
 }
 
 std::vector<Norm> norms_of_projections(const LayerOptions& options, const std::string& name, const HeadSplit& split) {

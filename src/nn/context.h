@@ -8,6 +8,7 @@
 #include "nn/mixture/router_state.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
+#include "spec/lora.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 
@@ -48,9 +49,10 @@ struct LayerOptions {
   DType dtype = DType::float32;       // parameters and activations
   DType grad_dtype = DType::float32;  // gradients of parameters
   bool is_float8 = false;             // matmuls of linear layers: ops/float8.h
-  Recompute recompute = {};           // of a stage; of a block its operations
-  MlpChunk mlp_chunk = {};            // of blocks that recompute `mlp`
-  bool masks_documents = false;       // a token attends to its own document alone
+  LoraConfig lora = {};
+  Recompute recompute = {};      // of a stage; of a block its operations
+  MlpChunk mlp_chunk = {};       // of blocks that recompute `mlp`
+  bool masks_documents = false;  // a token attends to its own document alone
   // The windows (ModelSpec::window_of) for which a microbatch has ranges of keys, and that of a block. A window as long
   // as the sequence is none (0), and 0 is among them only where whole sequences have ranges, too.
   std::vector<std::int64_t> windows = {};
@@ -59,6 +61,7 @@ struct LayerOptions {
   bool has_experts = false;      // of a block: MixtureSpec::is_in
   std::int64_t mixture_row = 0;  // of a block with experts: its row of RouterState
   RouterLosses router_losses = {};
+  bool freezes_router = false;
   // Of experts: each rank has features of all of them, as of a dense branch; or `ep` ranks have some whole ones each,
   // this one those of `ep_rank`.
   bool divides_expert_features = false;
@@ -93,14 +96,18 @@ struct LayerOptions {
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }
 };
 
-/// What a rank has sent to experts on other ranks and back, and what it would have with even loads.
+/// What a rank has sent to experts on other ranks and back, the flops of matmuls on rows from them, and what both would
+/// be with even loads.
 struct ExpertTraffic {
   std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
+  std::int64_t flops = 0, planned_flops = 0;
   std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were
 
   ExpertTraffic& operator+=(const ExpertTraffic& more) {
     sent_bytes += more.sent_bytes;
     planned_sent_bytes += more.planned_sent_bytes;
+    flops += more.flops;
+    planned_flops += more.planned_flops;
     num_rounds += more.num_rounds;
     num_exchanges += more.num_exchanges;
     return *this;

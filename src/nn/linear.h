@@ -6,6 +6,7 @@
 // dw are not.
 #pragma once
 
+#include "nn/adapter.h"
 #include "nn/context.h"
 #include "nn/param.h"
 
@@ -21,6 +22,9 @@ class Linear {
   }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
+  /// Its output and gradients are added to those of the weight.
+  void set_adapter(Adapter adapter) { adapter_ = std::move(adapter); }
+  [[nodiscard]] const Param& weight() const { return weight_; }
 
   [[nodiscard]] std::vector<Param*> params();
 
@@ -40,6 +44,7 @@ class Linear {
 
   Param weight_;
   std::optional<Param> bias_;
+  std::optional<Adapter> adapter_;
   bool is_float8_;
 };
 

@@ -73,7 +73,7 @@ void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 }
 
 void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const {
-  context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
+  if (weight_.trains) context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
   input_gradient(context, dy, dresidual, dx, stash);
 }
 
@@ -112,6 +112,7 @@ void Norm::input_gradient(Context& context, Tensor dy, Tensor dresidual, Tensor 
 }
 
 void Norm::backward_weight(Context& context, Stash& stash) {
+  if (!weight_.trains) return;
   const Tensor x = stash.saved(this, saved_x), dy = stash.saved(this, saved_dy);
   const auto [mean, rstd] = saved_statistics(stash);
   switch (kind_) {
@@ -127,9 +128,11 @@ void Norm::backward_weight(Context& context, Stash& stash) {
 
 void Norm::residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) {
   const Tensor x = stash.saved(this, saved_x);
-  if (group_) {
+  if (group_ || !weight_.trains) {
     input_gradient(context, dy, dresidual, dx, stash);
-    context.ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = stash.saved(this, saved_rstd), .dw = weight_.grad});
+    if (weight_.trains)
+      context.ops.rms_norm_backward_weight(
+          {.dy = dy, .x = x, .rstd = stash.saved(this, saved_rstd), .dw = weight_.grad});
     return;
   }
   const auto [mean, rstd] = saved_statistics(stash);

@@ -27,8 +27,10 @@ struct Param {
   // Of these copies the one that counts in the norm and is written to models.
   bool is_first_copy = true;
   bool decays = true;     // weight decay applies: not to norms and biases
+  bool trains = true;     // false: it has neither a gradient nor optimizer states
   double init_std = 0.0;  // normal(0, init_std); 0: init_value everywhere
   double init_value = 0.0;
+  double init_bound = 0.0;  // uniform in [-init_bound, init_bound) instead; 0: as above
   // The first matmul of a step overwrites the whole gradient, so it is not zeroed before.
   bool is_overwritten_by_first_matmul = false;
 

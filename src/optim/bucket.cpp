@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -66,12 +67,14 @@ std::int64_t Bucket::num_parameters_in(Range range) const {
 }
 
 std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshShape& mesh, int rank, bool shards) {
-  std::map<GradientGroups, std::vector<Param*>> by_groups;
-  for (Param* param : params) by_groups[param->groups].push_back(param);
+  std::map<std::pair<bool, GradientGroups>, std::vector<Param*>> by_groups;
+  for (Param* param : params) by_groups[{!param->trains, param->groups}].push_back(param);
   std::vector<Bucket> buckets;
-  for (const auto& [groups, members] : by_groups) {
+  for (const auto& [key, members] : by_groups) {
+    const auto& [is_frozen, groups] = key;
     Bucket& bucket = buckets.emplace_back();
     bucket.groups = groups;
+    bucket.trains = !is_frozen;
     if (shards) bucket.shard = mesh.place_in(groups.shard, rank);
     bucket.place_at(mesh, rank);
     for (Param* param : members) {

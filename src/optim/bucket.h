@@ -1,6 +1,6 @@
 // Where a unit's parameters are stored in flat buffers: one bucket for all parameters whose gradients are summed over
-// the same groups. A bucket is sharded evenly (padded) over its shard group; under ZeRO a rank keeps master weights and
-// moments of its own part only (Rajbhandari et al. 2020, arXiv:1910.02054).
+// the same groups, and others for those that are frozen. A bucket is sharded evenly (padded) over its shard group;
+// under ZeRO a rank keeps master weights and moments of its own part only (Rajbhandari et al. 2020, arXiv:1910.02054).
 #pragma once
 
 #include "nn/param.h"
@@ -32,6 +32,7 @@ struct Segment {
 struct Bucket {
   GradientGroups groups;
   GroupPlace shard = {.index = 0, .size = 1};  // this rank's among the ranks over which the bucket is sharded
+  bool trains = true;                          // its parameters have gradients and optimizer states
   bool is_first_copy = true;  // of the copies of a shard along the data axes, the one that counts in the norm
   std::vector<Segment> segments;
   std::int64_t num_elements = 0;  // with padding: a multiple of shard.size

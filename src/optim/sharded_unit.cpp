@@ -34,11 +34,13 @@ AdamWScalars scalars_of(const AdamWOptions& adamw) {
 
 ShardedUnit::ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options, const MeshShape& mesh,
                          int rank)
-    : options_(options), buckets_(make_buckets(params, mesh, rank, options.level > 0)), memory_(buckets_.size()) {}
+    : options_(options), buckets_(make_buckets(params, mesh, rank, options.level > 0)), memory_(buckets_.size()) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (buckets_[b].trains) trained_.push_back(b);
+}
 
 bool ShardedUnit::sums_replicas() const {
-  return std::any_of(buckets_.begin(), buckets_.end(),
-                     [](const Bucket& bucket) { return bucket.groups.partial.has_value(); });
+  return std::ranges::any_of(trained_, [this](std::size_t b) { return buckets_[b].groups.partial.has_value(); });
 }
 
 bool ShardedUnit::has_first_copy() const {
@@ -61,6 +63,7 @@ std::vector<StateBuffer> ShardedUnit::state_buffers() const {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Range whole = buckets_[b].whole(), owned = buckets_[b].owned();
     buffers.push_back({StateRole::param, b, options_.dtype, options_.shards_parameters() ? owned : whole});
+    if (!buckets_[b].trains) continue;
     buffers.push_back({StateRole::grad, b, options_.grad_dtype, options_.shards_gradients() ? owned : whole});
     if (options_.has_master()) buffers.push_back({StateRole::master, b, options_.master_dtype(), owned});
     for (const StateRole moment : {StateRole::m, StateRole::v})
@@ -91,7 +94,7 @@ void ShardedUnit::bind_parameters(std::vector<Tensor> whole) {
 
 void ShardedUnit::bind_gradients(std::vector<Tensor> whole) {
   grads_ = std::move(whole);
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
+  for (const std::size_t b : trained_)
     for (const Segment& segment : buckets_[b].segments) segment.param->grad = view_of(grads_[b], segment);
 }
 
@@ -104,7 +107,7 @@ void ShardedUnit::release_parameters() {
 
 void ShardedUnit::refresh_master(Ops& ops) {
   if (!options_.has_master()) return;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (const std::size_t b : trained_) {
     if (options_.stores_remainders)
       ops.fill(memory_[b].master, 0.0);
     else
@@ -114,12 +117,12 @@ void ShardedUnit::refresh_master(Ops& ops) {
 
 void ShardedUnit::clear_gradients(Ops& ops) {
   if (!options_.shards_gradients()) return zero_gradients(ops);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) ops.fill(grad_part(b), 0.0);
+  for (const std::size_t b : trained_) ops.fill(grad_part(b), 0.0);
 }
 
 void ShardedUnit::zero_gradients(Ops& ops) {
-  for (const Bucket& bucket : buckets_)
-    for (const Segment& segment : bucket.segments) {
+  for (const std::size_t b : trained_)
+    for (const Segment& segment : buckets_[b].segments) {
       Param& param = *segment.param;
       param.has_grad = !param.is_overwritten_by_first_matmul;
       if (param.has_grad) ops.fill(param.grad, 0.0);
@@ -131,20 +134,22 @@ std::vector<Pending> ShardedUnit::gather_parameters(Ops& ops, Mesh& mesh) {
   std::vector<Pending> pending;
   mesh.together([&] {
     for (std::size_t b = 0; b < buckets_.size(); ++b)
-      pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
+      if (buckets_[b].trains || options_.shards_parameters())
+        pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
   });
   return pending;
 }
 
 std::vector<Pending> ShardedUnit::reduce_gradients(Ops& ops, Mesh& mesh, std::vector<Tensor> converted) {
-  for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(converted[b], grads_[b]);
+  if (!converted.empty())
+    for (const std::size_t b : trained_) ops.copy(converted[b], grads_[b]);
   ops.publish();
   const std::vector<Tensor>& whole = converted.empty() ? grads_ : converted;
   std::vector<Pending> pending;
-  reduced_.clear();
+  reduced_.assign(buckets_.size(), {});
   mesh.together([&] {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      reduced_.push_back(owned_part(whole[b], b));
+    for (const std::size_t b : trained_) {
+      reduced_[b] = owned_part(whole[b], b);
       const Bucket& bucket = buckets_[b];
       const bool is_over_shards =
           options_.reduces_parts || mesh.shape().group_size(bucket.groups.shard, mesh.rank()) > 1;
@@ -157,7 +162,7 @@ std::vector<Pending> ShardedUnit::reduce_gradients(Ops& ops, Mesh& mesh, std::ve
 }
 
 void ShardedUnit::store_gradients(Ops& ops) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (const std::size_t b : trained_) {
     if (options_.shards_gradients())
       ops.add(grad_part(b), grad_part(b), reduced_[b]);
     else
@@ -166,23 +171,24 @@ void ShardedUnit::store_gradients(Ops& ops) {
 }
 
 std::vector<Pending> ShardedUnit::reduce_parts(Ops& ops, Mesh& mesh, const std::vector<Tensor>& converted) {
-  for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(converted[b], grad_part(b));
+  if (!converted.empty())
+    for (const std::size_t b : trained_) ops.copy(converted[b], grad_part(b));
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (const std::size_t b : trained_) {
     Comm& comm = mesh.comm(buckets_[b].groups.replicate);
     pending.push_back(comm.all_reduce(converted.empty() ? grad_part(b) : converted[b], ReduceOp::sum));
   }
   if (converted.empty()) return pending;
   for (Pending& each : pending) each.wait();
-  for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(grad_part(b), converted[b]);
+  for (const std::size_t b : trained_) ops.copy(grad_part(b), converted[b]);
   return {};
 }
 
 std::vector<Pending> ShardedUnit::sum_over(std::optional<Group> GradientGroups::*group, Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
+  for (const std::size_t b : trained_)
     if (const std::optional<Group>& of_bucket = buckets_[b].groups.*group)
       pending.push_back(mesh.comm(*of_bucket).all_reduce(grad_part(b), ReduceOp::sum));
   return pending;
@@ -196,7 +202,7 @@ std::vector<Pending> ShardedUnit::sum_tied(Ops& ops, Mesh& mesh) { return sum_ov
 
 void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
   if (!options_.is_first_copy) return;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (const std::size_t b : trained_) {
     if (!buckets_[b].is_first_copy) continue;
     const Range mine = buckets_[b].owned();
     for (const Segment& segment : buckets_[b].segments) {
@@ -208,7 +214,7 @@ void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
 }
 
 void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw, Tensor scalars) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (const std::size_t b : trained_) {
     const Range mine = buckets_[b].owned();
     for (const Segment& segment : buckets_[b].segments) {
       const Range part = overlap(segment, mine), in_shard = {part.first - mine.first, part.count};

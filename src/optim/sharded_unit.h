@@ -66,20 +66,23 @@ class ShardedUnit {
   [[nodiscard]] bool sums_replicas() const;
   /// This rank's copy of some bucket counts in the norm and is written to checkpoints.
   [[nodiscard]] bool has_first_copy() const;
-  /// What a unit stores between actions, bucket by bucket: parameters (at level 3 the owned part), gradients (from
-  /// level 2 on the owned part), and the owned part of both moments and of master weights, if any.
+  /// What a unit stores between actions, bucket by bucket: parameters (at level 3 the owned part). Unless they are
+  /// frozen, also gradients (from level 2 on the owned part), and the owned part of both moments and of master weights,
+  /// if any.
   [[nodiscard]] std::vector<StateBuffer> state_buffers() const;
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
   /// Some elements of the bucket, which the owned part has.
   [[nodiscard]] Tensor state_in(StateRole role, std::size_t bucket, Range range) const;
   /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
   [[nodiscard]] Tensor param_part(std::size_t bucket) const { return owned_part(memory_[bucket].param, bucket); }
-  [[nodiscard]] Tensor grad_part(std::size_t bucket) const { return owned_part(memory_[bucket].grad, bucket); }
+  [[nodiscard]] Tensor grad_part(std::size_t bucket) const {
+    return buckets_[bucket].trains ? owned_part(memory_[bucket].grad, bucket) : Tensor();
+  }
 
   /// Gives each of state_buffers() its memory, and every parameter its views into what of it is whole.
   void bind(const std::function<Tensor(const StateBuffer&)>& memory_of);
   /// Binds whole buffers, one per bucket, for what is sharded: parameters until they are released, gradients until
-  /// other buffers are bound.
+  /// other buffers are bound. Those of gradients are empty for frozen buckets.
   void bind_parameters(std::vector<Tensor> whole);
   void bind_gradients(std::vector<Tensor> whole);
   /// Parameters must not be read until they are bound and gathered again.
@@ -92,7 +95,7 @@ class ShardedUnit {
   /// Zeroes what the backward pass adds to, except gradients whose first matmul overwrites them.
   void zero_gradients(Ops& ops);
 
-  /// Over the shard groups, into the whole parameters.
+  /// Over the shard groups, into the whole parameters; frozen ones only where they are sharded.
   [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
   /// Sums whole gradients over the shard groups: all-reduce at level 0, else reduce-scatter. Where a shard group is one
   /// rank, over the replicas, unless these are summed by reduce_parts(). `converted`: buffers in reduce_dtype like the
@@ -124,6 +127,7 @@ class ShardedUnit {
 
   ShardOptions options_;
   std::vector<Bucket> buckets_;
+  std::vector<std::size_t> trained_;  // buckets with gradients
   std::vector<BucketMemory> memory_;
   std::vector<Tensor> params_, grads_;  // whole, by bucket; empty while there are none
   std::vector<Tensor> reduced_;         // what the last reduction leaves of the owned parts

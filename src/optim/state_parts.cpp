@@ -20,6 +20,7 @@ std::vector<StatePart> state_parts(const ShardedUnit& unit) {
   std::vector<StatePart> parts;
   for (std::size_t b = 0; b < unit.buckets().size(); ++b)
     for (const Segment& segment : unit.buckets()[b].segments) {
+      if (!segment.param->trains) continue;
       const Range owned = overlap(segment, unit.buckets()[b].owned());
       if (owned.count == 0) continue;
       const auto add = [&](std::string_view state, StateRole role, DType dtype) {

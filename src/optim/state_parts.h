@@ -1,4 +1,4 @@
-// What of a unit a checkpoint has: of every parameter the weight that the optimizer updates, and its moments.
+// What of a unit a checkpoint has: of every trained parameter the weight that the optimizer updates, and its moments.
 #pragma once
 
 #include "optim/sharded_unit.h"

@@ -51,8 +51,8 @@ std::int64_t MixtureSpec::num_layers_of(std::int64_t num_layers) const {
 
 std::int64_t MixtureSpec::num_parameters(std::int64_t hidden_size, std::int64_t of_experts) const {
   constexpr std::int64_t gate_up_and_down = 3;
-  return hidden_size *
-         (num_experts + gate_up_and_down * (of_experts * moe_intermediate_size + shared_expert_intermediate_size));
+  return hidden_size * (num_experts + (gates_shared_expert ? 1 : 0) +
+                        gate_up_and_down * (of_experts * moe_intermediate_size + shared_expert_intermediate_size));
 }
 
 std::int64_t MixtureSpec::narrowest() const {

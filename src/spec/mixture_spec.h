@@ -25,6 +25,7 @@ struct MixtureSpec {
   bool sums_two_of_group = false;                    // which are chosen by the sum of their two best, or by their best
   bool has_bias = false;                             // of the choice (DeepSeek-V3), which is saved with the weights
   std::int64_t shared_expert_intermediate_size = 0;  // of an expert of every token; 0: there is none
+  bool gates_shared_expert = false;                  // by a sigmoid of the token (Qwen2-MoE)
 
   // Layers with experts: from first_k_dense_replace on every decoder_sparse_step-th, without mlp_only_layers.
   std::int64_t first_k_dense_replace = 0, decoder_sparse_step = 1;

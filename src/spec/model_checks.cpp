@@ -121,6 +121,9 @@ void validate_mixture(const ModelSpec& m) {
   require(m.mlp == MlpKind::swiglu && !m.mlp_bias,
           "model.mechanisms has an mlp or mlp_bias that experts do not have: they are SwiGLUs without biases");
   const std::int64_t shared = m.mixture.shared_expert_intermediate_size, of_one = m.mixture.moe_intermediate_size;
+  require(!m.mixture.gates_shared_expert || shared > 0,
+          "model.shared_expert_intermediate_size = 0: models of model_type = '{}' have a shared expert (use {})",
+          name_of(m.family), m.intermediate_size);
   require(!description_of(m.family).mixture->is_of_deepseek || (shared > 0 && shared % of_one == 0),
           "model.shared_expert_intermediate_size = {} is not a multiple of model.moe_intermediate_size = {}, as "
           "config.json counts shared experts (use {})",

@@ -13,6 +13,8 @@ namespace {
 
 struct Experts {
   std::int64_t num = 0, per_tok = 0, intermediate_size = 0;
+  bool normalises = true;
+  std::int64_t shared_intermediate_size = 0;
 };
 
 // The columns in which models of one family differ.
@@ -26,12 +28,34 @@ struct Preset {
   std::int64_t sliding_window = 0;
   std::string_view mechanisms = {};  // a list is of the first layers, and repeats
   Experts experts = {};
+  double norm_eps = 0;  // 0: the family's
+};
+
+/// What all models of a family have in common, but not its config.json without these fields.
+struct Common {
+  Family family;
+  std::string_view mechanisms;
+};
+constexpr Common common[] = {
+    {Family::gpt_neox, "partial_rotary_factor=0.25"},
+    {Family::olmo3,
+     "layer_types=sliding_attention,sliding_attention,sliding_attention,full_attention sliding_rope_theta=500000 "
+     "rope_scaling.rope_type=yarn rope_scaling.factor=8 rope_scaling.original_max_position_embeddings=8192 "
+     "rope_scaling.attention_factor=1.2079441541679836"},
+    {Family::granite, "embedding_multiplier=12 residual_multiplier=0.22"},
+    {Family::gemma2, "layer_types=sliding_attention,full_attention"},
+    {Family::gemma3_text,
+     "layer_types=sliding_attention,sliding_attention,sliding_attention,sliding_attention,sliding_attention,"
+     "full_attention sliding_rope_theta=10000"},
+    {Family::ministral3,
+     "rope_scaling.rope_type=yarn rope_scaling.factor=16 rope_scaling.original_max_position_embeddings=16384 "
+     "rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1 rope_scaling.llama_4_scaling_beta=0.1"},
 };
 
 constexpr double unused = 10000.0;  // GPT-2 has no RoPE
 
 // clang-format off
-//   name            family             D    layers heads kv head_dim   F      V     positions  theta  tied  window  mechanisms  experts
+//   name            family             D    layers heads kv head_dim   F      V     positions  theta  tied  window  mechanisms  experts  eps
 constexpr Preset presets[] = {
     {"llama-1m",          Family::llama,        128,   4,   4,   2,  32,   384,   2048,    512, 1e4, true},
     {"llama-10m",         Family::llama,        256,   8,   4,   2,  64,  1024,   4096,   1024, 1e4, false},
@@ -83,12 +107,41 @@ constexpr Preset presets[] = {
     {"qwen3-32b",         Family::qwen3,       5120,  64,  64,   8, 128, 25600, 151936,  40960, 1e6, false},
     {"qwen3-30b-a3b",     Family::qwen3_moe,   2048,  48,  32,   4, 128,  6144, 151936,  40960, 1e6, false, 0, "", {128, 8, 768}},
     {"qwen3-235b-a22b",   Family::qwen3_moe,   4096,  94,  64,   4, 128, 12288, 151936,  40960, 1e6, false, 0, "", {128, 8, 1536}},
+    {"qwen1.5-moe-a2.7b", Family::qwen2_moe,   2048,  24,  16,  16, 128,  5632, 151936,   8192, 1e6, false, 0, "", {60, 4, 1408, false, 5632}},
+    {"olmoe-1b-7b",       Family::olmoe,       2048,  16,  16,  16, 128,  1024,  50304,   4096, 1e4, false, 0, "", {64, 8, 1024, false}},
     {"phi3-mini-4k",      Family::phi3,        3072,  32,  32,  32,  96,  8192,  32064,   4096, 1e4, false, 2047},
     {"phi3-medium-4k",    Family::phi3,        5120,  40,  40,  10, 128, 17920,  32064,   4096, 1e4, false, 2047},
     {"phi4-14b",          Family::phi3,        5120,  40,  40,  10, 128, 17920, 100352,  16384, 2.5e5, false},
     {"starcoder2-3b",     Family::starcoder2,  3072,  30,  24,   2, 128, 12288,  49152,  16384, 999999.4420358813, true, 4096},
     {"starcoder2-7b",     Family::starcoder2,  4608,  32,  36,   4, 128, 18432,  49152,  16384, 1e6, true, 4096},
     {"starcoder2-15b",    Family::starcoder2,  6144,  40,  48,   4, 128, 24576,  49152,  16384, 1e5, false, 4096},
+    {"gpt-neox-20b",      Family::gpt_neox,    6144,  44,  64,  64,  96, 24576,  50432,   2048, 1e4, false},
+    {"pythia-70m",        Family::gpt_neox,     512,   6,   8,   8,  64,  2048,  50304,   2048, 1e4, false},
+    {"pythia-160m",       Family::gpt_neox,     768,  12,  12,  12,  64,  3072,  50304,   2048, 1e4, false},
+    {"pythia-410m",       Family::gpt_neox,    1024,  24,  16,  16,  64,  4096,  50304,   2048, 1e4, false},
+    {"pythia-1b",         Family::gpt_neox,    2048,  16,   8,   8, 256,  8192,  50304,   2048, 1e4, false},
+    {"pythia-1.4b",       Family::gpt_neox,    2048,  24,  16,  16, 128,  8192,  50304,   2048, 1e4, false},
+    {"pythia-2.8b",       Family::gpt_neox,    2560,  32,  32,  32,  80, 10240,  50304,   2048, 1e4, false},
+    {"pythia-6.9b",       Family::gpt_neox,    4096,  32,  32,  32, 128, 16384,  50432,   2048, 1e4, false},
+    {"pythia-12b",        Family::gpt_neox,    5120,  36,  40,  40, 128, 20480,  50688,   2048, 1e4, false},
+    {"olmo2-1b",          Family::olmo2,       2048,  16,  16,  16, 128,  8192, 100352,   4096, 5e5, false, 0, "", {}, 1e-6},
+    {"olmo2-7b",          Family::olmo2,       4096,  32,  32,  32, 128, 11008, 100352,   4096, 5e5, false, 0, "", {}, 1e-6},
+    {"olmo2-13b",         Family::olmo2,       5120,  40,  40,  40, 128, 13824, 100352,   4096, 5e5, false, 0, "", {}, 1e-6},
+    {"olmo2-32b",         Family::olmo2,       5120,  64,  40,   8, 128, 27648, 100352,   4096, 5e5, false, 0, "", {}, 1e-6},
+    {"olmo3-7b",          Family::olmo3,       4096,  32,  32,  32, 128, 11008, 100278,  65536, 5e5, false, 4096, "", {}, 1e-6},
+    {"olmo3-32b",         Family::olmo3,       5120,  64,  40,   8, 128, 27648, 100278,  65536, 5e5, false, 4096, "", {}, 1e-6},
+    {"granite3-2b",       Family::granite,     2048,  40,  32,   8,  64,  8192,  49155,   4096, 1e4, true, 0, "attention_multiplier=0.015625 logits_scaling=8", {}, 1e-5},
+    {"granite3-8b",       Family::granite,     4096,  40,  32,   8, 128, 12800,  49155,   4096, 1e4, true, 0, "attention_multiplier=0.0078125 logits_scaling=16", {}, 1e-5},
+    {"gemma2-2b",         Family::gemma2,      2304,  26,   8,   4, 256,  9216, 256000,   8192, 1e4, true, 4096},
+    {"gemma2-9b",         Family::gemma2,      3584,  42,  16,   8, 256, 14336, 256000,   8192, 1e4, true, 4096},
+    {"gemma2-27b",        Family::gemma2,      4608,  46,  32,  16, 128, 36864, 256000,   8192, 1e4, true, 4096, "query_pre_attn_scalar=144"},
+    {"gemma3-270m",       Family::gemma3_text,  640,  18,   4,   1, 256,  2048, 262144,  32768, 1e6, true, 512},
+    {"gemma3-1b",         Family::gemma3_text, 1152,  26,   4,   1, 256,  6912, 262144,  32768, 1e6, true, 512},
+    {"gemma3-4b",         Family::gemma3_text, 2560,  34,   8,   4, 256, 10240, 262208, 131072, 1e6, true, 1024, "rope_scaling.rope_type=linear rope_scaling.factor=8"},
+    {"gemma3-12b",        Family::gemma3_text, 3840,  48,  16,   8, 256, 15360, 262208, 131072, 1e6, true, 1024, "rope_scaling.rope_type=linear rope_scaling.factor=8"},
+    {"gemma3-27b",        Family::gemma3_text, 5376,  62,  32,  16, 128, 21504, 262208, 131072, 1e6, true, 1024, "rope_scaling.rope_type=linear rope_scaling.factor=8 query_pre_attn_scalar=168"},
+    {"ministral3-3b",     Family::ministral3,  3072,  26,  32,   8, 128,  9216, 131072, 262144, 1e6, true},
+    {"ministral3-8b",     Family::ministral3,  4096,  34,  32,   8, 128, 14336, 131072, 262144, 1e6, false},
 };
 // clang-format on
 
@@ -115,6 +168,9 @@ ModelSpec preset(std::string_view name) {
     spec.rope_theta = p.rope_theta;
     spec.tie_word_embeddings = p.tie_word_embeddings;
     spec.sliding_window = p.sliding_window;
+    if (p.norm_eps > 0) spec.norm_eps = p.norm_eps;
+    for (const Common& each : common)
+      if (each.family == p.family) set_mechanisms("preset", each.mechanisms, spec);
     set_mechanisms("preset", p.mechanisms, spec);
     spec.set_num_layers(p.num_hidden_layers);
     set_embedding_multiplier(spec);
@@ -122,7 +178,8 @@ ModelSpec preset(std::string_view name) {
     spec.mixture.num_experts = p.experts.num;
     spec.mixture.num_experts_per_tok = p.experts.per_tok;
     spec.mixture.moe_intermediate_size = p.experts.intermediate_size;
-    spec.mixture.norm_topk_prob = true;
+    spec.mixture.norm_topk_prob = p.experts.normalises;
+    spec.mixture.shared_expert_intermediate_size = p.experts.shared_intermediate_size;
     return spec;
   }
   const std::string meant = similar(name, preset_names());

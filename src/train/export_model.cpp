@@ -3,17 +3,30 @@
 #include "spec/groups.h"
 
 namespace echelon {
+namespace {
 
-std::optional<SharedFailure> export_model(const std::filesystem::path& folder, const RunConfig& config,
-                                          std::int64_t step, RankRun& run, Ops& ops, Mesh& mesh, Mesh& host) {
+std::optional<AdapterConfig> adapter_of(const RunConfig& config, const ModelExport& wanted) {
+  if (!config.lora.exists()) return std::nullopt;
+  return AdapterConfig{.lora = config.lora,
+                       .base = config.checkpoint.initial_load_path,
+                       .base_digest = wanted.base,
+                       .steps = wanted.step};
+}
+
+}  // namespace
+
+std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunConfig& config, RankRun& run, Ops& ops,
+                                          Mesh& mesh, Mesh& host) {
   Comm& all = host.comm(step_group);
   const bool is_writer = all.rank() == 0;
-  ModelWriter writer({.folder = folder,
+  ModelWriter writer({.folder = wanted.folder,
                       .model = config.model,
                       .dtype = run.model().part().options.dtype,
                       .tokenizer = config.checkpoint.tokenizer,
                       .source = config.checkpoint.initial_load_path,
-                      .training = {.seq_len = config.training.seq_len, .steps = step}});
+                      .training = {.seq_len = config.training.seq_len, .steps = wanted.step},
+                      .text_only = config.checkpoint.text_only,
+                      .adapter = adapter_of(config, wanted)});
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {
     if (is_writer) writer.begin();
   });

@@ -1,6 +1,7 @@
 #include "train/resume.h"
 
 #include "base/error.h"
+#include "checkpoint/base_digest.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
@@ -28,6 +29,12 @@ std::optional<std::int64_t> parse_step(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() && step >= 0 ? std::optional(step) : std::nullopt;
 }
 
+std::optional<Digest> base_of(const RunConfig& config) {
+  const std::string& folder = config.checkpoint.initial_load_path;
+  if (!config.lora.exists()) return std::nullopt;
+  return folder.empty() ? digest_of_drawn_base(config.training.seed) : digest_of_base(folder);
+}
+
 std::string of_all(const std::vector<KeyChange>& changes) {
   std::string text;
   for (const KeyChange& change : changes) text += (text.empty() ? "" : "; ") + to_text(change);
@@ -42,7 +49,7 @@ std::int64_t closest_step(const std::vector<std::int64_t>& steps, std::int64_t w
 
 Resume::Resume(const RunConfig& config, const DataFingerprint& data,
                const std::function<void(const std::string&)>& warn)
-    : config_(config), data_(data) {
+    : config_(config), data_(data), base_(base_of(config)) {
   const std::string& load = config.checkpoint.load;
   const std::filesystem::path base = checkpoint_folder(config);
   const bool is_choice = load == "auto" || load == "latest" || load == "none";
@@ -114,6 +121,11 @@ void Resume::add(const std::filesystem::path& folder) {
   };
   require(with(KeyEffect::model).empty(), "{} has another model: {} (use another output.dir, or that model)",
           folder.string(), of_all(with(KeyEffect::model)));
+  require(manifest.base == base_,
+          "{} has adapters of another base than that of {} (use that base, or another output.dir)", folder.string(),
+          config_.checkpoint.initial_load_path.empty()
+              ? fmt::format("training.seed = {}", config_.training.seed)
+              : fmt::format("checkpoint.initial_load_path = '{}'", config_.checkpoint.initial_load_path));
   const bool takes_data = !config_.checkpoint.exclude_from_loading.dataloader;
   if (takes_data) require_same_data(manifest, folder);
   if (takes_data) require_same_tokenizer(manifest, folder);

@@ -38,6 +38,8 @@ class Resume {
   /// The run has made all its steps.
   [[nodiscard]] bool is_finished() const;
   [[nodiscard]] const DataFingerprint& data() const { return data_; }
+  /// Of the model that a run with adapters trains them on.
+  [[nodiscard]] const std::optional<Digest>& base() const { return base_; }
 
  private:
   void add(const std::filesystem::path& folder);
@@ -46,6 +48,7 @@ class Resume {
 
   const RunConfig& config_;
   DataFingerprint data_;
+  std::optional<Digest> base_;
   std::vector<ResumeCandidate> candidates_;
   std::vector<std::int64_t> damaged_;
   bool may_pass_over_ = false, is_strict_ = false;

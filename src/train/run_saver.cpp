@@ -1,5 +1,6 @@
 #include "train/run_saver.h"
 
+#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "spec/groups.h"
 #include "train/export_model.h"
@@ -16,7 +17,7 @@ std::string with_rank(const SharedFailure& failure, const Mesh& mesh) {
 bool is_due(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
 
 std::filesystem::path model_folder(const RunConfig& config) {
-  return std::filesystem::path(config.output.dir) / "model";
+  return std::filesystem::path(config.output.dir) / (config.lora.exists() ? "adapter" : "model");
 }
 
 RunSaver::RunSaver(const Context& context, std::filesystem::path resumed_from, std::vector<std::int64_t> damaged)
@@ -24,8 +25,10 @@ RunSaver::RunSaver(const Context& context, std::filesystem::path resumed_from, s
 
 std::string RunSaver::plan() {
   const SavePlan& files = context_.state.files();
-  const std::int64_t model_bytes =
-      context_.config.model.num_parameters() * size_of(context_.run.model().part().options.dtype);
+  std::int64_t num_parameters = 0;
+  for (const NamedShape& saved : saved_parameters(context_.config.model, context_.config.lora))
+    num_parameters += saved.sizes.num_elements();
+  const std::int64_t model_bytes = num_parameters * size_of(context_.run.model().part().options.dtype);
   const std::int64_t manifest_bytes = context_.state.most_manifest_bytes();
   require_readable(manifest_bytes);
   require_space(context_.config.output.dir, files.num_bytes() + manifest_bytes + model_bytes,
@@ -44,7 +47,8 @@ void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason, bool may
   const std::filesystem::path folder =
       step_folder(std::filesystem::path(context_.config.output.dir) / "export", scalars.step);
   const std::optional<SharedFailure> failure =
-      export_model(folder, context_.config, scalars.step, context_.run, context_.ops, context_.mesh, context_.host);
+      export_model({folder, scalars.step, context_.state.base()}, context_.config, context_.run, context_.ops,
+                   context_.mesh, context_.host);
   if (!tells()) return;
   if (failure)
     context_.observer.warned(fmt::format("the model of step {} could not be written: {}; training continues",
@@ -132,8 +136,8 @@ void RunSaver::tell_of_pruning() {
 
 void RunSaver::write_model(std::int64_t step) {
   const std::filesystem::path folder = model_folder(context_.config);
-  if (auto failure =
-          export_model(folder, context_.config, step, context_.run, context_.ops, context_.mesh, context_.host)) {
+  if (auto failure = export_model({folder, step, context_.state.base()}, context_.config, context_.run, context_.ops,
+                                  context_.mesh, context_.host)) {
     failure->sentence = fmt::format(
         "the model could not be written: {}{}", failure->sentence,
         checkpoint_.empty() ? "" : fmt::format("; the checkpoint {} has its weights", checkpoint_.string()));

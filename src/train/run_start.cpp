@@ -51,6 +51,18 @@ std::int64_t agreed_attempt(const RunStartContext& context, Comm& all) {
   return first.attempt;
 }
 
+void load_initial(const RunStartContext& context, const RankView& rank) {
+  RankModel& model = rank.run.model();
+  const std::int64_t seed = context.config.training.seed;
+  if (context.initial == nullptr) {
+    model.initialize(seed, rank.ops, context.num_threads);
+  } else {
+    model.load(*context.initial, rank.ops);
+    model.initialize_adapters(seed, rank.ops);
+  }
+  if (context.adapters != nullptr) model.load_adapters(*context.adapters, rank.ops);
+}
+
 }  // namespace
 
 std::string start_line(const Resume& resume, std::size_t candidate) {
@@ -67,15 +79,13 @@ RunStart start_run(const RunStartContext& context, const RankView& rank, Mesh& h
   start.damaged = context.resume.damaged();
   const std::vector<ResumeCandidate>& candidates = context.resume.candidates();
   if (candidates.empty()) {
-    if (context.initial != nullptr)
-      rank.run.model().load(*context.initial, rank.ops);
-    else
-      rank.run.model().initialize(context.config.training.seed, rank.ops, context.num_threads);
+    load_initial(context, rank);
     start.scalars.seq_len = context.config.training.seq_len;
     start.scalars.data = context.resume.data();
     start.lineage = {{.attempt = start.attempt, .from = context.config.checkpoint.initial_load_path}};
     return start;
   }
+  if (context.config.lora.exists()) load_initial(context, rank);  // checkpoints have no base
   ModelPart& part = rank.run.model().part();
   const LoadedStates states = {.moments = !context.config.checkpoint.exclude_from_loading.optimizer};
   for (std::size_t i = 0;; ++i) {

@@ -20,8 +20,9 @@ struct RunStart {
 struct RunStartContext {
   const RunConfig& config;
   const Resume& resume;
-  const ModelReader* initial = nullptr;  // weights of a run that starts from nothing
-  std::int64_t attempt = 1;              // that of rank 0's process holds
+  const ModelReader* initial = nullptr;     // weights of a run that starts from nothing, or of the base of adapters
+  const AdapterReader* adapters = nullptr;  // with which a run starts
+  std::int64_t attempt = 1;                 // that of rank 0's process holds
   RunObserver& observer;
   int num_threads = 1;  // that draw initial weights
 };

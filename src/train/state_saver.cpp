@@ -55,6 +55,7 @@ const SavePlan& StateSaver::files() {
     files_.emplace(context_.blueprint);
     manifest_ = files_->manifest(manifest_.attempt, std::move(manifest_.lineage));
     manifest_.products = context_.products;
+    manifest_.base = context_.base;
   }
   return *files_;
 }

@@ -28,6 +28,7 @@ class StateSaver final : public SnapshotReader {
     const RunClaim* claim = nullptr;                   // of the output folder, where rank 0 has it
     BackgroundThread* background = nullptr;            // of the process; needed to continue while a save is under way
     std::map<std::string, std::string> products = {};  // RankDevice::products()
+    std::optional<Digest> base = {};                   // Resume::base()
   };
 
   /// `attempt`, the same on all ranks, is that of all manifests; `lineage` ends with it.
@@ -36,6 +37,9 @@ class StateSaver final : public SnapshotReader {
   ~StateSaver() override;
   StateSaver(const StateSaver&) = delete;
   StateSaver& operator=(const StateSaver&) = delete;
+
+  /// Of the model whose adapters are saved.
+  [[nodiscard]] const std::optional<Digest>& base() const { return context_.base; }
 
   // All of these are collective, between steps; the folder of checkpoints exists. A save without a failure is complete
   // and durable; of another one, all that was written is removed.

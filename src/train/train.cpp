@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/blueprint.h"
+#include "checkpoint/hf/adapter_reader.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/device/rank_cores.h"
@@ -24,13 +25,18 @@
 namespace echelon {
 namespace {
 
+/// For how many steps the model or the adapters of the folder were trained; 0: unknown, or there are none.
+std::int64_t steps_of_written(const std::filesystem::path& folder, const RunConfig& config) {
+  if (config.lora.exists()) return is_adapter_folder(folder) ? read_adapter_config(folder, config.model).steps : 0;
+  return is_model_folder(folder) ? read_training_note(folder).steps : 0;
+}
+
 /// Nothing is left to do: the run has made its steps and written its model.
 std::optional<TrainResult> finished_result(const RunConfig& config, const Resume& resume, RunObserver& observer) {
   if (!resume.is_finished()) return std::nullopt;
   const std::int64_t step = resume.candidates().front().scalars().step;
   const std::filesystem::path model = model_folder(config);
-  if (config.checkpoint.enable && !(is_model_folder(model) && read_training_note(model).steps == step))
-    return std::nullopt;
+  if (config.checkpoint.enable && steps_of_written(model, config) != step) return std::nullopt;
   observer.described(fmt::format("this run has made its {} steps; more are made with a larger training.steps", step));
   TrainResult result;
   result.last_step.step = step;
@@ -98,6 +104,30 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   return reader;
 }
 
+/// Those that a run with adapters starts with, unless it draws them.
+std::optional<AdapterReader> initial_adapters(const RunConfig& config, const std::optional<Digest>& base) {
+  const LoraConfig& lora = config.lora;
+  if (lora.initial_load_path.empty()) return std::nullopt;
+  AdapterReader reader(lora.initial_load_path, config.model);
+  const AdapterConfig& found = reader.config();
+  const auto require_same = [&](std::string_view key, const auto& wanted, const auto& is) {
+    require(wanted == is, "lora.initial_load_path = '{}' has lora.{} = {}, not {} (use {})", lora.initial_load_path,
+            key, is, wanted, is);
+  };
+  require_same("rank", lora.rank, found.lora.rank);
+  require_same("alpha", lora.alpha, found.lora.alpha);
+  require_same("use_rslora", lora.use_rslora, found.lora.use_rslora);
+  const auto modules = [&](const LoraConfig& of) {
+    return fmt::format("{}", fmt::join(targets_of(adapted_modules(of, config.model), config.model), ","));
+  };
+  require_same("target_modules", modules(lora), modules(found.lora));
+  require(!found.base_digest || found.base_digest == base,
+          "lora.initial_load_path = '{}' has adapters of another base than checkpoint.initial_load_path = '{}' (use "
+          "'{}')",
+          lora.initial_load_path, config.checkpoint.initial_load_path, found.base);
+  return reader;
+}
+
 std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
   const auto num_ranks = static_cast<int>(schedule.ranks.size());
   if (num_ranks == 1 && schedule.num_stages == 1) return "1";
@@ -107,16 +137,26 @@ std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p)
                      schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
 }
 
+std::int64_t num_in_adapters(const RunConfig& config) {
+  std::int64_t sum = 0;
+  for (const NamedShape& each : adapter_parameters(config.model, config.lora)) sum += each.sizes.num_elements();
+  return sum;
+}
+
 std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
   const RunConfig& config = blueprint.config();
   const ParallelConfig& p = config.parallelism;
   return fmt::format(
-      "model: {} of {:.2f} M parameters{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as {}; "
+      "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as "
+      "{}; "
       "{} microbatches of {} x {} tokens per rank and step",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
       config.model.mixture.exists()
           ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
           : "",
+      config.lora.exists() ? fmt::format(", {:.3f} M in adapters of rank {} alone are trained",
+                                         static_cast<double>(num_in_adapters(config)) / 1e6, config.lora.rank)
+                           : "",
       p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
       p.context_parallel_degree > 1
           ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
@@ -172,7 +212,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     return *finished;
   }
   const bool resumes = !resume.candidates().empty();
-  const auto initial = resumes ? std::nullopt : initial_weights(config);
+  const bool reads_initial = !resumes || config.lora.exists();  // checkpoints of adapters have no base
+  const auto initial = reads_initial ? initial_weights(config) : std::nullopt;
+  const auto adapters = resumes ? std::nullopt : initial_adapters(config, resume.base());
   require_own_folders(config);
   prepare_output(config, [&] {
     if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
@@ -180,7 +222,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   TrainResult result;
   result.was_finished = resume.is_finished();
   observer.described(start_line(resume, 0));
-  if (resumes && !config.checkpoint.initial_load_path.empty())
+  if (!reads_initial && !config.checkpoint.initial_load_path.empty())
     observer.described(fmt::format("checkpoint.initial_load_path = '{}' is not read: the checkpoint has the weights",
                                    config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
@@ -221,6 +263,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     const RunStart start = start_run({.config = config,
                                       .resume = resume,
                                       .initial = initial ? &*initial : nullptr,
+                                      .adapters = adapters ? &*adapters : nullptr,
                                       .attempt = claim ? claim->attempt() : 0,
                                       .observer = observer,
                                       .num_threads = cores.num_threads},
@@ -229,9 +272,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     std::optional<StateSaver> state_saver;
     std::optional<RunSaver> saver;
     if (config.checkpoint.enable) {
-      state_saver.emplace(
-          StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr, &background, device->products()},
-          start.attempt, start.lineage);
+      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host, claim ? &*claim : nullptr, &background,
+                                              device->products(), resume.base()},
+                          start.attempt, start.lineage);
       run.step().give_snapshots_to(*state_saver);
       saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer, &background},
                     start.resumed_from, start.damaged);
@@ -268,7 +311,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   return result;
 }
 
-EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
+EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
+  RunConfig wanted = asked;
+  wanted.lora = {};  // adapters are merged with their base when they are read
   require(!wanted.checkpoint.initial_load_path.empty(),
           "checkpoint.initial_load_path is empty: which model is to be evaluated? Add --model=FOLDER");
   require(!wanted.data.validation_path.empty(),

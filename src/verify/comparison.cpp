@@ -16,6 +16,7 @@ constexpr double least_scale = 1e-300;  // if all values are zero, zeros are equ
 std::string_view name_of(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "loss";
+    case Quantity::router: return "router";
     case Quantity::gradient: return "gradient";
     case Quantity::norm: return "norm";
     case Quantity::weight: return "weight";
@@ -26,7 +27,7 @@ std::string_view name_of(Quantity quantity) {
 // AdamW divides a gradient by roughly its own magnitude. In float32 the rounding noise of a small gradient can
 // therefore move its weight by up to the learning rate.
 Tolerances tolerances_of(DType dtype) {
-  return dtype == DType::float64 ? Tolerances{1e-11, 1e-9, 1e-10, 1e-8} : Tolerances{1e-5, 1e-3, 1e-4, 10};
+  return dtype == DType::float64 ? Tolerances{1e-11, 1e-11, 1e-9, 1e-10, 1e-8} : Tolerances{1e-5, 1e-5, 1e-3, 1e-4, 10};
 }
 
 std::vector<Difference> Comparison::differences() const {
@@ -59,8 +60,31 @@ void Comparison::ended_step(const RankView& rank, std::int64_t step, const StepR
   compare_number(rank, {step, Quantity::loss, 0}, result.loss, reference_.step(step).loss);
   compare_number(rank, {step, Quantity::norm, 0}, result.grad_norm, reference_.step(step).grad_norm);
   compare_weights(rank, step);
+  compare_routers(rank, step);
   const std::lock_guard lock(mutex_);
   results_[{step, rank.mesh.rank()}] = result;
+}
+
+// Counts are equal, and so are biases, which move by the same amount or not.
+void Comparison::compare_routers(const RankView& rank, std::int64_t step) {
+  if (reference_.routers().empty()) return;
+  const RouterValues actual = router_values(rank);
+  const RouterValues& expected = reference_.step(step).routers;
+  for (const std::string& router : reference_.routers()) {
+    const RouterRow a = router_row(reference_, actual, router), b = router_row(reference_, expected, router);
+    RankDifference found = {.rank = rank.mesh.rank(), .count = 1, .of = 1};
+    const auto note_error = [&](double x, double y, double scale) {
+      const double error = std::abs(x - y) / std::max(scale, least_scale);
+      if (!(error <= found.error)) found.error = error;
+    };
+    for (std::size_t e = 0; e < b.counts.size(); ++e) note_error(a.counts[e], b.counts[e], 1);
+    for (std::size_t i = 0; i < b.losses.size(); ++i) note_error(a.losses[i], b.losses[i], std::abs(b.losses[i]));
+    for (std::size_t e = 0; e < b.bias.size(); ++e) note_error(a.bias[e], b.bias[e], std::abs(b.bias[e]));
+    note_error(a.num_nan[0], b.num_nan[0], 1);
+    note({step, Quantity::router, reference_.position(router)}, router, found);
+  }
+  const std::lock_guard lock(mutex_);
+  routers_[{step, rank.mesh.rank()}] = actual;
 }
 
 void Comparison::compare_weights(const RankView& rank, std::int64_t step) {

@@ -10,10 +10,11 @@
 
 namespace echelon {
 
-/// In the order in which a step computes them. Weights of step 0 are the initial ones.
-enum class Quantity : std::uint8_t { loss, gradient, norm, weight };
-inline constexpr int num_quantities = 4;
-[[nodiscard]] std::string_view name_of(Quantity quantity);  // "loss", "gradient", "norm", "weight"
+/// In the order in which a step computes them. Weights of step 0 are the initial ones. `router`: what is counted of
+/// experts, the losses and the biases of a mixture; by the router's weight.
+enum class Quantity : std::uint8_t { loss, router, gradient, norm, weight };
+inline constexpr int num_quantities = 5;
+[[nodiscard]] std::string_view name_of(Quantity quantity);  // "loss", "router", ...
 
 /// By quantity.
 using Tolerances = std::array<double, num_quantities>;
@@ -44,6 +45,7 @@ struct WorstError {
 
 /// The differences that each rank found, by (step, rank).
 using RankResults = std::map<std::pair<std::int64_t, int>, StepResult>;
+using RankRouters = std::map<std::pair<std::int64_t, int>, RouterValues>;
 
 class Comparison final : public RunObserver {
  public:
@@ -55,6 +57,7 @@ class Comparison final : public RunObserver {
   /// rank owns, or that count twice, has an infinite error and no ranks.
   [[nodiscard]] std::vector<Difference> differences() const;
   [[nodiscard]] const RankResults& results() const { return results_; }
+  [[nodiscard]] const RankRouters& routers() const { return routers_; }
 
   void starts(const RankView& rank) override;
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override;
@@ -67,6 +70,7 @@ class Comparison final : public RunObserver {
     int position;  // position of the tensor in the forward pass
     auto operator<=>(const Key&) const = default;
   };
+  void compare_routers(const RankView& rank, std::int64_t step);
   void compare_weights(const RankView& rank, std::int64_t step);
   void compare_number(const RankView& rank, Key key, double actual, double expected);
   void compare_piece(Key key, const RankView& rank, const ParamPiece& piece, double factor);
@@ -80,6 +84,7 @@ class Comparison final : public RunObserver {
   std::map<Key, Difference> differences_;
   std::map<Key, std::int64_t> num_counted_;  // elements of the copies that count
   RankResults results_;
+  RankRouters routers_;
 };
 
 }  // namespace echelon

@@ -23,6 +23,7 @@ const Difference* find(const Case& at, std::int64_t step, Quantity quantity) {
 const char* what_is_right(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "";
+    case Quantity::router: return ", with the right loss";
     case Quantity::gradient: return ", with the right loss";
     case Quantity::norm: return ", with right gradients";
     case Quantity::weight:
@@ -69,6 +70,7 @@ std::vector<Finding> findings_of(const Case& at) {
   switch (first.quantity) {
     case Quantity::weight: return explain_weight(at, first);
     case Quantity::norm: return explain_norm(at, first);
+    case Quantity::router: return explain_router(at, first);
     case Quantity::loss:
       findings = activation_findings(at, first.step, false);
       if (!findings.empty()) return findings;

@@ -11,6 +11,8 @@ namespace echelon {
 /// For a gradient: ranks or microbatches that do not count exactly once, in terms of the reference or of each rank's
 /// addend before any sum.
 [[nodiscard]] std::vector<Finding> explain_gradient(const Case& at, const Difference& difference);
+/// For what routers counted, with the right loss: counts, losses or biases of other tokens.
+[[nodiscard]] std::vector<Finding> explain_router(const Case& at, const Difference& difference);
 /// For a gradient norm with right gradients: parameters that count more or less than once.
 [[nodiscard]] std::vector<Finding> explain_norm(const Case& at, const Difference& difference);
 /// For weights with a right gradient: stale copies, and wrong boundaries between shards and slices.

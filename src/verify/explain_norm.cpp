@@ -97,6 +97,7 @@ class NormExplainer {
     for (const std::string& tensor : at_.reference.tensors())
       if (is_near_surplus(-squares_[tensor]))
         add(FaultKind::not_counted, "", {tensor}, "its squares are missing from the norm");
+    try_experts();
     for (const auto& [name, axis] : axes)
       if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_with(rank_, axis) - expected_))
         add_partial(name, fmt::format("over {}", name));
@@ -106,6 +107,26 @@ class NormExplainer {
   }
 
  private:
+  // The squares of all experts, divided by the ranks that have some each, or counted on every one.
+  void try_experts() {
+    const double n = static_cast<double>(at_.config().parallelism.expert_parallel_degree);
+    if (n == 1) return;
+    double sum = 0;
+    std::vector<std::string> experts;
+    for (const auto& [tensor, squares] : squares_) {
+      if (tensor.find(".experts.") == std::string::npos) continue;
+      sum += squares;
+      experts.push_back(tensor);
+    }
+    std::ranges::sort(experts, {}, [&](const std::string& tensor) { return at_.reference.position(tensor); });
+    if (is_near_surplus((1 / n - 1) * sum))
+      add(FaultKind::mean_for_sum, "ep", experts,
+          fmt::format("the squares of experts are divided by {}, the number of ranks that have some each", n));
+    if (is_near_surplus((n - 1) * sum))
+      add(FaultKind::counted_twice, "ep", experts, fmt::format("the squares of experts are counted {} times", n));
+    if (is_near_surplus(-sum)) add(FaultKind::not_counted, "ep", experts, "the squares of experts are missing");
+  }
+
   // All tensors that are replicated over the axis, one of them, or those of some roles (all input norms, say).
   void try_axis(const char* name, Axis axis) {
     std::vector<Replicated> all;

@@ -38,6 +38,12 @@ std::string_view name_of(FaultKind kind) {
     case FaultKind::visible_padding: return "visible padding";
     case FaultKind::lost_target: return "lost target";
     case FaultKind::wrong_target: return "wrong target";
+    case FaultKind::wrong_choice: return "wrong choice of experts";
+    case FaultKind::repeated_counts: return "repeated counts of experts";
+    case FaultKind::lost_counts: return "lost counts of experts";
+    case FaultKind::wrong_counts: return "wrong counts of experts";
+    case FaultKind::wrong_router_loss: return "wrong loss of a router";
+    case FaultKind::wrong_bias: return "wrong bias of a router";
   }
   return "?";
 }
@@ -100,7 +106,8 @@ std::string describe_place(const Case& at, const Difference& difference) {
     last = std::max(last, rank.last);
   }
   if (ranks.empty()) return "on no rank, or on two that both count";
-  if (difference.tensor.empty()) return "on " + describe_ranks(at.mesh(), ranks);
+  if (difference.tensor.empty() || difference.quantity == Quantity::router)
+    return "on " + describe_ranks(at.mesh(), ranks);
   const bool is_whole =
       first == 0 && last + 1 == static_cast<std::int64_t>(at.reference.weight(0, difference.tensor).size());
   return fmt::format(

@@ -39,6 +39,13 @@ enum class FaultKind : std::uint8_t {
   visible_padding,  // queries see rows that are no tokens
   lost_target,      // targets are ignored
   wrong_target,     // targets are other tokens
+  // of mixtures of experts
+  wrong_choice,       // tokens chose other experts, with scores that differ by more than rounding
+  repeated_counts,    // rows of experts count more than once
+  lost_counts,        // or not at all
+  wrong_counts,       // or for other experts
+  wrong_router_loss,  // a loss that evens out the loads is of other tokens
+  wrong_bias,         // the bias of the choice moved by other counts
 };
 [[nodiscard]] std::string_view name_of(FaultKind kind);  // "missing sum", "mean of means", ...
 
@@ -59,8 +66,9 @@ struct Case {
   const Reference& reference;
   std::vector<Difference> differences;  // in order; not empty
   RankResults results;                  // of the layout
-  double tolerance = 1e-9;              // of reads of layers, relative to the largest magnitude in the tensor
-  double precision = 1e-6;              // tolerance for rounding coefficients
+  RankRouters routers;
+  double tolerance = 1e-9;  // of reads of layers, relative to the largest magnitude in the tensor
+  double precision = 1e-6;  // tolerance for rounding coefficients
 
   [[nodiscard]] const RunConfig& config() const { return blueprint.config(); }
   [[nodiscard]] const MeshShape& mesh() const { return blueprint.mesh(); }

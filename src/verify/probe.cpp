@@ -74,7 +74,7 @@ void Probe::before(const Operation& operation) {
     if constexpr (std::is_same_v<A, CrossEntropyArgs>) read_targets(args.targets);
     // A branch is added to the residual: at the end of a block nothing else reads it on this stage.
     if constexpr (std::is_same_v<A, AddArgs>)
-      if (!matmul_.empty() && args.a.sizes.num_dims() == 2) read("output of " + matmul_, args.a, 0, true);
+      if (!matmul_.empty() && args.a.sizes.num_dims() == 2) read_branch(args.a);
     if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>)
       read("gradient of the embedding's output", args.dy, 0, false);
   });
@@ -96,11 +96,22 @@ void Probe::read_matmul(const MatmulArgs& args) {
   if (weight == nullptr) return;
   const bool is_forward = args.transpose_b;
   if (is_forward) matmul_ = weight->name;
+  if (is_forward) num_added_ = 0;
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
   // The head overwrites the logits with their gradient; they are too many to compare.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
   if (is_forward || !is_head)
     read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
+}
+
+// The last matmul of a mixture is its router's, or that of the shared expert, to which the others are added first.
+void Probe::read_branch(Tensor y) {
+  const std::size_t router = matmul_.rfind("gate.weight"), shared = matmul_.rfind("shared_expert.down_proj");
+  std::string of = matmul_;
+  if (router != std::string::npos && matmul_.ends_with(".mlp.gate.weight")) of = matmul_.substr(0, router) + "experts";
+  if (shared != std::string::npos) of = matmul_.substr(0, shared) + (num_added_ == 0 ? "experts" : "all_experts");
+  ++num_added_;
+  read("output of " + of, y, 0, true);
 }
 
 void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {

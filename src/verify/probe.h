@@ -89,6 +89,7 @@ class Probe final : public RankInterposer, public StepObserver {
   void read_heads(const char* what, const char* projection, Tensor x, int hop);
   void read_ranges(const AttentionMask& mask);
   void read_targets(Tensor targets);
+  void read_branch(Tensor y);
   void note_queries(const Operation& operation);
   void start_attention(Tensor q, bool is_backward);
   /// Completes the read of rows of the rank `source` places before this one, and hands it to the listener.
@@ -110,7 +111,8 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string matmul_;                              // the weight of the last forward matmul of the action
+  std::string matmul_;                              // the weight of the last forward matmul of the action,
+  int num_added_ = 0;                               // and how often its branch was added to something since
   std::map<const std::byte*, std::string> layers_;  // "model.layers.3.self_attn", by where its queries are
   std::string attention_;                           // the layer of the last attention
   const std::byte* attended_ = nullptr;             // its queries

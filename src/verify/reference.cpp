@@ -27,6 +27,7 @@ void Reference::starts(const RankView& rank) {
   visit_values(rank.run.model(), [&](const ParamPiece& piece) {
     positions_[piece.param.name] = static_cast<int>(tensors_.size());
     tensors_.push_back(piece.param.name);
+    if (piece.param.name.ends_with(".mlp.gate.weight")) routers_.push_back(piece.param.name);
   });
 }
 
@@ -42,6 +43,7 @@ void Reference::ended_step(const RankView& rank, std::int64_t /*step*/, const St
   step.grad_norm = result.grad_norm;
   step.num_targets = result.num_targets;
   step.weights.add_values(rank.run.model(), rank.ops);
+  step.routers = router_values(rank);
 }
 
 void run_reference(const RunConfig& config, const BatchSource& batches, std::int64_t num_steps, Reference& reference) {

@@ -3,6 +3,7 @@
 
 #include "engine/layout_run.h"
 #include "engine/tensor_collection.h"
+#include "verify/router_values.h"
 
 #include <deque>
 #include <map>
@@ -15,6 +16,7 @@ struct ReferenceStep {
   double loss = 0, grad_norm = 0, num_targets = 0;
   double gradient_floor = 0;  // the root mean square of all gradients
   TensorCollection gradients, weights;
+  RouterValues routers;
 };
 
 /// The same model and global batches on one rank, one sequence at a time.
@@ -29,6 +31,8 @@ class Reference final : public RunObserver {
   [[nodiscard]] const std::vector<double>& weight(std::int64_t step, const std::string& tensor) const;
   /// Names in the order of the forward pass, and the index of a name.
   [[nodiscard]] const std::vector<std::string>& tensors() const { return tensors_; }
+  /// Of them the weights of routers.
+  [[nodiscard]] const std::vector<std::string>& routers() const { return routers_; }
   [[nodiscard]] int position(const std::string& tensor) const { return positions_.at(tensor); }
 
   void starts(const RankView& rank) override;
@@ -37,7 +41,7 @@ class Reference final : public RunObserver {
 
  private:
   std::deque<ReferenceStep> steps_;
-  std::vector<std::string> tensors_;
+  std::vector<std::string> tensors_, routers_;
   std::map<std::string, int> positions_;
 };
 

@@ -65,8 +65,13 @@ void shrink_width(RunConfig& config, std::int64_t hidden_size, bool shrinks_voca
   model.hidden_size = hidden_size;
   model.set_head_dim(hidden_size / heads);
   model.intermediate_size = scaled_like(model.intermediate_size, hidden_size, before, tp);
-  if (model.mixture.exists())
-    model.mixture.moe_intermediate_size = scaled_like(model.mixture.moe_intermediate_size, hidden_size, before, tp);
+  if (MixtureSpec& mixture = model.mixture; mixture.exists()) {
+    const std::int64_t of_one = mixture.moe_intermediate_size, shared = mixture.shared_expert_intermediate_size;
+    mixture.moe_intermediate_size = scaled_like(of_one, hidden_size, before, tp);
+    // config.json may count shared experts.
+    mixture.shared_expert_intermediate_size = shared % of_one == 0 ? shared / of_one * mixture.moe_intermediate_size
+                                                                   : scaled_like(shared, hidden_size, before, tp);
+  }
   if (shrinks_vocabulary) model.vocab_size = scaled_like(model.vocab_size, hidden_size, before, tp);
 }
 

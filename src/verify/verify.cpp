@@ -16,32 +16,74 @@ struct ComparedRun {
   Comparison comparison;
 };
 
+constexpr double precision_of_reads(DType dtype) { return dtype == DType::float64 ? 1e-9 : 1e-4; }
+
+/// The reference of a model with experts: one rank takes the layout's choice between scores that are closer than
+/// rounding.
+ChoiceComparison run_replaying(const RunConfig& config, const BatchSource& batches, const VerifyOptions& options,
+                               Reference& reference) {
+  Choices choices;
+  RunObserver observer;
+  const Blueprint layout(config), one(one_rank(config));
+  run_layout({.blueprint = layout,
+              .batches = batches,
+              .num_steps = options.num_steps,
+              .interpose = recorded(layout, batches, choices, options.interpose)},
+             observer);
+  ChoiceComparison comparison;
+  run_layout({.blueprint = one,
+              .batches = batches,
+              .num_steps = options.num_steps,
+              .interpose = replayed({.one_rank = one,
+                                     .batches = batches,
+                                     .choices = choices,
+                                     .rounding = precision_of_reads(config.training.dtype)},
+                                    options.interpose_reference, comparison)},
+             reference);
+  return comparison;
+}
+
+/// A wrong choice explains the output of its layer, which nothing else explains.
+void explain_by_choice(const ChoiceComparison& choices, const Difference& first, Finding& finding) {
+  const std::string& router = choices.first_wrong.router;
+  const std::string layer = router.substr(0, router.rfind("gate.weight"));
+  if (finding.kind != FaultKind::unknown || choices.num_wrong == 0 || choices.first_wrong.step != first.step) return;
+  if (finding.tensor.find(layer) == std::string::npos) return;
+  finding.kind = FaultKind::wrong_choice;
+  finding.tensor = router;
+  finding.evidence = choices.sentence;
+}
+
 }  // namespace
 
 Verdict verify(const RunConfig& config, const BatchSource& batches, const VerifyOptions& options) {
   Reference reference;
-  run_reference(config, batches, options.num_steps, reference);
+  Verdict verdict;
+  if (config.model.mixture.exists())
+    verdict.choices = run_replaying(config, batches, options, reference);
+  else
+    run_reference(config, batches, options.num_steps, reference);
   const ComparedRun layout(config, batches, reference, options.interpose);
 
-  Verdict verdict;
   verdict.tolerances = tolerances_of(config.training.dtype);
   for (int i = 0; i < num_quantities; ++i)
     verdict.worst[static_cast<std::size_t>(i)] = layout.comparison.worst(static_cast<Quantity>(i));
-  const bool is_float64 = config.training.dtype == DType::float64;
   const Case at = {.blueprint = layout.blueprint,
                    .batches = batches,
                    .interpose = options.interpose,
                    .reference = reference,
                    .differences = layout.comparison.differences(),
                    .results = layout.comparison.results(),
-                   .tolerance = is_float64 ? 1e-9 : 1e-4,
-                   .precision = is_float64 ? 1e-6 : 1e-2};
+                   .routers = layout.comparison.routers(),
+                   .tolerance = precision_of_reads(config.training.dtype),
+                   .precision = config.training.dtype == DType::float64 ? 1e-6 : 1e-2};
   if (at.differences.empty()) return verdict;
   verdict.first = at.differences.front();
   verdict.place = describe_place(at, *verdict.first);
   verdict.diagnosis = diagnose(at, [&](const RunConfig& other) {
     return !ComparedRun(other, batches, reference, options.interpose).comparison.differences().empty();
   });
+  if (verdict.choices) explain_by_choice(*verdict.choices, *verdict.first, verdict.diagnosis->finding);
   return verdict;
 }
 

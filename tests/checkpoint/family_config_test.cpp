@@ -74,6 +74,10 @@ TEST(FamilyConfig, Ministral3) {
 }
 
 TEST(FamilyConfig, RefusesByName) {
+  const json experts = {{"num_experts", 4}, {"num_experts_per_tok", 2}};
+  json clipped = config_of("olmoe", experts), windowed = config_of("qwen2_moe", experts);
+  clipped["clip_qkv"] = 8.0;
+  windowed["use_sliding_window"] = true;
   const std::pair<json, std::string> cases[] = {
       {config_of("gemma2", {{"final_logit_softcapping", 0.0}}), "final_logit_softcapping = 0.0 is not above 0"},
       {config_of("gemma2", {{"query_pre_attn_scalar", 0}}), "query_pre_attn_scalar = 0 is not above 0"},
@@ -83,6 +87,8 @@ TEST(FamilyConfig, RefusesByName) {
       {config_of("granite", {{"attention_multiplier", 0.0}}), "attention_multiplier = 0.0 is not above 0"},
       {config_of("granite", {{"residual_multiplier", -1.0}}), "residual_multiplier = -1"},
       {config_of("llama", {{"embedding_multiplier", 2.0}}), "embedding_multiplier = 2.0 would change the computation"},
+      {clipped, "clip_qkv = 8.0 would change the computation"},
+      {windowed, "use_sliding_window = true"},
       {config_of("olmo3", {{"layer_types", {"full_attention"}}}), "is no list of all 6 layers"},
       {config_of("gpt_neox", {{"rotary_pct", 0.2}}), "partial_rotary_factor = 0.2"}};
   for (const auto& [config, said] : cases) EXPECT_THAT(refusal(config), HasSubstr(said));

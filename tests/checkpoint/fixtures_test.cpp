@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
                          ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "qwen3", "qwen2_window", "mistral",
                                            "mixtral", "qwen3_moe", "dots1", "phi3", "starcoder2", "llama_biases",
                                            "qwen3_yarn", "phi3_long", "phi3_short", "smollm3", "ministral3", "olmo2",
-                                           "olmo3", "granite", "gpt_neox", "gpt_neox_serial", "gemma2", "gemma3_text"),
+                                           "olmo3", "granite", "gpt_neox", "gpt_neox_serial", "gemma2", "gemma3_text",
+                                           "olmoe", "qwen2_moe"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them
@@ -78,7 +79,7 @@ TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md des
   EXPECT_EQ(read_model_spec(fixtures / "qwen3").rope_theta, 1000);
   EXPECT_TRUE(read_model_spec(fixtures / "qwen3").qk_norm);
   EXPECT_EQ(read_model_spec(fixtures / "gpt2").intermediate_size, 24);
-  EXPECT_EQ(read_model_spec(fixtures / "gpt2").max_position_embeddings, 24);
+  EXPECT_EQ(read_model_spec(fixtures / "gpt2").max_position_embeddings, 48);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST(WholeFolder, ComesBackFromAConversion) {
 TEST(WholeFolder, ComesBackInAnotherDtype) {
   const ScratchFolder scratch;
   put_chat_model(scratch / "in");
-  convert_model(scratch / "in", scratch / "out", DType::float32);
+  convert_model(scratch / "in", scratch / "out", {.dtype = DType::float32});
   EXPECT_EQ(config_in(scratch / "out").at("torch_dtype"), "float32");
   const NamedShape embedding = global_parameters(read_model_spec(scratch / "out"))[0];
   std::vector<double> values(static_cast<std::size_t>(embedding.sizes.num_elements()));

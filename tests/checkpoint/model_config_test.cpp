@@ -174,7 +174,7 @@ TEST(ReadModelSpec, RefusesByName) {
 TEST(WriteModelConfig, IsReadBackEqual) {
   const ScratchFolder scratch;
   for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
-                              Family::mixtral, Family::qwen3_moe, Family::dots1})
+                              Family::mixtral, Family::qwen3_moe, Family::dots1, Family::olmoe, Family::qwen2_moe})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.norm_eps = 3e-6;

@@ -78,8 +78,8 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
 }
 
 TEST(StageParams, AreTheModelsInEveryLayout) {
-  for (const Family family :
-       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen3_moe, Family::dots1})
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mixtral,
+                              Family::qwen3_moe, Family::dots1, Family::olmoe, Family::qwen2_moe})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.num_attention_heads = 6;

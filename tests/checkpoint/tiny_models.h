@@ -27,8 +27,9 @@ inline ModelSpec tiny_model(Family family, bool tied) {
   model.tie_word_embeddings = tied;
   if (!description_of(family).mixture) return model;
   model.mixture.num_experts = 5;
-  model.mixture.moe_intermediate_size = family == Family::mixtral ? model.intermediate_size : 7;
+  model.mixture.moe_intermediate_size = description_of(family).mixture->shares_width() ? model.intermediate_size : 7;
   if (description_of(family).mixture->has_dense_layers) model.mixture.mlp_only_layers = {tied ? 0 : 1};
+  if (model.mixture.gates_shared_expert) model.mixture.shared_expert_intermediate_size = 9;
   if (!description_of(family).mixture->is_of_deepseek) return model;
   model.mixture.num_experts = 6;
   model.mixture.num_experts_per_tok = 3;

@@ -1,6 +1,7 @@
-// README's commands run in README's order and print what README shows: the same lines in the same order, except for
-// digits and for "...".
+// The commands of README and of a guide run in their order and print what the page shows: the same lines in the same
+// order, except for digits and for "...".
 #include "cli/program.h"
+#include "files/file.h"
 #include "scratch_folder.h"
 
 #include <gtest/gtest.h>
@@ -48,9 +49,9 @@ bool fits(const std::string& shown, const std::string& printed) {
   return actual.starts_with(wanted.substr(0, wanted.size() - left_out.size()));
 }
 
-/// README's commands find the files of the tree there.
-fs::path scratch_tree() {
-  const fs::path folder = fs::path(scratch_folder()) / "echelon-readme";
+/// The commands find the files of the tree there.
+fs::path scratch_tree(const std::string& of) {
+  const fs::path folder = fs::path(scratch_folder()) / of;
   fs::remove_all(folder);
   fs::create_directories(folder / "build/release");
   fs::create_symlink(ECHELON_BINARY_DIR "/echelon", folder / "build/release/echelon");
@@ -71,7 +72,7 @@ void expect_shown(const ShownCommand& shown, const std::string& output) {
     bool is_found = false;
     while (!is_found && std::getline(printed, line)) {
       is_found = fits(wanted, line);
-      ASSERT_TRUE(is_found || skips) << shown.command << "\nprints: " << line << "\nREADME shows: " << wanted;
+      ASSERT_TRUE(is_found || skips) << shown.command << "\nprints: " << line << "\nthe page shows: " << wanted;
     }
     ASSERT_TRUE(is_found) << shown.command << " does not print: " << wanted << "\nbut:\n" << output;
     skips = false;
@@ -80,15 +81,26 @@ void expect_shown(const ShownCommand& shown, const std::string& output) {
   EXPECT_TRUE(skips || !std::getline(printed, more)) << shown.command << " prints more: " << more;
 }
 
-TEST(Readme, ShowsWhatItsCommandsPrint) {
-  const fs::path folder = scratch_tree();
-  const auto commands = commands_of(fs::path(ECHELON_SOURCE_DIR) / "README.md");
-  EXPECT_GE(commands.size(), 4U);
+/// Returns the folder in which the page's commands ran.
+fs::path expect_commands(const char* page, const std::string& name, std::size_t least) {
+  const fs::path folder = scratch_tree(name);
+  const auto commands = commands_of(fs::path(ECHELON_SOURCE_DIR) / page);
+  EXPECT_GE(commands.size(), least);
   for (const ShownCommand& shown : commands) {
     const Outcome outcome = run_command({"env", "-C", folder.string(), "bash", "-c", shown.command + " 2>&1"});
-    ASSERT_EQ(outcome.status, 0) << shown.command << "\n" << outcome.out;
+    EXPECT_EQ(outcome.status, 0) << shown.command << "\n" << outcome.out;
     expect_shown(shown, outcome.out);
   }
+  return folder;
+}
+
+TEST(Readme, ShowsWhatItsCommandsPrint) { fs::remove_all(expect_commands("README.md", "readme", 4)); }
+
+// From a folder and conversations to a folder that says what it was trained to say, with the files of the first.
+TEST(FineTune, ShowsWhatItsCommandsPrint) {
+  const fs::path folder = expect_commands("docs/guides/fine-tune.md", "fine-tune", 6);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    EXPECT_EQ(read_text(folder / "tiny/model" / name), read_text(folder / "tiny/base" / name)) << name;
   fs::remove_all(folder);
 }
 

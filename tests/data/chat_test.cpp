@@ -1,9 +1,6 @@
 #include "base/error.h"
+#include "chat_fixture.h"
 #include "data/chat/chat_encoder.h"
-#include "data/indexed_dataset.h"
-#include "data/loss_mask.h"
-#include "data/prepare.h"
-#include "scratch.h"
 
 #include <gmock/gmock.h>
 
@@ -12,57 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// A learned tokenizer with the control tokens of ChatML.
-std::string write_tokenizer(const Scratch& scratch) {
-  PrepareOptions options;
-  options.corpus.inputs = {scratch.write("text.txt", "hello there, said the user to the assistant\n")};
-  options.corpus.validation_fraction = 0;
-  options.output = scratch.path("base");
-  options.vocab_size = 280;
-  const auto first = static_cast<int>(prepare(options).vocab_size);
-  auto json = nlohmann::ordered_json::parse(scratch.read("base/tokenizer.json"));
-  for (const char* content : {"<|im_start|>", "<|im_end|>"}) {
-    auto added = json["added_tokens"][0];
-    added["id"] = first + static_cast<int>(std::string(content) == "<|im_end|>");
-    added["content"] = content;
-    json["added_tokens"].push_back(added);
-  }
-  return scratch.write("model/tokenizer.json", json.dump());
-}
-
-PrepareOptions chat_options(const Scratch& scratch, std::string_view lines) {
-  PrepareOptions options;
-  options.tokenizer = write_tokenizer(scratch);
-  options.corpus.inputs = {scratch.write("chats.jsonl", lines)};
-  options.corpus.validation_fraction = 0;
-  options.output = scratch.path("out");
-  options.chat.is_on = true;
-  options.chat.template_name = "chatml";
-  return options;
-}
-
-/// The trained part in brackets.
-std::string marked(const Scratch& scratch) {
-  const Tokenizer tokenizer = Tokenizer::load(scratch.path("out/tokenizer.json"));
-  const IndexedDataset dataset(scratch.path("out/train"));
-  const auto mask = LossMask::of(dataset);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.num_tokens()));
-  dataset.read(0, ids);
-  std::string text;
-  bool was_trained = false;
-  for (std::size_t i = 0; i <= ids.size(); ++i) {
-    const bool is_trained = i < ids.size() && mask && mask->is_trained(static_cast<std::int64_t>(i));
-    if (is_trained != was_trained) text += is_trained ? "[" : "]";
-    was_trained = is_trained;
-    if (i < ids.size()) text += tokenizer.bytes(ids[i]);
-  }
-  return text;
-}
-
-constexpr std::string_view two_turns =
-    R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello there"},)"
-    R"( {"role": "user", "content": "so"}, {"role": "assistant", "content": "there"}]})";
 
 TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   const Scratch scratch;
@@ -114,6 +60,51 @@ TEST(Chat, RefusesATemplateWhoseTurnsEndWithNoControlToken) {
   EXPECT_EQ(prepare(options).train.num_documents, 1);
 }
 
+TEST(Chat, AnEmptyAnswerTrainsTheEndOfItsTurn) {
+  const Scratch scratch;
+  PrepareOptions options =
+      chat_options(scratch, R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""},)"
+                            R"( {"role": "user", "content": ""}, {"role": "assistant", "content": "there"}]})");
+  prepare(options);
+  EXPECT_EQ(marked(scratch),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[<|im_end|>]\n<|im_start|>user\n<|im_end|>\n"
+            "<|im_start|>assistant\n[there<|im_end|>]\n");
+  options.chat.template_name =
+      scratch.write("t.jinja", "{% for m in messages %}{{ m.content or 'none' }}<|im_end|>{% endfor %}");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a message of the assistant is empty"));
+}
+
+TEST(Chat, TheLastAnswerEndsAsOneBeforeAnotherQuestion) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(scratch, two_turns);
+  options.chat.template_name = scratch.write(
+      "t.jinja",
+      "{% for m in messages %}<|im_{{ 'end' if m.role == 'user' else 'start' }}|>{{ m.content }}\n{% endfor %}");
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "<|im_end|>hi\n<|im_start|>[hello there\n<|im_end|>]so\n<|im_start|>[there\n<|im_end|>]");
+  options.chat.template_name = scratch.write(  // of one answer, so that the token between documents has to end it
+      "u.jinja",
+      "{{ messages[0].content }}: {{ messages[1].content }}{{ raise_exception('no') if messages | length > 2 }}");
+  scratch.write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  options.corpus.inputs = {scratch.write("one.jsonl", R"({"prompt": "hi", "completion": "there"})")};
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "hi:[ there<|endoftext|>]");
+}
+
+TEST(Chat, RolesMakeControlTokensOnlyIfTemplatesKnowThem) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(
+      scratch, R"({"messages": [{"role": "end", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  options.chat.template_name =
+      scratch.write("t.jinja", "{% for m in messages %}<|im_{{ m.role }}|>{{ m.content }}<|im_end|>{% endfor %}");
+  prepare(options);
+  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  const IndexedDataset dataset(scratch.path("out/train"));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.num_tokens()));
+  dataset.read(0, ids);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer.added_token("<|im_end|>")), 2);
+}
+
 TEST(Chat, ReadsThePublishedFields) {
   const Conversation sharegpt =
       read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})");
@@ -130,7 +121,7 @@ TEST(Chat, TruncatesDropsOrRefusesWhatIsTooLong) {
   const Scratch scratch;
   PrepareOptions options =
       chat_options(scratch, std::string(two_turns) + "\n" + R"({"messages": [{"role": "assistant", "content": "a"}]})");
-  options.chat.max_tokens = 20;
+  options.chat.max_tokens = 30;
   EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("chats.jsonl:1: the conversation has"));
   options.chat.too_long = TooLong::drop;
   PrepareResult result = prepare(options);
@@ -139,7 +130,16 @@ TEST(Chat, TruncatesDropsOrRefusesWhatIsTooLong) {
   options.chat.too_long = TooLong::truncate;
   result = prepare(options);
   EXPECT_EQ(result.train.num_documents, 2);
-  EXPECT_EQ(IndexedDataset(scratch.path("out/train")).document_start(1), 20);
+  EXPECT_EQ(IndexedDataset(scratch.path("out/train")).document_start(1), 30);
+  options.corpus.inputs = {scratch.write(
+      "two.jsonl", std::string(two_turns) + "\n" + R"({"messages": [{"role": "assistant", "content": "abcdef"}]})")};
+  options.chat.template_name =
+      scratch.write("t.jinja", "{% for m in messages %}{{ m.role }}{{ m.content }}<|im_end|>{% endfor %}");
+  options.chat.max_tokens = 10;
+  result = prepare(options);
+  EXPECT_EQ(result.num_too_long, 2);
+  EXPECT_EQ(result.num_untrained, 1);
+  EXPECT_EQ(result.train.num_documents, 1);
 }
 
 TEST(Chat, NamesTheLineThatIsWrong) {
@@ -150,7 +150,13 @@ TEST(Chat, NamesTheLineThatIsWrong) {
   EXPECT_THAT(refusal("{\"messages\": ["), HasSubstr("chats.jsonl:2: not valid JSON"));
   EXPECT_THAT(refusal("{\"messages\": []}"), HasSubstr("has no messages"));
   EXPECT_THAT(refusal("{\"text\": \"a\"}"), HasSubstr("it has none of"));
-  EXPECT_THAT(refusal(R"({"messages": [{"role": "user", "content": "a"}]})"), HasSubstr("nothing to train on"));
+  EXPECT_THAT(refusal(R"({"messages": [{"role": "user", "content": "a"}]})"),
+              HasSubstr("nothing to train on: loss falls on role \"assistant\", and its roles are user"));
+  const std::string weight =
+      R"({"messages": [{"role": "assistant", "content": "a", "weight": ")" + std::string(9000, 'x');
+  const std::string sentence = refusal(weight + "\"}]}");
+  EXPECT_THAT(sentence, HasSubstr("\"weight\" of message 1 is \"xxx"));
+  EXPECT_LT(sentence.size(), 400U);
   EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b"})"), HasSubstr("after others in messages"));
 }
 

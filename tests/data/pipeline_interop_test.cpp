@@ -1,6 +1,7 @@
 // Compares with Hugging Face's library on the pipelines of the published families: tests/data/pipelines, made by
 // tests/interop/tokenizer_pipelines.py. ECHELON_PIPELINES names another folder of that script, with more texts.
 #include "base/utf8.h"
+#include "crc.h"
 #include "data/tokenizer/encoder.h"
 
 #include <fmt/format.h>
@@ -20,23 +21,9 @@ std::string pipelines_folder() {
   return given != nullptr ? given : std::string(ECHELON_SOURCE_DIR) + "/tests/data/pipelines";
 }
 
-/// zlib's.
-std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before = 0) {
-  static const std::array<std::uint32_t, 256> table = [] {
-    std::array<std::uint32_t, 256> made{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      made[i] = i;
-      for (int bit = 0; bit < 8; ++bit) made[i] = (made[i] & 1) != 0 ? 0xedb88320u ^ made[i] >> 1 : made[i] >> 1;
-    }
-    return made;
-  }();
-  std::uint32_t crc = ~before;
-  for (const char byte : bytes) crc = table[(crc ^ static_cast<std::uint8_t>(byte)) & 0xff] ^ crc >> 8;
-  return ~crc;
-}
-
-std::uint32_t crc32_of(const std::vector<std::int32_t>& ids, std::string_view text) {
-  return crc32_of(text, crc32_of({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])}));
+std::uint32_t crc32_of_ids(const std::vector<std::int32_t>& ids, std::string_view text) {
+  return crc32_of(text,
+                  crc32_of(std::string_view{reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])}));
 }
 
 /// Bytes of the longest start of a character, at most `text`: what one U+FFFD stands for (Unicode 15, section 3.9).
@@ -69,7 +56,8 @@ std::string digits_of(const Tokenizer& tokenizer, Encoder& parsing, Encoder& pla
   std::vector<std::int32_t> ids, plain_ids;
   parsing.append(text, ids);
   plain.append(text, plain_ids);
-  return fmt::format("{:08x}{:08x}", crc32_of(ids, with_replacement(tokenizer.decode(ids))), crc32_of(plain_ids, ""));
+  return fmt::format("{:08x}{:08x}", crc32_of_ids(ids, with_replacement(tokenizer.decode(ids))),
+                     crc32_of_ids(plain_ids, ""));
 }
 
 // Claim: Token ids and decoded text equal those of Hugging Face's library on 27 pipelines of published families.

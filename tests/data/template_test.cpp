@@ -23,9 +23,9 @@ Map variables_of(const nlohmann::ordered_json& messages) {
 
 std::string rendered(const std::string& source) { return ChatTemplate(source).render({}).text.bytes; }
 
-std::string refused(const std::string& source) {
+std::string refused(const std::string& source, std::int64_t num_steps = 1'000'000) {
   try {
-    (void)rendered(source);
+    (void)ChatTemplate(source).render({}, {.num_steps = num_steps});
   } catch (const Error& error) {
     return error.what();
   }
@@ -122,6 +122,39 @@ TEST(ChatTemplate, IsBoundedInTimeAndMemory) {
   EXPECT_THAT(refused(doubling + "n.x ~ n.x %}{% endfor %}"), HasSubstr("bytes of text"));
   EXPECT_THAT(refused(doubling + "[n.x, n.x] %}{% endfor %}{{ n.x }}"), HasSubstr("more than"));
   EXPECT_THAT(refused(doubling + "n %}{% endfor %}"), HasSubstr("a namespace inside another value"));
+}
+
+// What makes no string takes time, too: each of these loops would take minutes.
+TEST(ChatTemplate, ReadingLongTextTakesSteps) {
+  using ::testing::HasSubstr;
+  const std::string long_ones =
+      "{% set n = namespace(a='aaaaaaaa') %}{% for i in range(14) %}{% set n.a = n.a ~ n.a %}{% endfor %}"
+      "{% set n.b = n.a[:50000] ~ 'b' %}{% for i in range(200000) %}{% if ";
+  for (const char* test : {"n.a.find(n.b)", "n.a.rfind(n.b)", "n.b in n.a", "n.a.count(n.b)", "n.a.startswith(n.a)",
+                           "n.a < n.a", "n.a.isalpha()", "n.a | length", "n.a[-1]"})
+    EXPECT_THAT(refused(long_ones + test + " %}{% endif %}{% endfor %}", 90'000), HasSubstr("more than 90000 steps"))
+        << test;
+  // Not so many values of one character or part, of which each takes a hundred bytes.
+  for (const char* list : {"n.a | list", "n.a.split('a')", "n.a[::2]", "n.a | reverse"})
+    EXPECT_THAT(refused(long_ones + "(" + list + ") %}{% endif %}{% endfor %}", 90'000),
+                HasSubstr("more than 90000 steps"));
+}
+
+TEST(ChatTemplate, PartsOfTextAreCountedInCharacters) {
+  const std::string text = "{% set t = 'a\u00e9\u20ac\U0001f600b' %}";
+  EXPECT_EQ(
+      rendered(text + "{{ t | length }}|{{ t[1] }}|{{ t[-2] }}|{{ t[9] }}|{{ t[1:3] }}|{{ t[-3:] }}|{{ t[3:1] }}"),
+      "5|\u00e9|\U0001f600||\u00e9\u20ac|\u20ac\U0001f600b|");
+  EXPECT_EQ(rendered(text + "{{ t[:2] }}|{{ t[:-9] }}|{{ t[9:] }}|{{ t[::2] }}|{{ t[::-1] }}"),
+            "a\u00e9|||a\u20acb|b\U0001f600\u20ac\u00e9a");
+}
+
+TEST(ChatTemplate, RefusesArgumentsOfAnotherKind) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refused("{{ 'abc'.split('b', 'x') }}"), HasSubstr("line 1, column 21: a string is not an integer"));
+  EXPECT_THAT(refused("{{ 'abc'.rsplit('b', 0.5) }}"), HasSubstr("a float is not an integer"));
+  EXPECT_THAT(refused("{{ 1.5 | round(1, 5) }}"), HasSubstr("round takes the methods 'common', 'ceil' and 'floor'"));
+  EXPECT_EQ(rendered("{{ 'a b c'.split(' ', -9223372036854775807 - 1) | length }}"), "3");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include <bit>
+#include <cmath>
 #include <random>
 
 namespace echelon {
@@ -67,6 +68,9 @@ TEST(SentencePiece, RefusesWhatIsNoModelAndNeverCrashes) {
   EXPECT_THAT(complaint(good + message(3, message(2, "map"))), HasSubstr("has a character map"));
   EXPECT_THAT(complaint(good + piece("own", 0, 4)), HasSubstr("user-defined pieces and adds a prefix"));
   EXPECT_THAT(complaint(sentencepiece(1) + message(2, std::string{'\x98', 2, 1})), HasSubstr("byte fallback"));
+  EXPECT_THAT(complaint(good + piece("<s>", 0)), HasSubstr("m.model: piece 7 is piece 1 again"));
+  EXPECT_THAT(complaint(good + piece("c", std::nanf(""))),
+              HasSubstr("piece 7 is empty or not UTF-8, or its score nan"));
   std::mt19937 random(5);
   for (int trial = 0; trial < 2000; ++trial) {
     std::string bad = good;
@@ -112,6 +116,23 @@ TEST(TokenizerFiles, AreKnownByNameAndContent) {
   EXPECT_THAT(sentence_of([&] { (void)Tokenizer::load(scratch.path("other/tokenizer.model")); }),
               HasSubstr("--pattern llama3"));
   EXPECT_THAT(Tokenizer::load(scratch.path("other/tokenizer.model"), "llama3").encode("ab"), ElementsAre(256));
+  EXPECT_THAT(sentence_of([&] { (void)Tokenizer::load(scratch.path("other")); }),
+              HasSubstr("other' is a folder, not a tokenizer's file (use '" + scratch.path("other/tokenizer.model")));
+}
+
+TEST(TokenizerFiles, RefuseStepsThatMultiplyText) {
+  const auto read = [](int count, int size) {
+    TokenizerSpec spec = parse_ranks(ranks(), std::string(gpt2_pattern), "x");
+    const std::string content(static_cast<std::size_t>(size), 'l');
+    for (int i = 0; i < count; ++i)
+      spec.normalizer.push_back({.kind = NormalizerStep::Kind::replace, .pattern = "l", .content = content});
+    return parse_tokenizer_json(to_tokenizer_json(spec), "t.json");
+  };
+  EXPECT_EQ(read(8, 2).normalizer.size(), 8U);
+  for (const auto& [count, size] : {std::pair{60, 2}, {1, 100'000}})
+    EXPECT_THAT(sentence_of([&, count = count, size = size] { (void)read(count, size); }),
+                HasSubstr("those before it make text"))
+        << count;
 }
 
 TEST(TokenizerFiles, TheEndOfASequenceIsWhatTheFilesSay) {

@@ -3,6 +3,7 @@
 
 usage: tests/fuzz/make_corpus.py
 """
+import base64
 import json
 import pathlib
 import struct
@@ -153,6 +154,89 @@ def make_model_folders():
     put("model_folder", "nested", b"\n%\n".join([nested, header, data]))
 
 
+def make_adapters():
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    name = "base_model.model.model.layers.{}.self_attn.q_proj.lora_{}.weight"
+    tensors = [(name.format(layer, which), "F32", shape, bytes(4 * product(shape)))
+               for layer in (0, 1) for which, shape in (("A", [2, 4]), ("B", [4, 2]))]
+    header, data = header_and_data(tensors)
+    put("adapter", "whole", b"\n%\n".join([json.dumps(config).encode(), header, data]))
+    for field, value in {"r": 3, "lora_alpha": 1e308, "target_modules": "all-linear", "use_rslora": True, "bias": "all",
+                         "echelon_steps": 2**63, "echelon_base_digest": "00", "use_dora": [[]]}.items():
+        changed_config = json.dumps(config | {field: value}).encode()
+        put("adapter", field, b"\n%\n".join([changed_config, header, data]))
+    for which, length in {"header-length": 2**63, "header-nan": 0x7FF8 << 48, "header-cut-off": len(header) + 10**6}.items():
+        put("adapter", which, json.dumps(config).encode() + b"\n%\n!" + struct.pack("<Q", length) + header)
+
+
+def make_chats():
+    for name, text in {
+        "chatml": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content | trim }}{% endfor %}",
+        "generation": "{% for m in messages %}{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}",
+        "macro": "{% macro m(a, b=1) %}{{ a ~ b }}{% if a %}{{ m(false) }}{% endif %}{% endmacro %}{{ m('x') }}",
+        "namespace": "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+        "filters": "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list | tojson(indent=2) }}",
+        "strings": "{{ 'a,b'.split(',')[-1:] }}{{ 'x' * 9 | int }}{{ ('%s' ~ 1.5 | round(1, 'ceil')).rsplit('.', 1) }}",
+        "call": "{% call(x) f(1) %}{{ x }}{% endcall %}{% filter upper %}a{% endfilter %}{% with a = 1 %}{{ a }}{% endwith %}",
+        "loop": "{%- for k, v in {'a': 1}.items() if v -%}{{ loop.index }}{% continue %}{% else %}{% break %}{%- endfor -%}",
+        "slices": "{{ 'h\u00e9llo'[::-1] }}{{ [1, 2, 3][-9:9:2] }}{{ (1 if 2 > 1 >= 1 else 3) // 2 ** 3 % 5 }}",
+        "sort": "{{ [3, 1, 2] | sort(reverse=true) | unique | join('-') }}{{ {'b': 1} | dictsort | first | last }}",
+        "raw": "{% raw %}{{ a }}{% endraw %}{# note #}{{ raise_exception('no') }}",
+        "import": "a\n {% import 'x' as y %}",
+    }.items():
+        put("chat_template", name, text + '\n%\n[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a b"}]')
+    for name, line in {
+        "messages": '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 1}]}',
+        "prompt": '{"prompt": "a", "completion": "b"}',
+        "prompts": '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}',
+        "sharegpt": '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}',
+        "alpaca": '{"instruction": "a", "input": "x", "output": "b"}',
+        "tools": '{"messages": [{"role": "tool", "content": null, "tool_calls": [{"a": 1e999}]}], "tools": []}',
+        "cut": '{"messages": [{"role": "us',
+        "nested": "[" * 2000,
+        "empty": '{"messages": []}',
+        "surrogate": '{"messages": [{"role": "user", "content": "\\ud800"}]}',
+    }.items():
+        put("chat_line", name, line)
+
+
+def make_tokenizers():
+    texts = ROOT / "tests/data/pipelines"
+    for name in ("gpt2", "llama2", "phi3", "t5_unigram", "behaviors", "nfkd_strip", "added_flags", "lookbehind"):
+        spec = json.loads((texts / f"{name}.json").read_text())
+        vocab = spec["model"]["vocab"]
+        if isinstance(vocab, dict):
+            kept = dict(sorted(vocab.items(), key=lambda item: item[1])[:60])
+            merges = [m for m in spec["model"]["merges"] if all(p in kept for p in (m.split(" ") if isinstance(m, str) else m))]
+            spec["model"] |= {"vocab": kept, "merges": [m for m in merges if "".join(m.split(" ") if isinstance(m, str) else m) in kept]}
+        else:
+            spec["model"]["vocab"] = vocab[:60]
+        put("tokenizer", name, "j" + json.dumps(spec))
+    doubling = {"type": "Replace", "pattern": {"String": "l"}, "content": "ll"}
+    spec["normalizer"] = {"type": "Sequence", "normalizers": [doubling] * 60}
+    put("tokenizer", "doubling", "j" + json.dumps(spec))
+    put("tokenizer", "ranks", "r" + "".join(
+        f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256)) + "YWI= 256\nYWJi 257\n")
+    put("tokenizer", "vocab", 'v{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}\n%\n#version: 0.2\na b\n')
+    for model_type in (1, 2):
+        put("tokenizer", f"sentencepiece-{model_type}", b"s" + sentencepiece(model_type))
+    put("tokenizer", "sentencepiece-cut-off", b"s" + sentencepiece(1)[:-3])
+
+
+def sentencepiece(model_type):
+    def field(number, content):
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    def piece(text, score, kind=1):
+        return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([3 << 3, kind]))
+
+    pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("\u2581ab", -1), ("ab", -2), ("\u2581", -3), ("a", -4), ("b", -5)]
+    return b"".join(piece(*p) for p in pieces) + field(2, bytes([3 << 3, model_type])) + field(3, bytes([4 << 3, 0]))
+
+
 make_manifests()
 make_state_files()
 make_model_folders()
+make_adapters()
+make_chats()
+make_tokenizers()

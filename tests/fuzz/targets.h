@@ -20,4 +20,18 @@ int state_file(const std::uint8_t* data, std::size_t size);
 /// file is what follows.
 int model_folder(const std::uint8_t* data, std::size_t size);
 
+/// A chat template, a line "%", and the JSON of its messages.
+int chat_template(const std::uint8_t* data, std::size_t size);
+
+/// A line of a .jsonl of chats, in any of its formats.
+int chat_line(const std::uint8_t* data, std::size_t size);
+
+/// The first letter says which file of a tokenizer follows: s is SentencePiece's, r ranks, v vocab.json with merges.txt
+/// after a line "%", any other tokenizer.json. Text is encoded with what is read.
+int tokenizer(const std::uint8_t* data, std::size_t size);
+
+/// adapter_config.json, a line "%", the JSON of the header of adapter_model.safetensors, a line "%", and its data; with
+/// "!" before the header, the file is what follows.
+int adapter(const std::uint8_t* data, std::size_t size);
+
 }  // namespace echelon::fuzz

@@ -11,7 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from make_fixtures import CONFIGS, error
+from make_fixtures import ALL, auto_class, error
 
 TOLERANCE = 1e-5
 
@@ -20,12 +20,12 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     transformers.logging.disable_progress_bar()
-    for name in CONFIGS:
+    for name in ALL:
         folder = Path(sys.argv[1]) / name
         if not (folder / "logits.safetensors").exists():
             sys.exit(f"compare_written: {folder} has no logits.safetensors, so Echelon did not write this model")
         ours = load_file(folder / "logits.safetensors")
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+        model, info = auto_class(transformers.AutoConfig.from_pretrained(folder)).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
         if info["missing_keys"] or info["unexpected_keys"]:
             sys.exit(f"compare_written: {name} lacks {sorted(info['missing_keys'])} and has too much: {sorted(info['unexpected_keys'])}")
         with torch.no_grad():

@@ -3,6 +3,7 @@
 #include "checkpoint/model_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "comm/thread/thread_world.h"
+#include "engine/layout_run.h"
 #include "engine/rank_run.h"
 #include "nn/decoder/head.h"
 #include "ops/cpu/cpu_ops.h"
@@ -25,7 +26,8 @@ std::vector<double> numbers(std::ifstream& file, const FileTensor& tensor) {
   return {raw.begin(), raw.end()};
 }
 
-std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
+/// Of two sequences.
+std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops, std::int64_t first_sequence) {
   const ModelPart& part = run.model().part();
   Stage& stage = *run.model().part().stages.front().stage;
   const Arena arena(std::int64_t{8} << 20);
@@ -35,7 +37,7 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
               arena.region(std::int64_t{7} << 20, std::int64_t{1} << 20));
   std::vector<std::int32_t> tokens(num_sequences * seq_len), targets(tokens.size());
   for (std::int64_t n = 0; n < num_sequences; ++n)
-    FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
+    FixtureText().read(first_sequence + n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
   const Tensor device_tokens = buffers.take(DType::int32, {num_sequences * seq_len});
   ops.upload(device_tokens, tokens.data());
   std::vector<std::int32_t> begins;  // of each window
@@ -106,8 +108,8 @@ std::map<std::string, std::vector<double>> read_all(const std::filesystem::path&
   return tensors;
 }
 
-Fixture::Fixture(const std::string& name)
-    : folder(std::filesystem::path(ECHELON_SOURCE_DIR) / "tests/interop/fixtures" / name),
+Fixture::Fixture(const std::string& name, const std::string& parent)
+    : folder(std::filesystem::path(ECHELON_SOURCE_DIR) / "tests/interop" / parent / name),
       model(read_model_spec(folder)),
       expected(read_all(folder / "expected.safetensors")) {}
 
@@ -123,6 +125,23 @@ RunConfig Fixture::config(DType dtype) const {
   return config;
 }
 
+namespace {
+
+void write_adapters(const RunConfig& config, const std::filesystem::path& folder, const RankView& rank) {
+  ModelWriter writer({.folder = folder,
+                      .model = config.model,
+                      .dtype = config.training.dtype,
+                      .adapter = AdapterConfig{.lora = config.lora, .base = {}, .base_digest = {}}});
+  Comm& world = rank.mesh.comm(world_group);
+  if (rank.mesh.rank() == 0) writer.begin();
+  world.barrier().wait();
+  rank.run.model().save(writer, rank.ops, rank.mesh);
+  world.barrier().wait();
+  if (rank.mesh.rank() == 0) writer.finish();
+}
+
+}  // namespace
+
 void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
          const FixtureText& text) {
   const Blueprint blueprint(config);
@@ -131,7 +150,9 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
     const auto ops = make_cpu_ops({});
     RankRun rank(blueprint, mesh, *ops);
     rank.model().load(reader, *ops);
-    if (mesh.shape().num_ranks() == 1 && !config.data.reset_position_ids) outcome.logits = logits_of(rank, mesh, *ops);
+    if (outcome.adapters != nullptr) rank.model().load_adapters(*outcome.adapters, *ops);
+    if (mesh.shape().num_ranks() == 1 && !config.data.reset_position_ids)
+      outcome.logits = logits_of(rank, mesh, *ops, 0);
     rank.step().observe_gradients(
         [&](RankModel& model, double factor) { outcome.gradients.add_gradients(model, *ops, factor); });
     for (std::size_t step = 1; step <= learning_rates.size(); ++step) {
@@ -162,7 +183,25 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
       outcome.bias.assign(rank.step().router_bias().begin(), rank.step().router_bias().end());
       outcome.router_losses.insert(outcome.router_losses.end(), losses.begin(), losses.end());
     }
+    outcome.weights.add_values(rank.model(), *ops);
+    if (!outcome.adapters_folder.empty()) write_adapters(config, outcome.adapters_folder, {rank, mesh, *ops});
   });
+}
+
+std::vector<double> logits_of_batches(const Fixture& fixture, const RunConfig& config, std::int64_t num_batches) {
+  const Blueprint blueprint(config);
+  const ModelReader reader(fixture.folder);
+  std::vector<double> all;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun rank(blueprint, mesh, *ops);
+    rank.model().load(reader, *ops);
+    for (std::int64_t batch = 0; batch < num_batches; ++batch) {
+      const std::vector<double> logits = logits_of(rank, mesh, *ops, batch * num_sequences);
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+  });
+  return all;
 }
 
 void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesystem::path& folder) {
@@ -172,7 +211,12 @@ void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesys
     const auto ops = make_cpu_ops({});
     RankRun rank(blueprint, mesh, *ops);
     rank.model().load(reader, *ops);
-    ModelWriter writer({.folder = folder, .model = config.model, .dtype = DType::float32, .tokenizer = {}});
+    const bool is_wrapped = HuggingFaceReader(fixture.folder).num_other_tensors() > 0;  // else all is written anew
+    ModelWriter writer({.folder = folder,
+                        .model = config.model,
+                        .dtype = DType::float32,
+                        .tokenizer = {},
+                        .source = is_wrapped ? fixture.folder : std::filesystem::path()});
     Comm& world = mesh.comm(world_group);
     if (mesh.rank() == 0) writer.begin();
     world.barrier().wait();

@@ -1,6 +1,7 @@
 // The expected numbers of tests/interop/fixtures (README.md beside them), and runs of Echelon on the same text.
 #pragma once
 
+#include "checkpoint/hf/adapter_reader.h"
 #include "data/batch_source.h"
 #include "engine/tensor_collection.h"
 #include "spec/config/run_config.h"
@@ -27,7 +28,8 @@ class PackedText final : public FixtureText {
 };
 
 struct Fixture {
-  explicit Fixture(const std::string& name);
+  /// `parent`: fixtures, or variants, which fewer tests run.
+  explicit Fixture(const std::string& name, const std::string& parent = "fixtures");
 
   std::filesystem::path folder;
   ModelSpec model;
@@ -40,10 +42,13 @@ struct Fixture {
 [[nodiscard]] std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors);
 
 struct Outcome {
+  std::filesystem::path adapters_folder = {};  // given: where they are written after the last step
+  const AdapterReader* adapters = nullptr;     // given: where the adapters of the run start
   std::vector<double> losses, grad_norms;
   std::vector<double> router_losses, loads;  // [steps, 3], summed over layers; [steps, layers, E]
   TensorCollection gradients;                // of the first step
   std::vector<double> bias;                  // of the choices, after the last step
+  TensorCollection weights;                  // after the last step
   std::vector<double> logits;                // [2, 16, V] before the first step; of one rank only
 };
 
@@ -51,6 +56,10 @@ struct Outcome {
 /// step.
 void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
          const FixtureText& text = {});
+
+/// Of sequences 0 and 1, 2 and 3 and so on, by one rank: [num_batches, 2, 16, V].
+[[nodiscard]] std::vector<double> logits_of_batches(const Fixture& fixture, const RunConfig& config,
+                                                    std::int64_t num_batches);
 
 /// Loads the folder into the config's layout and writes it again.
 void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesystem::path& folder);

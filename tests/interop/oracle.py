@@ -91,6 +91,7 @@ def llama(config, weights, tokens, hidden, positions, routed=None):
     family, K = config["model_type"], config.get("num_key_value_heads", H)
     eps = next(config[key] for key in ("rms_norm_eps", "layer_norm_eps", "norm_epsilon") if key in config)
     is_gemma, norms_after = family.startswith("gemma"), family in ("olmo2", "olmo3")
+    norms_projections = family.startswith("olmo")  # q and k, over all heads together
     activation = GELU[config.get("hidden_activation") or config["hidden_act"]]
     residual = config.get("residual_multiplier", 1.0)
 
@@ -108,9 +109,9 @@ def llama(config, weights, tokens, hidden, positions, routed=None):
 
     def attention_of(h, layer, i):
         q, k, v = (linear(h, layer + f"self_attn.{part}_proj") for part in "qkv")
-        q, k = (norm_if(norms_after, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
+        q, k = (norm_if(norms_projections, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
         q, k, v = heads(q, H), heads(k, K), heads(v, K)
-        has_norms_of_heads = layer + "self_attn.q_norm.weight" in w and not norms_after
+        has_norms_of_heads = layer + "self_attn.q_norm.weight" in w and not norms_projections
         q, k = (norm_if(has_norms_of_heads, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
         if not config.get("no_rope_layers") or config["no_rope_layers"][i]:
             rope = rope_of(config, i)
@@ -182,9 +183,11 @@ def mixture(config, w, x, name, routed=None):
         expert = f"{name}.experts.{e}."
         inner = F.silu(F.linear(x, w[f"{expert}{gate}.weight"])) * F.linear(x, w[f"{expert}{up}.weight"])
         y = y + weights[..., e : e + 1] * F.linear(inner, w[f"{expert}{down}.weight"])
-    if is_deepseek:
-        shared = name + ".shared_experts."
-        y = y + F.linear(F.silu(F.linear(x, w[shared + "gate_proj.weight"])) * F.linear(x, w[shared + "up_proj.weight"]), w[shared + "down_proj.weight"])
+    for shared in (name + ".shared_experts.", name + ".shared_expert."):
+        if shared + "up_proj.weight" in w:
+            of_shared = F.linear(F.silu(F.linear(x, w[shared + "gate_proj.weight"])) * F.linear(x, w[shared + "up_proj.weight"]), w[shared + "down_proj.weight"])
+            gate = w.get(name + ".shared_expert_gate.weight")
+            y = y + (of_shared if gate is None else F.linear(x, gate).sigmoid() * of_shared)
     return y
 
 

@@ -128,6 +128,13 @@ def unigram(normalizer, pre_tokenizer, decoder, bytes_fall_back=False):
     return tokenizer
 
 
+def with_whole_scores(tokenizer):
+    """Of which many segmentations have the same sum."""
+    state = json.loads(tokenizer.to_str())
+    state["model"]["vocab"] = [[token, float(round(score))] for token, score in state["model"]["vocab"]]
+    return Tokenizer.from_str(json.dumps(state))
+
+
 def llama2_normalizer():
     return normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
 
@@ -172,6 +179,7 @@ def pipelines():
         "t5_unigram": lambda: unigram(normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]), meta(), decoders.Metaspace()),
         "unigram_bytes": lambda: unigram(None, meta(prepend_scheme="never"), decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]), True),
         "unigram_whole": lambda: unigram(normalizers.Replace(" ", MARK), None, decoders.Metaspace(prepend_scheme="never")),
+        "unigram_ties": lambda: with_whole_scores(unigram(None, meta(), decoders.Metaspace())),
         "whitespace": lambda: bpe_on_characters(pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)])),
         "punctuation": lambda: bpe_on_characters(pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous")]), fuse_unk=True),
         "behaviors": lambda: bpe_on_characters(pre_tokenizers.Sequence([
@@ -187,13 +195,14 @@ def crc(ids, text):
 
 def without_control(tokenizer):
     """Control tokens are text. Unigram has them in its vocabulary, too, where the library would find them."""
+    absent = "\uffff" * 8  # fuzzed strings have single ones
     state = json.loads(tokenizer.to_str())
     control = {t["content"] for t in state["added_tokens"] if t["special"]}
     if state["model"]["type"] == "Unigram":
         state["added_tokens"] = [t for t in state["added_tokens"] if not t["special"]]
         for entry in state["model"]["vocab"]:
             if entry[0] in control:
-                entry[0] = "\uffff" + entry[0]
+                entry[0] = absent + entry[0]
     tokenizer = Tokenizer.from_str(json.dumps(state))
     tokenizer.encode_special_tokens = True
     return tokenizer

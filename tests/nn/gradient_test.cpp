@@ -96,8 +96,24 @@ TEST(Gradient, Mlps) {
   }
 }
 
+// Of the weights, and of adapters next to them; phi3 has one A for q, k and v, and one for gate and up.
+TEST(Gradient, Adapters) {
+  for (const Family family : {Family::llama, Family::phi3}) {
+    LayerOptions options = one_rank(small_llama());
+    options.model.family = family;
+    options.lora = {.rank = 3, .alpha = 5, .use_rslora = family == Family::phi3};
+    const Tables tables(options);
+    Attention attention(options, "model.layers.0.self_attn", tables.rope);
+    EXPECT_EQ(attention.params().size(), family == Family::phi3 ? 4 + 6 : 4 + 8);
+    expect_right_gradients(attention, options);
+    Mlp mlp(options, "model.layers.0.mlp");
+    EXPECT_EQ(mlp.params().size(), family == Family::phi3 ? 3 + 5 : 3 + 6);
+    expect_right_gradients(mlp, options);
+  }
+}
+
 TEST(Gradient, Mixtures) {
-  for (const ModelSpec& model : {small_mixture(), small_groups_of_experts()}) {
+  for (const ModelSpec& model : {small_mixture(), small_gated_mixture(), small_groups_of_experts()}) {
     LayerOptions options = one_rank(model);
     Mixture mixture(options, "mlp");
     expect_right_gradients(mixture, options);

@@ -30,10 +30,14 @@ class Oracle {
     Values y(x.size(), 0.0);
     for (std::int64_t e = 0; e < spec_.num_experts; ++e)
       add(y, weights[static_cast<std::size_t>(e)], feed_forward("mlp.experts.", e, x));
-    if (spec_.shared_expert_intermediate_size > 0) add(y, 1, feed_forward("mlp.shared_expert.", 0, x));
+    if (spec_.shared_expert_intermediate_size > 0)
+      add(y, weight_of_shared(x), feed_forward("mlp.shared_expert.", 0, x));
     return y;
   }
 
+  [[nodiscard]] double weight_of_shared(const Values& x) const {
+    return spec_.gates_shared_expert ? sigmoid(product("mlp.shared_expert_gate.weight", 0, 1, x)[0]) : 1.0;
+  }
   /// Of every expert, zero for those that are not chosen. Without groups.
   [[nodiscard]] Values weights_of_experts(const Values& x) const {
     const Values z = product("mlp.gate.weight", 0, spec_.num_experts, x);
@@ -115,6 +119,7 @@ void expect_output_of_oracle(const MixtureSpec& spec, Gate gate = Gate::random) 
 // Tests: MixtureOfExperts
 TEST(MixtureOfExperts, EqualsADenseLayerOfAllExperts) {
   expect_output_of_oracle(small_mixture().mixture);
+  expect_output_of_oracle(small_gated_mixture().mixture);
   expect_output_of_oracle({.num_experts = 12, .num_experts_per_tok = 3, .moe_intermediate_size = 4});
   expect_output_of_oracle({.num_experts = 1, .num_experts_per_tok = 1, .moe_intermediate_size = 6});
   expect_output_of_oracle({.num_experts = 40,

@@ -46,6 +46,13 @@ inline ModelSpec small_mixture() {
   return model;
 }
 
+/// Qwen2-MoE's gate of the shared expert.
+inline ModelSpec small_gated_mixture() {
+  ModelSpec model = small_mixture();
+  model.mixture.gates_shared_expert = true;
+  return model;
+}
+
 /// DeepSeek-V3's rule of choice, and a dense layer before the mixture.
 inline ModelSpec small_groups_of_experts() {
   ModelSpec model = small_qwen();

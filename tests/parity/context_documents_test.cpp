@@ -113,7 +113,9 @@ class EachStep final : public RunObserver {
 };
 
 // Claim (plans): With documents and windows, rings and gathers send the keys that a later rank sees, and their
-// gradients. Bound: equal to the byte, 100 batches. Tests: ContextDocuments
+//   gradients.
+// Bound: equal to the byte, 100 batches.
+// Tests: ContextDocuments
 TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
   using enum ContextMethod;
   int num_batches = 0;

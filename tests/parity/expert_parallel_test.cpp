@@ -70,8 +70,8 @@ class Adversarial : public ::testing::TestWithParam<ForcedRouter> {};
 // Claim (parity): A mixture computes what one rank computes however uneven its loads are: all tokens
 //   at one expert, all at one rank's, none at an expert. It then takes more rounds, and no more
 //   memory.
-// Bound: 4 ranks, bounds of a round from a quarter of a rank's rows up to all that could come: losses and
-//   norms to 1e-11, gradients and weights to 1e-9; planned bytes equal; rounds as many as the rows need.
+// Bound: 4 ranks, bounds of a round from a quarter of a rank's rows up to all that could come: parity's bounds; planned
+//   bytes equal; rounds as many as the rows need.
 // Tests: Adversarial
 TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
   const auto& [name, k, choice, most_received] = GetParam();

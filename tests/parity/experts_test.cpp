@@ -32,7 +32,9 @@ class RouterWatch : public Ops {
 
   void perform(const Operation& operation) override {
     inner_.perform(operation);
-    if (const auto* args = operation.get_if<ChooseExpertsArgs>(); args != nullptr && routed_ != nullptr) record(*args);
+    const auto* args = operation.get_if<ChooseExpertsArgs>();
+    const bool is_router = args != nullptr && args->logits.size(1) > 1;  // and no gate of a shared expert
+    if (is_router && routed_ != nullptr) record(*args);
   }
   void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
   void download(void* host, Tensor x) override { inner_.download(host, x); }

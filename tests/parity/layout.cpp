@@ -15,6 +15,7 @@ int num_stages(const Layout& layout) {
 /// With experts it is the family like this one that has some.
 Family family_of(const Layout& layout) {
   if (layout.experts == 0) return layout.family;
+  if (layout.family == Family::qwen2) return Family::qwen2_moe;
   return layout.family == Family::qwen3 ? Family::qwen3_moe : Family::mixtral;
 }
 
@@ -35,12 +36,14 @@ ModelSpec tiny_model(const Layout& layout) {
   model.sliding_window = layout.window;
   const bool has_windows_of_layers = model.family == Family::qwen2 || model.family == Family::qwen3;
   model.max_window_layers = layout.window > 0 && has_windows_of_layers ? 1 : 0;
+  const bool gates = model.mixture.gates_shared_expert;
   if (layout.experts > 0)
     model.mixture = {.num_experts = layout.experts,
                      .num_experts_per_tok = 2,
                      .moe_intermediate_size = 13,
                      .norm_topk_prob = layout.experts % 2 == 1,
-                     .shared_expert_intermediate_size = layout.experts % 3 == 0 ? 11 : 0,
+                     .shared_expert_intermediate_size = layout.experts % 3 == 0 || gates ? 11 : 0,
+                     .gates_shared_expert = gates,
                      .decoder_sparse_step = layout.dense_between ? 2 : 1};
   return model;
 }
@@ -739,9 +742,22 @@ std::vector<Layout> expert_rows() {
       {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .experts = 9},
       {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .experts = 9, .etp = 4},
       {.replicate = 2, .tp = 3, .sequence_parallel = true, .tied = true, .experts = 3},
-      {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = whole_block, .experts = 12},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .family = Family::qwen2,
+       .zero = 3,
+       .recompute = whole_block,
+       .experts = 12},
+      {.tp = 2, .family = Family::qwen2, .experts = 5, .dense_between = true},
       {.pp = 3, .microbatches = 4, .tied = true, .experts = 6, .dense_between = true},
-      {.tp = 2, .pp = 2, .schedule = Kind::zb_h1, .microbatches = 5, .recompute = {mlp}, .experts = 6},
+      {.tp = 2,
+       .pp = 2,
+       .schedule = Kind::zb_h1,
+       .microbatches = 5,
+       .family = Family::qwen2,
+       .recompute = {mlp},
+       .experts = 6},
       {.shard = 2,
        .tp = 2,
        .pp = 2,
@@ -783,7 +799,7 @@ std::vector<Layout> expert_parallel_rows() {
       {.shard = 4, .microbatches = 3, .tied = true, .zero = 3, .experts = 8, .dense_between = true, .ep = 4},
       {.shard = 4, .zero = 3, .reshard = ReshardAfterForward::step, .experts = 8, .ep = 2, .bound = 0.5},
       {.shard = 8, .experts = 8, .ep = 8, .bound = 1},
-      {.tp = 2, .sequence_parallel = true, .microbatches = 3, .experts = 6, .ep = 2},
+      {.tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .experts = 6, .ep = 2},
       {.tp = 4, .sequence_parallel = true, .family = Family::qwen3, .tied = true, .experts = 4, .ep = 2, .bound = 0.1},
       {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = whole_block, .experts = 12, .ep = 4},
       {.replicate = 2,
@@ -797,7 +813,15 @@ std::vector<Layout> expert_parallel_rows() {
        .ep = 2,
        .bound = 0.4},
       {.shard = 2, .pp = 2, .schedule = Kind::zb_h1, .microbatches = 5, .recompute = {mlp}, .experts = 6, .ep = 2},
-      {.shard = 4, .pp = 2, .schedule = Kind::zb_v, .microbatches = 4, .zero = 2, .experts = 8, .ep = 4, .bound = 0.35},
+      {.shard = 4,
+       .pp = 2,
+       .schedule = Kind::zb_v,
+       .microbatches = 4,
+       .family = Family::qwen2,
+       .zero = 2,
+       .experts = 8,
+       .ep = 4,
+       .bound = 0.35},
       {.shard = 2,
        .pp = 2,
        .schedule = Kind::dualpipe_v,

@@ -55,6 +55,7 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   std::map<std::array<std::int64_t, 3>, std::int64_t> products;
   std::map<Group, std::int64_t> sent;
   AttentionPairs pairs;
+  std::int64_t expert_flops = 0;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
     const std::int64_t times = kind == ProgramKind::training ? runs.training : runs.evaluation;
     if (times == 0) continue;
@@ -63,7 +64,10 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
     for (const Action& action : run.blueprint().program(kind)) {
       const CallTrace& trace = run.blueprint().trace(kind).of(action);
       for (const OpRecord& op : trace.operations())
-        if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0) products[{op.m, op.n, op.k}] += times;
+        if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0)
+          products[{op.m, op.n, op.k}] += times;
+        else if (op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward_weight)
+          expert_flops += times * op.flops;
       for (const CommRecord& comm : trace.communications())
         if (comm.sent_bytes > 0) sent[comm.group] += times * comm.sent_bytes;
     }
@@ -87,7 +91,17 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   ExpertTraffic experts = run.step().expert_traffic(ProgramKind::training);
   experts += run.step().expert_traffic(ProgramKind::evaluation);
   const int ep = run.blueprint().part().options.ep;
-  if (ep > 1) sent[expert_group(ep)] += experts.sent_bytes - experts.planned_sent_bytes;
+  if (ep > 1) {
+    sent[expert_group(ep)] += experts.sent_bytes - experts.planned_sent_bytes;
+    EXPECT_EQ(experts.planned_flops, expert_flops);
+    expert_flops = experts.flops;
+  }
+  if (ops != nullptr) {
+    const bool may_be_padded = ep == 1 && run.blueprint().part().batch_size(BufferRole::is_routed) > 0;
+    const std::int64_t most_missing = may_be_padded ? expert_flops : 0;  // padding has no experts
+    EXPECT_LE(ops->expert_flops(), expert_flops);
+    EXPECT_GE(ops->expert_flops(), expert_flops - most_missing) << "of experts, counted by their rows";
+  }
   std::erase_if(sent, [](const auto& each) { return each.second == 0; });
   std::map<Group, std::int64_t> counted;
   for (const auto& [group, bytes] : mesh.sent_bytes())

@@ -117,7 +117,7 @@ RunConfig config_with(const Layout& layout, const Mechanisms& mechanisms) {
 
 // Claim (parity): Mechanisms that few families have, such as kinds of RoPE, biases, activations and
 //   layer types, compute in ten kinds of layout what one rank computes.
-// Bound: 3 steps in float64: losses and norms to 1e-11, gradients and weights to 1e-9.
+// Bound: 3 steps in float64: parity's bounds.
 // Tests: OtherMechanisms
 class OtherMechanisms : public ::testing::TestWithParam<Mechanisms> {};
 

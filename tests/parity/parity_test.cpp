@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, EverySchedule, ::testing::ValuesIn(schedule_rows(
 // Claim (parity): 1,024 ranks in one process compute what one rank computes, in the layout that
 //   textbooks give for 70 B parameters: tensor 8 x pipeline 8 x data 16, eight microbatches,
 //   sequence parallel, ZeRO-1. So do 256 ranks (4 x 8 x 8).
-// Bound: three steps: losses and norms to 1e-11, gradients and weights to 1e-9; the test takes
+// Bound: three steps: parity's bounds; the test takes
 //   seconds.
 // Tests: ManyRanks
 //
@@ -157,7 +157,7 @@ TEST(ManyRanks, AThousandAndTwentyFourWithContextParallelismEqualOne) {
 
 // Claim (parity): The same layouts compute the same where operations and messages complete late,
 //   with their results poisoned until then.
-// Bound: losses and norms to 1e-11, gradients and weights to 1e-9.
+// Bound: parity's bounds.
 // Tests: Delayed
 class Delayed : public ::testing::TestWithParam<Layout> {};
 

@@ -133,7 +133,7 @@ void PrintTo(const ReportedFault& fault, std::ostream* out) { *out << fault.name
 
 // Claim (parity): Faults of composed parallelism that were reported in other systems do not occur
 //   here.
-// Bound: 19 kinds in 59 layouts; losses and norms to 1e-11, gradients and weights to 1e-9.
+// Bound: 19 kinds in 59 layouts; parity's bounds.
 // Tests: ReportedFaults
 class ReportedFaults : public ::testing::TestWithParam<ReportedFault> {};
 

@@ -40,7 +40,7 @@ RandomRun random_run(unsigned seed) {
 
 // Claim (schedules): Any order of passes that the data allows, of one to three stages a rank,
 //   computes what one rank computes, with operations that complete in time or late.
-// Bound: 24 random schedules: losses and norms to 1e-11, gradients and weights to 1e-9.
+// Bound: 24 random schedules: parity's bounds.
 // Tests: AnySchedule
 class AnySchedule : public ::testing::TestWithParam<unsigned> {
  protected:

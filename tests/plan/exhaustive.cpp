@@ -3,14 +3,14 @@
 #include "base/clock.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <tuple>
 
 namespace echelon {
 namespace {
 
-using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp}; }
+using Degrees = std::array<std::int64_t, 5>;
+Degrees degrees_of_listed(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep}; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ PlanResult find_plans_exhaustively(const PlanRequest& request) {
     Plan plan = evaluate(space, request, choice);
     ++result.num_configurations;
     ++result.num_evaluated;
-    const auto [held, is_new] = best.try_emplace(degrees_of(choice.shape), plan);
+    const auto [held, is_new] = best.try_emplace(degrees_of_listed(choice.shape), plan);
     if (!is_new && is_better(request.objective, plan, held->second)) held->second = std::move(plan);
   });
   for (auto& [degrees, plan] : best) result.plans.push_back(std::move(plan));

@@ -89,6 +89,40 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+// Experts on one rank, over ranks, and by their features, on nodes of two devices.
+TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
+  for (const char* objective : {"time", "memory"}) {
+    PlanQuestion asked = question("mixtral-30m", "h100", 4, 4, 64);
+    asked.objective = objective;
+    asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none",
+                      "--parallelism.pipeline_parallel_schedule=1F1B"};
+    PlanRequest request = read_plan_request(asked);
+    request.machine.nodes.front().num_devices = 2;
+    const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+    EXPECT_EQ(found.num_configurations, all.num_configurations);
+    ASSERT_EQ(found.plans.size(), all.plans.size());
+    EXPECT_TRUE(std::ranges::any_of(all.plans, [](const Plan& plan) { return plan.choice.shape.ep > 1; }));
+    for (std::size_t i = 0; i < all.plans.size(); ++i) {
+      EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+      EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+    }
+  }
+}
+
+// One layer has no experts.
+TEST(Plan, OfAMixtureWithDenseLayersIsThatOfTimingEveryLayout) {
+  PlanQuestion asked = question("qwen3-30b-a3b", "h100", 4, 4, 64);
+  asked.settings = {
+      "--training.micro_batch_size=1", "--training.recompute=none", "--parallelism.pipeline_parallel_schedule=1F1B",
+      "--model.num_hidden_layers=4",   "--model.num_experts=8",     "--model.mlp_only_layers=[0]"};
+  const PlanRequest request = read_plan_request(asked);
+  const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+  EXPECT_EQ(found.num_configurations, all.num_configurations);
+  ASSERT_EQ(found.plans.size(), all.plans.size());
+  for (std::size_t i = 0; i < all.plans.size(); ++i)
+    EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+}
+
 // With every degree of context parallelism, and with a fixed one where replicas alone would be left.
 TEST(Plan, OfLongSequencesIsThatOfTimingEveryLayout) {
   for (const char* objective : {"time", "memory"}) {

@@ -184,7 +184,7 @@ void add_sizes(std::vector<Row>& rows) {
   }
 }
 
-/// docs/results/machine-rates.md shows the same lines.
+/// docs/results/machine-rates.md shows the same lines, of the sizes on 4 nodes every second one.
 TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
   std::vector<Row> rows;
   add_shipped(rows);
@@ -195,9 +195,11 @@ TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
   std::ostringstream document;
   document << file.rdbuf();
   double sum = 0;
+  int num_sizes = 0;
   for (const Row& row : rows) {
     sum += std::abs(row.predicted / row.measured - 1);
     EXPECT_NEAR(row.predicted / row.measured, 1, row.tolerance) << row.what;
+    if (row.what.starts_with("4 nodes, ") && num_sizes++ % 2 != 0) continue;
     EXPECT_THAT(document.str(),
                 ::testing::HasSubstr(fmt::format("| {} | {} | {:.3g} |\n", row.what, row.measured, row.predicted)));
   }

@@ -46,7 +46,8 @@ class Kills : public SmallRun {
     std::error_code error;
     for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
       std::ifstream file(process.path() / "cmdline");
-      const std::string words{std::istreambuf_iterator<char>(file), {}};
+      std::string words;
+      std::getline(file, words);  // does not throw if the process ends meanwhile
       if (words.find(config) != std::string::npos) found += words + "\n";
     }
     return found;

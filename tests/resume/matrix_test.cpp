@@ -1,8 +1,10 @@
 // What one layout saved, another one resumes: twelve layouts that have little in common, in float64.
+#include "resume/layouts.h"
 #include "resume/small_run.h"
 
 #include "cli/program.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 #include "spec/config/config_reader.h"
 #include "tree/tree.h"
 
@@ -12,112 +14,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <numeric>
 #include <random>
 
 namespace echelon::testing {
 namespace {
 
-enum class Place : std::uint8_t { threads, processes, emulated_gpu };
-
-struct NamedLayout {
-  const char* name;
-  std::function<void(ParallelConfig& p)> set;
-  Place place = Place::threads;
-};
-
-const std::vector<NamedLayout>& layouts() {
-  static const std::vector<NamedLayout> all = {
-      {"one-rank", [](ParallelConfig&) {}},
-      {"replicas-2", [](ParallelConfig& p) { p.data_parallel_replicate_degree = 2; }},
-      {"zero1-4", [](ParallelConfig& p) { p.data_parallel_shard_degree = 4; }},
-      {"zero2-3",
-       [](ParallelConfig& p) {
-         p.data_parallel_shard_degree = 3;
-         p.zero_level = 2;
-       }},
-      {"zero3-4",
-       [](ParallelConfig& p) {
-         p.data_parallel_shard_degree = 4;
-         p.zero_level = 3;
-       }},
-      {"hsdp-2x2",
-       [](ParallelConfig& p) {
-         p.data_parallel_replicate_degree = p.data_parallel_shard_degree = 2;
-         p.zero_level = 3;
-       }},
-      {"tp-sp-4",
-       [](ParallelConfig& p) {
-         p.tensor_parallel_degree = 4;
-         p.sequence_parallel = true;
-       }},
-      {"pp-3", [](ParallelConfig& p) { p.pipeline_parallel_degree = 3; }},
-      {"interleaved-2x2",
-       [](ParallelConfig& p) {
-         p.pipeline_parallel_degree = 2;
-         p.virtual_stages = 2;
-         p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
-       }},
-      {"dualpipev",
-       [](ParallelConfig& p) {
-         p.pipeline_parallel_degree = 2;
-         p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
-       }},
-      {"mpi-2x2x2",
-       [](ParallelConfig& p) {
-         p.data_parallel_shard_degree = p.tensor_parallel_degree = p.pipeline_parallel_degree = 2;
-         p.order = parse_axis_order("order", {"tp-cp-ep-dp-pp"});
-       },
-       Place::processes},
-      {"emulated-gpu", [](ParallelConfig&) {}, Place::emulated_gpu},
-  };
-  return all;
-}
-
-/// On documents that are packed, whose token lists, positions and balanced batches are part of what is resumed.
-const std::vector<NamedLayout>& layouts_of_documents() {
-  static const std::vector<NamedLayout> all = {
-      {"one-rank", [](ParallelConfig&) {}},
-      {"packed-4",
-       [](ParallelConfig& p) {
-         p.context_parallel_degree = 4;
-         p.context_parallel_load_balancer = LoadBalancer::packed;
-       }},
-      {"zero2-packed-2x2",
-       [](ParallelConfig& p) {
-         p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
-         p.context_parallel_load_balancer = LoadBalancer::packed;
-         p.context_parallel_method = ContextMethod::all_gather;
-       }},
-      {"pp-per-document-2x3",
-       [](ParallelConfig& p) {
-         p.pipeline_parallel_degree = 2;
-         p.context_parallel_degree = 3;
-         p.context_parallel_load_balancer = LoadBalancer::per_document;
-       }},
-  };
-  return all;
-}
-
-/// Of a mixture of experts, whose stacked weights are cut along another dim by each axis.
-const std::vector<NamedLayout>& layouts_of_experts() {
-  static const std::vector<NamedLayout> all = {
-      {"one-rank", [](ParallelConfig&) {}},
-      {"zero3-tp-3x2",
-       [](ParallelConfig& p) {
-         p.data_parallel_shard_degree = p.zero_level = 3;
-         p.tensor_parallel_degree = 2;
-       }},
-      {"pp-tp-sp-2x4",
-       [](ParallelConfig& p) {
-         p.pipeline_parallel_degree = 2;
-         p.tensor_parallel_degree = 4;
-         p.sequence_parallel = true;
-       }},
-  };
-  return all;
-}
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 class ResumeMatrix : public SmallRun {
  protected:
@@ -128,10 +32,14 @@ class ResumeMatrix : public SmallRun {
     layout.set(config.parallelism);
     if (has_experts_) {
       const ModelSpec dense = config.model;
-      config.model = preset("mixtral-30m");
+      config.model = family_defaults(Family::dots1);
       config.moe = {.seq_aux_loss_coeff = 0.1, .global_aux_loss_coeff = 0.2, .z_loss_coeff = 0.05};
-      config.model.mixture.num_experts = 5;
-      config.model.mixture.moe_intermediate_size = config.model.intermediate_size = 12;
+      config.moe.bias_update_rate = 0.05;
+      config.model.mixture.num_experts = 6;
+      config.model.intermediate_size = 12;
+      config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 12;
+      config.model.num_key_value_heads = dense.num_key_value_heads;
+      config.model.max_position_embeddings = dense.max_position_embeddings;
       config.model.hidden_size = dense.hidden_size;
       config.model.num_hidden_layers = 3;
       config.model.num_attention_heads = dense.num_attention_heads;
@@ -144,6 +52,10 @@ class ResumeMatrix : public SmallRun {
       config.data.packing = Packing::best_fit;
       config.data.reset_attention_mask = config.data.reset_position_ids = config.data.eod_mask_loss = true;
       config.data.balance_batch = config.data_parallel_degree() > 1;
+    }
+    if (!base_.empty()) {
+      config.checkpoint.initial_load_path = base_;
+      config.lora = {.rank = 2, .alpha = 4, .target_modules = {"q_proj", "o_proj", "down_proj"}};
     }
     if (layout.place == Place::emulated_gpu) config.training.device = DeviceChoice::cuda;
     return config;
@@ -178,11 +90,22 @@ class ResumeMatrix : public SmallRun {
     for (const auto& [step, loss] : expected.losses)
       EXPECT_NEAR(resumed.losses.at(step), loss, 1e-11 * loss) << "step " << step;
     const StateValues state = read_state(checkpoint(folder, config.training.steps));
-    EXPECT_LE(worst_difference(state, read_state(checkpoint(layouts().front().name, config.training.steps)), 1e-3),
-              1e-9);
+    const auto at_end = checkpoint(layouts().front().name, config.training.steps);
+    EXPECT_LE(worst_difference(state, read_state(at_end), 1e-3), 1e-9);
+    const SavedRouters routers = StateReader(checkpoint(folder, config.training.steps)).manifest().scalars.routers;
+    EXPECT_EQ(routers, StateReader(at_end).manifest().scalars.routers);
+    EXPECT_EQ(std::ranges::any_of(routers.bias, [](float bias) { return bias != 0; }), has_experts_);
     if (&from != &to) return;
     EXPECT_EQ(resumed, after(saved_step, uninterrupted(to)));
     EXPECT_EQ(state, read_state(checkpoint(to.name, config.training.steps)));
+  }
+
+  /// Itself and the next one.
+  void expect_each_resumes(const std::vector<NamedLayout>& all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      expect_resumes(all[i], all[i]);
+      expect_resumes(all[i], all[(i + 1) % all.size()]);
+    }
   }
 
   void use_experts() { has_experts_ = true; }
@@ -195,6 +118,21 @@ class ResumeMatrix : public SmallRun {
       writer.add_document(tokens);
     }
     writer.publish();
+  }
+  /// Documents of which only parts are trained, and some not at all.
+  void use_chats(std::int64_t period) {
+    use_documents();
+    std::vector<std::uint8_t> is_trained;
+    const std::int64_t count = IndexedDataset((scratch_ / "documents").string()).num_tokens();
+    for (std::int64_t i = 0; i < count; ++i) is_trained.push_back(i * i % period < period / 2 ? 1 : 0);
+    write_loss_mask((scratch_ / "documents").string(), is_trained);
+  }
+  void use_adapters() {
+    RunConfig base = config("base");
+    base.training.seed = 7;
+    base.training.steps = 2;
+    (void)run(base);
+    base_ = (output("base") / "model").string();
   }
 
   bool is_here(const NamedLayout& layout) const {
@@ -210,6 +148,7 @@ class ResumeMatrix : public SmallRun {
  private:
   std::map<std::string, Steps> uninterrupted_;
   bool has_documents_ = false, has_experts_ = false;
+  std::string base_;  // of adapters, if they are trained
 };
 
 // Each layout resumes itself, bit for bit, and one other layout, in an order that the seed decides.
@@ -231,20 +170,33 @@ TEST_F(ResumeMatrix, EachLayoutResumesItselfAndAnother) {
 
 TEST_F(ResumeMatrix, LayoutsOfDocumentsResumeThemselvesAndTheNext) {
   use_documents();
-  const std::vector<NamedLayout>& all = layouts_of_documents();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    expect_resumes(all[i], all[i]);
-    expect_resumes(all[i], all[(i + 1) % all.size()]);
-  }
+  expect_each_resumes(layouts_of_documents());
 }
 
 TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
   use_experts();
-  const std::vector<NamedLayout>& all = layouts_of_experts();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    expect_resumes(all[i], all[i]);
-    expect_resumes(all[i], all[(i + 1) % all.size()]);
-  }
+  expect_each_resumes(layouts_of_experts());
+}
+
+// The next sequence is the next one of the packed conversations, with its own part of the mask.
+TEST_F(ResumeMatrix, LayoutsOfChatsResumeThemselvesAndTheNext) {
+  use_documents();
+  const Steps all_trained = run(config_of(layouts().front(), "all-trained"));
+  use_chats(17);
+  expect_each_resumes(layouts_of_documents());
+  EXPECT_GT(
+      std::abs(uninterrupted(layouts().front()).losses.at(saved_step + 1) - all_trained.losses.at(saved_step + 1)),
+      1e-3);
+  (void)run(config_of(layouts().front(), "other-mask"), saved_step);
+  use_chats(19);
+  EXPECT_THAT([&] { (void)run(config_of(layouts().front(), "other-mask")); },
+              ThrowsMessage<Error>(HasSubstr("was made with other data than data.path")));
+}
+
+TEST_F(ResumeMatrix, LayoutsOfAdaptersOnChatsResumeThemselvesAndTheNext) {
+  use_adapters();
+  use_chats(17);
+  expect_each_resumes(layouts_of_adapters());
 }
 
 TEST_F(ResumeMatrix, EveryPairLong) {

@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+
 namespace echelon {
 namespace {
 
@@ -14,28 +17,38 @@ using testing::ThrowsMessage;
 
 // The counts that the models' publishers and `transformers` state; GPT-3: 12 L D^2 (1 + 13 / (12 D)) + (V + T) D + 2 D.
 TEST(Presets, HaveThePublishedNumbersOfParameters) {
-  EXPECT_EQ(preset("gpt2-124m").num_parameters(), 124'439'808);
-  EXPECT_EQ(preset("gpt2-355m").num_parameters(), 354'823'168);
-  EXPECT_EQ(preset("gpt2-774m").num_parameters(), 774'030'080);
-  EXPECT_EQ(preset("gpt2-1.5b").num_parameters(), 1'557'611'200);
-  EXPECT_EQ(preset("llama2-7b").num_parameters(), 6'738'415'616);
-  EXPECT_EQ(preset("llama2-13b").num_parameters(), 13'015'864'320);
-  EXPECT_EQ(preset("llama2-70b").num_parameters(), 68'976'648'192);
-  EXPECT_EQ(preset("llama3-8b").num_parameters(), 8'030'261'248);
-  EXPECT_EQ(preset("llama3-70b").num_parameters(), 70'553'706'496);
-  EXPECT_EQ(preset("llama3-405b").num_parameters(), 405'853'388'800);
-  EXPECT_EQ(preset("qwen2-0.5b").num_parameters(), 494'032'768);
-  EXPECT_EQ(preset("qwen2.5-7b").num_parameters(), 7'615'616'512);
-  EXPECT_EQ(preset("qwen3-0.6b").num_parameters(), 596'049'920);
-  EXPECT_EQ(preset("qwen3-8b").num_parameters(), 8'190'735'360);
-  EXPECT_EQ(preset("gpt3-175b").num_parameters(), 174'604'259'328);
-  EXPECT_EQ(preset("mixtral-8x7b").num_parameters(), 46'702'792'704);
-  EXPECT_EQ(preset("mixtral-8x22b").num_parameters(), 140'620'634'112);
-  EXPECT_EQ(preset("qwen3-30b-a3b").num_parameters(), 30'532'122'624);
-  EXPECT_EQ(preset("qwen3-235b-a22b").num_parameters(), 235'093'634'560);
+  const std::map<std::string_view, std::int64_t> published = {
+      {"gpt2-124m", 124'439'808},           {"gpt2-355m", 354'823'168},         {"gpt2-774m", 774'030'080},
+      {"gpt2-1.5b", 1'557'611'200},         {"llama2-7b", 6'738'415'616},       {"llama2-13b", 13'015'864'320},
+      {"llama2-70b", 68'976'648'192},       {"llama3-8b", 8'030'261'248},       {"llama3-70b", 70'553'706'496},
+      {"llama3-405b", 405'853'388'800},     {"qwen2-0.5b", 494'032'768},        {"qwen2.5-7b", 7'615'616'512},
+      {"qwen3-0.6b", 596'049'920},          {"qwen3-8b", 8'190'735'360},        {"gpt3-175b", 174'604'259'328},
+      {"mixtral-8x7b", 46'702'792'704},     {"mixtral-8x22b", 140'620'634'112}, {"qwen3-30b-a3b", 30'532'122'624},
+      {"qwen3-235b-a22b", 235'093'634'560}, {"pythia-70m", 70'426'624},         {"pythia-160m", 162'322'944},
+      {"pythia-410m", 405'334'016},         {"pythia-1b", 1'011'781'632},       {"pythia-1.4b", 1'414'647'808},
+      {"pythia-2.8b", 2'775'208'960},       {"pythia-6.9b", 6'857'302'016},     {"pythia-12b", 11'846'072'320},
+      {"gpt-neox-20b", 20'554'567'680},     {"gemma2-2b", 2'614'341'888},       {"gemma2-9b", 9'241'705'984},
+      {"gemma2-27b", 27'227'128'320},       {"gemma3-270m", 268'098'176},       {"gemma3-1b", 999'885'952},
+      {"olmo2-13b", 13'716'198'400},        {"granite3-8b", 8'170'848'256},     {"phi3-mini-4k", 3'821'079'552},
+      {"smollm2-135m", 134'515'008},        {"olmoe-1b-7b", 6'919'161'856},     {"qwen1.5-moe-a2.7b", 14'315'784'192}};
+  for (const auto& [name, count] : published) EXPECT_EQ(preset(name).num_parameters(), count) << name;
 }
 
-// As published: 12.9 B of Mixtral 8x7B (Jiang et al. 2024) and 39 B of 8x22B, 3.3 B and 22 B of Qwen3.
+// tests/interop/count_parameters.py counts those of transformers' models.
+TEST(Presets, HaveAsManyParametersAsInTransformers) {
+  std::ifstream file(ECHELON_SOURCE_DIR "/tests/spec/parameter_counts.txt");
+  std::vector<std::string> counted;
+  std::string name;
+  for (std::int64_t count = 0; file >> name >> count;) {
+    EXPECT_EQ(preset(name).num_parameters(), count) << name;
+    counted.push_back(name);
+  }
+  EXPECT_THAT(counted, testing::UnorderedElementsAreArray(preset_names()));
+  EXPECT_GE(counted.size(), 40U);
+}
+
+// As published: 12.9 B of Mixtral 8x7B (Jiang et al. 2024) and 39 B of 8x22B, 3.3 B and 22 B of Qwen3, 1.3 B of
+// OLMoE, 2.7 B of Qwen1.5.
 TEST(Presets, HaveThePublishedNumbersOfActiveParameters) {
   const auto billions = [](std::string_view name) {
     return static_cast<double>(preset(name).num_active_parameters()) / 1e9;
@@ -44,6 +57,8 @@ TEST(Presets, HaveThePublishedNumbersOfActiveParameters) {
   EXPECT_NEAR(billions("mixtral-8x22b"), 39.1, 0.15);
   EXPECT_NEAR(billions("qwen3-30b-a3b"), 3.3, 0.06);
   EXPECT_NEAR(billions("qwen3-235b-a22b"), 22.1, 0.2);
+  EXPECT_NEAR(billions("olmoe-1b-7b"), 1.3, 0.05);
+  EXPECT_NEAR(billions("qwen1.5-moe-a2.7b"), 2.7, 0.03);
   EXPECT_EQ(preset("llama3-8b").num_active_parameters(), preset("llama3-8b").num_parameters());
 }
 
@@ -112,7 +127,7 @@ TEST(Presets, ThatTheHelpNamesExist) {
 
 TEST(Family, NamesAreThoseOfConfigJson) {
   for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
-                              Family::mixtral, Family::qwen3_moe, Family::dots1}) {
+                              Family::mixtral, Family::qwen3_moe, Family::dots1, Family::olmoe, Family::qwen2_moe}) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }

@@ -35,7 +35,7 @@ const Layers& layers() {
       {"executor", {"optim/", "nn/", "comm/mesh.h", "ops/ops.h", "spec/", "schedule/", "tensor/", "base/"}},
       {"checkpoint", {"files/", "spec/", "tensor/", "base/"}},
       {"blueprint",
-       {"executor/", "optim/", "nn/", "checkpoint/state/", "checkpoint/hf/weight_names.h", "comm/trace/", "ops/trace/",
+       {"executor/", "optim/", "nn/", "checkpoint/state/", "checkpoint/hf/adapter_names.h", "comm/trace/", "ops/trace/",
         "spec/", "schedule/", "tensor/", "base/"}},
       {"predict", {"blueprint/", "nn/", "context/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
       {"plan", {"predict/", "blueprint/", "nn/", "spec/", "schedule/", "base/"}},

@@ -29,9 +29,9 @@ bool is_companion(std::string_view name) {
          std::ranges::find(others, name) != others.end() || name.ends_with(".tiktoken");
 }
 
-void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder) {
+void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder, bool text_only) {
   for (const std::string& name : list_folder(source))
-    if (is_companion(name)) copy_file(source, folder, name);
+    if (is_companion(name) && !(text_only && name.ends_with("processor_config.json"))) copy_file(source, folder, name);
 }
 
 void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,

@@ -10,8 +10,9 @@ namespace echelon {
 /// Whether a file of that name is one of them.
 [[nodiscard]] bool is_companion(std::string_view file_name);
 
-/// Copies those of `source` into `folder`. Throws Error if a file cannot be read, Failure if one cannot be written.
-void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder);
+/// Copies those of `source` into `folder`; `text_only`: without those of images. Throws Error if a file cannot be read,
+/// Failure if one cannot be written.
+void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder, bool text_only = false);
 
 /// Copies the tokenizer.json `tokenizer` into `folder`, with the tokenizer_config.json and the chat template next to
 /// it. Without a tokenizer_config.json there, writes one that transformers' AutoTokenizer reads. `max_tokens`: the

@@ -1,6 +1,7 @@
 #include "checkpoint/hf/folder_swap.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/adapter_config.h"
 #include "checkpoint/hf/companion_files.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "files/file.h"
@@ -11,8 +12,8 @@ namespace echelon {
 namespace {
 
 bool is_model_file(const std::filesystem::path& name) {
-  return name.extension() == ".safetensors" || name == "config.json" || name == index_file_name ||
-         is_companion(name.string());
+  return name.extension() == ".safetensors" || name == "config.json" || name == adapter_config_name ||
+         name == index_file_name || is_companion(name.string());
 }
 
 std::filesystem::path parent_of(const std::filesystem::path& folder) {

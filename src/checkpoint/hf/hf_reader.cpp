@@ -14,19 +14,6 @@
 namespace echelon {
 namespace {
 
-// Base models are saved without the prefix that the same model with a head has.
-const WeightFolder::Entry* find_tensor(const WeightFolder& weights, const ModelSpec& model, std::string_view name) {
-  const std::string_view base = description_of(model.family).weights.base;
-  const auto* entry = weights.find(name);
-  return entry != nullptr || !name.starts_with(base) ? entry : weights.find(name.substr(base.size()));
-}
-
-FileShape shape_of(const Sizes& sizes) {
-  FileShape shape;
-  for (int dim = 0; dim < sizes.num_dims(); ++dim) shape.push_back(sizes[dim]);
-  return shape;
-}
-
 // Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
 bool is_redundant(std::string_view name, const ModelSpec& model) {
   const std::vector<WeightName>& names = description_of(model.family).weights.of_model;
@@ -51,14 +38,18 @@ void require_layers(const ModelSpec& spec, const WeightFolder& weights, const st
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
-    : folder_(folder), spec_(read_config_json(folder)), weights_(folder) {
+    : folder_(folder),
+      spec_(read_config_json(folder)),
+      weights_(WeightFolder::with_separate_experts(folder, spec_)),
+      names_(folder, weights_) {
+  untie_if_has_head(names_, weights_, spec_);
   require_layers(spec_, weights_, folder);
   parameters_ = placed_parameters(spec_);
   for (const NamedShape& expected : file_tensors(spec_)) {
-    const auto* entry = find_tensor(weights_, spec_, expected.name);
+    const auto* entry = find(expected.name);
     require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
-            expected.name, to_string(expected.sizes));
-    require(entry->tensor.shape == shape_of(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
+            names_.in_file(expected.name), to_string(expected.sizes));
+    require(entry->tensor.shape == file_shape(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
             entry->path.string(), expected.name, to_string(entry->tensor.shape), to_string(expected.sizes));
     require(entry->tensor.dtype.has_value() && entry->tensor.dtype != DType::int32,
             "{}: tensor '{}' has dtype {}; weights are F32, F64, BF16 or F16", entry->path.string(), expected.name,
@@ -67,15 +58,28 @@ HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
   require_no_other_experts();
 }
 
+// Base models are saved without the prefix that the same model with a head has.
+const WeightFolder::Entry* HuggingFaceReader::find(std::string_view tensor) const {
+  const std::string_view base = description_of(spec_.family).weights.base;
+  const auto* entry = weights_.find(names_.in_file(tensor));
+  const bool has_prefix = !names_.are_wrapped() && tensor.starts_with(base);
+  return entry != nullptr || !has_prefix ? entry : weights_.find(tensor.substr(base.size()));
+}
+
 // A model with more experts than its config.json says would be read without some of them.
 void HuggingFaceReader::require_no_other_experts() const {
   if (!spec_.mixture.exists()) return;
   std::set<std::string> known;
   for (const NamedShape& expected : file_tensors(spec_)) known.insert(expected.name);
-  for (const auto& [name, entry] : weights_.entries())
-    require(name.find(".experts.") == std::string::npos || known.contains(name) || known.contains("model." + name),
+  for (const auto& [name, entry] : weights_.entries()) {
+    if (name.find(".experts.") == std::string::npos) continue;
+    require(known.contains(name) || known.contains("model." + name),
             "{} has tensor '{}', but its config.json has no such expert (use its number of experts)",
             entry.path.string(), printable(name, 200));
+    require(known.contains(name) || weights_.find("model." + name) == nullptr,
+            "{} has an expert twice, in '{}' and in 'model.{}' (remove one of them)", entry.path.string(),
+            printable(name, 200), printable(name, 200));
+  }
 }
 
 void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
@@ -86,7 +90,7 @@ void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, 
           folder_.string(), name, to_string(sizes), place.tensor, to_string(slice.global_sizes()));
   if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
   for (const auto& [tensor, part, first] : found->second.parts_of(slice)) {
-    const WeightFolder::Entry& entry = *find_tensor(weights_, spec_, tensor);
+    const WeightFolder::Entry& entry = *find(tensor);
     std::byte* const to = static_cast<std::byte*>(out) + first * size_of(dtype);
     read_slice(File::open_in_folder(folder_, entry.path.filename().string()), entry.tensor, place, part, dtype, to);
     const std::int64_t count = part.num_elements();
@@ -107,17 +111,17 @@ std::vector<float> HuggingFaceReader::router_bias() const {
 
 std::map<std::string, DType> HuggingFaceReader::dtypes() const {
   std::map<std::string, DType> dtypes;
-  for (const NamedShape& each : file_tensors(spec_))
-    dtypes[each.name] = *find_tensor(weights_, spec_, each.name)->tensor.dtype;
+  for (const NamedShape& each : file_tensors(spec_)) dtypes[each.name] = *find(each.name)->tensor.dtype;
   return dtypes;
 }
 
 std::string HuggingFaceReader::unused_tensors_note() const {
   std::set<const WeightFolder::Entry*> used;
-  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, spec_, expected.name));
+  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find(expected.name));
   std::vector<std::string> unused;
   for (const auto& [name, entry] : weights_.entries())
-    if (!used.contains(&entry) && !is_redundant(name, spec_)) unused.push_back(printable(name, 200));
+    if (names_.are_of(name) && !used.contains(&entry) && !is_redundant(name, spec_))
+      unused.push_back(printable(name, 200));
   if (unused.empty()) return "";
   constexpr std::size_t most_named = 3;
   const std::size_t num_unused = unused.size();
@@ -125,6 +129,10 @@ std::string HuggingFaceReader::unused_tensors_note() const {
   return fmt::format("{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
                      folder_.string(), num_unused, num_unused == 1 ? "" : "s", num_unused == 1 ? "is" : "are",
                      fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
+}
+
+std::int64_t HuggingFaceReader::num_other_tensors() const {
+  return std::ranges::count_if(weights_.entries(), [&](const auto& entry) { return !names_.are_of(entry.first); });
 }
 
 }  // namespace echelon

@@ -3,6 +3,7 @@
 
 #include "checkpoint/hf/weight_folder.h"
 #include "checkpoint/hf/weight_names.h"
+#include "checkpoint/hf/wrapped_weights.h"
 #include "spec/model_spec.h"
 
 namespace echelon {
@@ -24,17 +25,22 @@ class HuggingFaceReader {
   /// Of the model's tensors, by their names in a folder with a head.
   [[nodiscard]] std::map<std::string, DType> dtypes() const;
 
-  /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
   /// As ModelReader has it.
   [[nodiscard]] std::vector<float> router_bias() const;
+  /// A sentence with the tensors of the folder that the model does not use; empty if there are none. Of a model of
+  /// images and text, those of the language model alone.
   [[nodiscard]] std::string unused_tensors_note() const;
+  /// Of a model of images and text: the tensors of its other parts.
+  [[nodiscard]] std::int64_t num_other_tensors() const;
 
  private:
   void require_no_other_experts() const;
+  [[nodiscard]] const WeightFolder::Entry* find(std::string_view tensor) const;
 
   std::filesystem::path folder_;
   ModelSpec spec_;
   WeightFolder weights_;
+  LanguageModelNames names_;
   std::map<std::string, PlacedParameter, std::less<>> parameters_;
 };
 

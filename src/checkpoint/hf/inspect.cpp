@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/config/model_config.h"
+#include "checkpoint/hf/config/wrapper_config.h"
 #include "checkpoint/hf/hf_reader.h"
 #include "spec/families/family.h"
 
@@ -25,8 +26,15 @@ FolderVerdict verdict_of(const std::filesystem::path& folder) {
   FolderVerdict verdict = {.model_type = config.text("model_type"), .missing = faults_of_config(folder), .notes = {}};
   if (!verdict.missing.empty()) return verdict;
   try {
-    add_dropouts(config, parse_family(verdict.model_type), verdict);
-    const std::string unused = HuggingFaceReader(folder).unused_tensors_note();
+    const ConfigFields language = language_model_of(config);
+    const std::string model_type = language.text("model_type");
+    add_dropouts(language, parse_family(model_type), verdict);
+    const HuggingFaceReader reader(folder);
+    if (wraps_language_model(config))
+      verdict.notes.push_back(
+          fmt::format("its language model, of model_type {}, is trained; {} tensors of other parts stay as they are",
+                      model_type, reader.num_other_tensors()));
+    const std::string unused = reader.unused_tensors_note();
     if (!unused.empty()) verdict.notes.push_back(unused);
   } catch (const Error& error) {
     verdict.missing.emplace_back(error.what());

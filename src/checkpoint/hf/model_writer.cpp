@@ -1,6 +1,7 @@
 #include "checkpoint/hf/model_writer.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/hf/companion_files.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/folder_swap.h"
@@ -13,19 +14,35 @@
 namespace echelon {
 namespace {
 
-FolderPlan plan_folder(const ModelWriter::Options& options) {
+/// Of the source, or nothing.
+WrappedWeights wrapped_by_source(ModelWriter::Options& options) {
+  if (options.text_only) return {};
+  try {
+    return wrapped_weights_of(source_of(options.source, options.model.family));
+  } catch (const Error&) {
+    options.text_only = true;
+  }
+  return {};
+}
+
+FolderPlan plan_folder(const ModelWriter::Options& options, const WrappedWeights& wrapped) {
   std::vector<TensorPlan> tensors;
-  for (const auto& [name, sizes] : file_tensors(options.model)) {
+  const std::vector<NamedShape> written =
+      options.adapter ? adapter_tensors(options.model, options.adapter->lora) : file_tensors(options.model);
+  for (const auto& [name, sizes] : written) {
     const auto own = options.dtypes.find(name);
-    TensorPlan tensor{.name = name,
+    TensorPlan tensor{.name = wrapped.names.in_file(name),
                       .dtype = is_router_bias(name)          ? DType::float32
                                : own == options.dtypes.end() ? options.dtype
                                                              : own->second,
-                      .shape = {}};
-    for (int dim = 0; dim < sizes.num_dims(); ++dim) tensor.shape.push_back(sizes[dim]);
+                      .shape = file_shape(sizes)};
     tensors.push_back(std::move(tensor));
   }
-  return plan_safetensors(tensors, options.max_file_bytes);
+  for (const auto& [name, entry] : wrapped.others) tensors.push_back({.name = name, .shape = {}, .like = entry.tensor});
+  if (!options.adapter) return plan_safetensors(tensors, options.max_file_bytes);
+  FolderPlan plan = plan_safetensors(tensors, INT64_MAX);
+  plan.files.front().file_name = adapter_weights_name;
+  return plan;
 }
 
 // "a/b/" and "a/b" are one folder, and names next to it are made by appending a suffix.
@@ -51,10 +68,19 @@ bool has_own_tokenizer(const ModelWriter::Options& options, const std::filesyste
 
 void write_texts(const ModelWriter::Options& options, const std::filesystem::path& folder) {
   const std::filesystem::path source = source_of(options.source, options.model.family);
-  ConfigNotes notes = {.dtype = options.dtype, .training = options.training, .source = source};
+  if (options.adapter) {
+    write_adapter_config(folder, *options.adapter, options.model);
+    if (has_own_tokenizer(options, source))
+      write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
+    else if (!source.empty())
+      copy_companions(source, folder);
+    return;
+  }
+  ConfigNotes notes = {
+      .dtype = options.dtype, .training = options.training, .source = source, .text_only = options.text_only};
   if (!has_own_tokenizer(options, source)) {
     write_model_config(folder, options.model, notes);
-    if (!source.empty()) copy_companions(source, folder);
+    if (!source.empty()) copy_companions(source, folder, options.text_only);
     return;
   }
   notes.tokens = tokens_of(options);
@@ -73,8 +99,10 @@ void require_writable(const ModelSpec& model, const std::filesystem::path& token
 ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
   options_.folder = without_slash(options_.folder);
   temporary_ = temporary_name(options_.folder);
-  parameters_ = placed_parameters(options_.model);
-  plan_ = plan_folder(options_);
+  parameters_ =
+      options_.adapter ? placed_adapters(options_.model, options_.adapter->lora) : placed_parameters(options_.model);
+  if (!options_.adapter) wrapped_ = wrapped_by_source(options_);
+  plan_ = plan_folder(options_, wrapped_);
 }
 
 ModelWriter::~ModelWriter() {
@@ -95,6 +123,9 @@ void ModelWriter::begin() {
     File file = File::create(temporary_ / planned.file_name);
     file.reserve(planned.num_bytes);
     file.write_at(0, planned.header.data(), static_cast<std::int64_t>(planned.header.size()));
+    for (const auto& [name, entry] : wrapped_.others)
+      if (const auto to = planned.tensors.find(name); to != planned.tensors.end())
+        copy_tensor(wrapped_.folder, entry, file, to->second);
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
@@ -107,9 +138,10 @@ void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType
           "parameter '{}' {} is not one of the model that {} is written for", name, to_string(slice.global_sizes()),
           options_.folder.string());
   for (const auto& [tensor, part, first] : found->second.parts_of(slice)) {
-    const FilePlan* planned = plan_.file_of(tensor);
+    const std::string in_file = wrapped_.names.in_file(tensor);
+    const FilePlan* planned = plan_.file_of(in_file);
     File file = File::open_to_write(temporary_ / planned->file_name);
-    num_written_ += write_slice(file, planned->tensors.at(tensor), found->second.place, part, dtype,
+    num_written_ += write_slice(file, planned->tensors.at(in_file), found->second.place, part, dtype,
                                 static_cast<const std::byte*>(host) + first * size_of(dtype));
     file.close();
   }

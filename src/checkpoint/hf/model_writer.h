@@ -1,9 +1,12 @@
-// Writes a Hugging Face folder from any layout. The files are planned first, and every rank writes its own slices in
-// place. Nothing is gathered, and memory use is constant. The folder gets its final name only when it is complete.
+// Writes a Hugging Face folder, or one of adapters as PEFT does, from any layout. The files are planned first, and
+// every rank writes its own slices in place. Nothing is gathered, and memory use is constant. The folder gets its final
+// name only when it is complete.
 #pragma once
 
+#include "checkpoint/hf/adapter_config.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/weight_names.h"
+#include "checkpoint/hf/wrapped_weights.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "spec/model_spec.h"
 
@@ -29,9 +32,12 @@ class ModelWriter {
     std::int64_t max_file_bytes = 5'000'000'000;  // bytes of data; larger models get several files with an index
     TrainingNote training{};                      // for config.json
     std::map<std::string, DType> dtypes{};        // of tensors of the files that have another one
+    bool text_only = false;  // of a source that wraps the model, only the model; else the other parts too
+    std::optional<AdapterConfig> adapter{};  // its adapters alone are written
   };
 
-  /// Plans only: touches no file.
+  /// Plans only, for which it reads the headers of a source that wraps the model. Where these cannot be read any longer
+  /// the model is written without its wrapper.
   explicit ModelWriter(Options options);
   /// A writer that started and did not finish deletes its temporary folder.
   ~ModelWriter();
@@ -63,6 +69,7 @@ class ModelWriter {
   Options options_;
   std::filesystem::path temporary_;
   std::map<std::string, PlacedParameter, std::less<>> parameters_;
+  WrappedWeights wrapped_;
   FolderPlan plan_;
   bool owns_temporary_ = false;
   std::int64_t num_written_ = 0;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/bounded_json.h"
+#include "checkpoint/hf/stacked_experts.h"
 #include "files/file.h"
 
 namespace echelon {
@@ -50,6 +51,12 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
             index_file_name);
     entries_[tensor] = {folder / file, found->second};
   }
+}
+
+WeightFolder WeightFolder::with_separate_experts(const std::filesystem::path& folder, const ModelSpec& model) {
+  WeightFolder weights(folder);
+  unstack_experts(model, weights.entries_);
+  return weights;
 }
 
 const WeightFolder::Entry* WeightFolder::find(std::string_view tensor) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/safetensors/safetensors.h"
+#include "spec/model_spec.h"
 
 namespace echelon {
 
@@ -19,6 +20,9 @@ class WeightFolder {
   [[nodiscard]] const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   /// nullptr if no tensor has that name.
   [[nodiscard]] const Entry* find(std::string_view tensor) const;
+
+  /// With a tensor for each expert, where the folder has those of a layer in one (stacked_experts.h).
+  [[nodiscard]] static WeightFolder with_separate_experts(const std::filesystem::path& folder, const ModelSpec& model);
 
  private:
   std::map<std::string, Entry, std::less<>> entries_;

@@ -84,6 +84,7 @@ class ParameterList {
     add(mlp + "shared_expert.gate_proj.weight", {S, w_.D});
     add(mlp + "shared_expert.up_proj.weight", {S, w_.D});
     add(mlp + "shared_expert.down_proj.weight", {w_.D, S});
+    if (m.gates_shared_expert) add(mlp + "shared_expert_gate.weight", {1, w_.D});
   }
 
   const ModelSpec& model_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +20,7 @@ class File;
 
 using FileShape = std::vector<std::int64_t>;  // files may hold more dims than Sizes does
 
+[[nodiscard]] FileShape file_shape(const Sizes& sizes);
 [[nodiscard]] std::string to_string(const FileShape& shape);  // "[2, 3]"
 
 /// One tensor of a file.
@@ -62,6 +64,7 @@ struct TensorPlan {
   std::string name;
   DType dtype = DType::float32;
   FileShape shape;
+  std::optional<FileTensor> like{};  // another file's tensor that is copied, of any format
 };
 
 /// The layout of a file to be written.

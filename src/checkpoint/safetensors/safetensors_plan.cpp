@@ -10,6 +10,7 @@ namespace echelon {
 namespace {
 
 std::int64_t num_bytes_of(const TensorPlan& tensor) {
+  if (tensor.like) return tensor.like->num_bytes;
   std::int64_t num_bytes = size_of(tensor.dtype);
   for (const std::int64_t size : tensor.shape) num_bytes *= size;
   return num_bytes;
@@ -37,10 +38,14 @@ FilePlan plan_file(std::string file_name, const std::vector<TensorPlan>& tensors
   std::int64_t end = 0;
   for (const TensorPlan& tensor : tensors) {
     const std::int64_t first = std::exchange(end, end + num_bytes_of(tensor));
-    header[tensor.name] = {
-        {"dtype", safetensors_format(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {first, end}}};
-    file.tensors[tensor.name] = {std::string(safetensors_format(tensor.dtype)), tensor.dtype, tensor.shape, first,
-                                 end - first};
+    FileTensor& planned = file.tensors[tensor.name];
+    planned = tensor.like ? *tensor.like
+                          : FileTensor{.format = std::string(safetensors_format(tensor.dtype)),
+                                       .dtype = tensor.dtype,
+                                       .shape = tensor.shape};
+    planned.first_byte = first;
+    planned.num_bytes = end - first;
+    header[tensor.name] = {{"dtype", planned.format}, {"shape", planned.shape}, {"data_offsets", {first, end}}};
   }
   file.header = header_bytes_of(header.dump());
   const auto header_bytes = static_cast<std::int64_t>(file.header.size());

@@ -110,6 +110,12 @@ SafetensorsHeader parse_header(std::string_view text, std::int64_t first_byte, s
 
 }  // namespace
 
+FileShape file_shape(const Sizes& sizes) {
+  FileShape shape;
+  for (int dim = 0; dim < sizes.num_dims(); ++dim) shape.push_back(sizes[dim]);
+  return shape;
+}
+
 std::string to_string(const FileShape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 std::string_view safetensors_format(DType dtype) {

@@ -23,7 +23,9 @@ constexpr std::int64_t newest_format = 1;
 constexpr std::int64_t largest_count = 1LL << 53;  // a double holds it, as other readers of JSON need
 // A checkpoint in which parameters lack states, such as frozen ones, is not read as if they had them.
 constexpr std::string_view parameter_states = "parameter_states";
-constexpr std::array<std::string_view, 1> known_features = {parameter_states};
+// One that has the adapters of a model alone.
+constexpr std::string_view adapters_of_base = "adapters";
+constexpr std::array<std::string_view, 2> known_features = {parameter_states, adapters_of_base};
 
 constexpr std::string_view before_digest = R"({"digest":")", before_manifest = R"(","manifest":)", at_end = "}\n";
 
@@ -56,6 +58,7 @@ WrittenJson to_json(const Manifest& manifest) {
   WrittenJson json = {
       {"format", newest_format},     {"requires", WrittenJson::array()},     {"program", "echelon " ECHELON_VERSION},
       {"attempt", manifest.attempt}, {"scalars", to_json(manifest.scalars)}, {"config", manifest.config}};
+  if (manifest.base) json["base"] = to_text(*manifest.base);
   json["lineage"] = WrittenJson::array();
   for (const LineageEntry& entry : manifest.lineage)
     json["lineage"].push_back({{"attempt", entry.attempt}, {"from", entry.from}, {"changes", entry.changes}});
@@ -65,10 +68,11 @@ WrittenJson to_json(const Manifest& manifest) {
   json["parameters"] = WrittenJson::array();
   for (const Manifest::Parameter& parameter : manifest.parameters) {
     WrittenJson& written = json["parameters"].emplace_back(WrittenJson{parameter.name, sizes_list(parameter.sizes)});
-    if (parameter.states.empty()) continue;
-    written.push_back(parameter.states);
-    json["requires"] = {parameter_states};
+    if (!parameter.states.empty()) written.push_back(parameter.states);
   }
+  if (!std::ranges::all_of(manifest.parameters, [](const auto& parameter) { return parameter.states.empty(); }))
+    json["requires"].push_back(parameter_states);
+  if (manifest.base) json["requires"].push_back(adapters_of_base);
   json["files"] = WrittenJson::array();
   for (const Manifest::File& file : manifest.files) {
     WrittenJson ranges = WrittenJson::array();
@@ -236,6 +240,7 @@ Manifest parse_body(const ReadJson& json) {
   manifest.attempt = count_in(json, "attempt");
   manifest.scalars = parse_scalars(json.at("scalars"));
   manifest.config = text_in(json, "config");
+  if (json.contains("base")) manifest.base = digest_in(json, "base");
   for (const ReadJson& entry : list_in(json, "lineage")) {
     LineageEntry& parsed = manifest.lineage.emplace_back();
     parsed.attempt = count_in(entry, "attempt");

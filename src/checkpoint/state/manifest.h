@@ -79,7 +79,8 @@ struct Manifest {
   };
 
   std::int64_t attempt = 1;
-  std::string config;  // of the run, in TOML, with every key
+  std::optional<Digest> base = {};  // of the model whose adapters are saved (checkpoint/base_digest.h)
+  std::string config;               // of the run, in TOML, with every key
   RunScalars scalars;
   std::vector<LineageEntry> lineage;  // the last one is this attempt's
   // The kernels that multiplied, by dtype ("openblas/Haswell"); empty where the device has no choice.

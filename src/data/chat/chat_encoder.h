@@ -1,9 +1,7 @@
 // Conversations as tokens, each with whether loss falls on it.
 #pragma once
 
-#include "data/chat/chat_options.h"
-#include "data/chat/conversation.h"
-#include "data/template/chat_template.h"
+#include "data/chat/answer_spans.h"
 #include "data/tokenizer/encoder.h"
 
 #include <cstdint>
@@ -31,19 +29,21 @@ class ChatEncoder {
   /// `tokenizer_path` names the tokens that templates know, such as bos_token.
   ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_path, const std::string& source, TrainOn on);
 
-  /// Control tokens come from the template only. Throws Error if the template refuses or nothing would be trained.
+  /// The library's ids, but control tokens come from the template only. Throws Error if the template refuses or
+  /// nothing would be trained.
   [[nodiscard]] EncodedChat encode(const Conversation& conversation);
+  /// A conversation and what the template writes before the next answer.
+  [[nodiscard]] std::vector<std::int32_t> encode_prompt(const Conversation& conversation);
+  /// The token after which a user writes again: the last control token that is trained. Throws Error as encode, and if
+  /// no added token is trained.
+  [[nodiscard]] std::int32_t end_of_turn();
 
  private:
-  [[nodiscard]] std::vector<std::uint8_t> trained_bytes(const jinja::Rendered& rendered, const Conversation& of) const;
-  void append_text(std::string_view text, const std::uint8_t* is_trained, EncodedChat& chat);
-  /// The control token of the template that starts at this byte, or null.
-  [[nodiscard]] const AddedToken* control_at(const jinja::Text& text, std::size_t at) const;
+  void mark_run(const MarkedText& text, const EncodedRun& run, EncodedChat& chat);
 
   const Tokenizer& tokenizer_;
   Encoder encoder_;
-  jinja::ChatTemplate template_;
-  jinja::Map variables_;
+  ChatRenderer renderer_;
   TrainOn on_;
 };
 

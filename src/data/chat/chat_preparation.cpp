@@ -20,6 +20,10 @@ void ChatPreparation::add(Split split, std::string_view line, SplitWriter& write
     if (options_.too_long == TooLong::drop) return;
     chat.ids.resize(most);
     chat.is_trained.resize(most);
+    if (std::ranges::count(chat.is_trained, 1) == 0) {
+      ++result.num_untrained;
+      return;
+    }
   }
   writer.add_encoded(split, chat, static_cast<std::int64_t>(line.size()));
 }

@@ -1,6 +1,7 @@
 #include "data/chat/conversation.h"
 
 #include "base/error.h"
+#include "base/shown_json.h"
 #include "data/template/chat_template.h"
 
 #include <array>
@@ -55,7 +56,7 @@ bool take_weight(OrderedJson& one, std::size_t number) {
   require(one.is_object() && one.contains("role") && one.at("role").is_string(), "message {} has no \"role\"", number);
   if (!one.contains("weight")) return one.at("role") == "assistant";
   const OrderedJson weight = one.at("weight");
-  require(weight == 0 || weight == 1, "\"weight\" of message {} is {}, not 0 or 1", number, weight.dump());
+  require(weight == 0 || weight == 1, "\"weight\" of message {} is {}, not 0 or 1", number, shown_json(weight));
   one.erase("weight");
   return weight == 1 && one.at("role") == "assistant";
 }

@@ -45,14 +45,17 @@ std::string template_in(const fs::path& file) {
 std::string chat_template_of(const std::string& tokenizer_path, const std::string& given) {
   if (given == "chatml") return std::string(chatml);
   if (given == "llama3") return std::string(llama3);
+  std::error_code error;
+  require(given.empty() || fs::is_regular_file(given, error),
+          "--chat-template={} is no file, and not chatml or llama3; did you mean {}?", given,
+          closest_name(given, std::array<std::string_view, 2>{"chatml", "llama3"}));
   if (!given.empty()) return std::string(MappedFile(given).bytes());
   const fs::path folder = fs::path(tokenizer_path).parent_path(), file = folder / "chat_template.jinja";
-  std::error_code error;
   if (fs::is_regular_file(file, error)) return std::string(MappedFile(file.string()).bytes());
   std::string source = template_in(folder / "tokenizer_config.json");
   require(!source.empty(),
           "there is no chat_template.jinja next to {}, nor a chat_template in its tokenizer_config.json; name a file, "
-          "chatml or llama3 with prepare --chat-template",
+          "chatml or llama3 with --chat-template",
           tokenizer_path);
   return source;
 }

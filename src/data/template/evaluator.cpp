@@ -11,8 +11,9 @@ constexpr int most_evaluations = 1000;  // inside each other, so that the stack 
 
 std::int64_t whole_of(std::size_t value) { return static_cast<std::int64_t>(value); }
 
-Value loop_variable(const Values& items, std::size_t i) {
+Value loop_variable(const Values& items, std::size_t i, std::size_t number) {
   Map loop;
+  loop.loop = static_cast<int>(number);
   loop.set(Text("index"), whole_of(i + 1));
   loop.set(Text("index0"), whole_of(i));
   loop.set(Text("revindex"), whole_of(items.size() - i));
@@ -20,6 +21,8 @@ Value loop_variable(const Values& items, std::size_t i) {
   loop.set(Text("first"), i == 0);
   loop.set(Text("last"), i + 1 == items.size());
   loop.set(Text("length"), whole_of(items.size()));
+  loop.set(Text("depth"), whole_of(1));
+  loop.set(Text("depth0"), whole_of(0));
   if (i > 0) loop.set(Text("previtem"), items[i - 1]);
   if (i + 1 < items.size()) loop.set(Text("nextitem"), items[i + 1]);
   return Value::map(std::move(loop));
@@ -28,7 +31,7 @@ Value loop_variable(const Values& items, std::size_t i) {
 }  // namespace
 
 Evaluator::Evaluator(const Map& variables, const RenderLimits& limits) : budget_(limits), scopes_(1) {
-  for (const char* name : {"range", "namespace", "raise_exception", "strftime_now"})
+  for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"})
     scopes_[0][name] = Callable{.name = name};
   for (const auto& [key, value] : variables.items) scopes_[0][key.bytes] = value;
 }
@@ -64,6 +67,9 @@ Evaluator::Flow Evaluator::run(const Statement& statement) {
     case StatementKind::macro:
       scopes_.back()[statement.names[0]] = Callable{.name = statement.names[0], .macro = &statement};
       break;
+    case StatementKind::call: call_block(statement); break;
+    case StatementKind::filter: out_->append(text_of(body(statement), budget_)); break;
+    case StatementKind::with: return with(statement);
     case StatementKind::leave: return Flow::leave;
     case StatementKind::next: return Flow::next;
     case StatementKind::generation: generation(statement); break;
@@ -73,6 +79,8 @@ Evaluator::Flow Evaluator::run(const Statement& statement) {
 
 Evaluator::Flow Evaluator::loop(const Statement& statement) {
   Values items = items_of(evaluate(*statement.expression), budget_);
+  changed_.emplace_back();
+  const std::size_t number = changed_.size();
   scopes_.emplace_back();
   if (statement.filter)
     std::erase_if(items, [&](const Value& item) {
@@ -83,22 +91,50 @@ Evaluator::Flow Evaluator::loop(const Statement& statement) {
   bool has_completed = false;  // an iteration: with `continue` in all of them Jinja takes the else branch too
   for (std::size_t i = 0; i < items.size() && flow != Flow::leave; ++i) {
     scopes_.back().clear();
-    scopes_.back()["loop"] = loop_variable(items, i);
+    scopes_.back()["loop"] = loop_variable(items, i, number);
     assign(statement.names, items[i]);
     flow = run(statement.body);
     has_completed = has_completed || flow == Flow::normal;
   }
   scopes_.pop_back();
+  changed_.pop_back();
   return has_completed ? Flow::normal : run(statement.otherwise);
 }
 
 void Evaluator::set(const Statement& statement) {
-  const Value value = statement.expression ? evaluate(*statement.expression) : Value(captured(statement.body));
+  const Value value = statement.expression ? evaluate(*statement.expression) : body(statement);
   if (!statement.is_attribute) return assign(statement.names, value);
   const Value of = variable(statement.names[0]);
   require(of.is<std::shared_ptr<Namespace>>(), "only a namespace has attributes that can be set, and {} is {}",
           statement.names[0], of.kind());
   of.as<std::shared_ptr<Namespace>>()->map.set(Text(statement.names[1]), value);
+}
+
+Value Evaluator::body(const Statement& statement) {
+  Text text = captured(statement.body);
+  if (!statement.filter) return text;
+  scopes_.emplace_back()[std::string(name_of_body)] = std::move(text);
+  Value value = evaluate(*statement.filter);
+  scopes_.pop_back();
+  return value;
+}
+
+void Evaluator::call_block(const Statement& statement) {
+  for (const Scope& scope : scopes_) budget_.step(std::ssize(scope));
+  callers_.push_back(scopes_);
+  caller_of_[statement.expression.get()] =
+      Callable{.name = "caller", .macro = &statement, .caller = static_cast<int>(callers_.size()) - 1};
+  out_->append(text_of(evaluate(*statement.expression), budget_));
+  callers_.pop_back();
+}
+
+Evaluator::Flow Evaluator::with(const Statement& statement) {
+  Scope scope;
+  for (std::size_t i = 0; i < statement.names.size(); ++i) scope[statement.names[i]] = evaluate(*statement.defaults[i]);
+  scopes_.push_back(std::move(scope));
+  const Flow flow = run(statement.body);
+  scopes_.pop_back();
+  return flow;
 }
 
 void Evaluator::assign(const std::vector<std::string>& names, const Value& value) {

@@ -23,6 +23,10 @@ class Evaluator {
   Flow run(const Statement& statement);
   Flow loop(const Statement& statement);
   void set(const Statement& statement);
+  void call_block(const Statement& statement);
+  Flow with(const Statement& statement);
+  /// What the body prints, through the filters.
+  Value body(const Statement& statement);
   void assign(const std::vector<std::string>& names, const Value& value);
   void generation(const Statement& statement);
   /// What the block prints.
@@ -35,7 +39,9 @@ class Evaluator {
   Value conditional(const ExpressionNode& expression);
   Value map_of(const ExpressionNode& expression);
   Value call(const ExpressionNode& expression);
-  Value call_macro(const Statement& macro, const ExpressionNode& call);
+  Value call_macro(const Callable& callable, const ExpressionNode& call);
+  Value call_loop(const Map& loop, const ExpressionNode& call);
+  Value compare(const ExpressionNode& expression);
   Value call_global(const std::string& name, const ExpressionNode& call);
   Values arguments(const ExpressionNode& expression, std::size_t from);
   Value optional(const ExpressionNode& expression, std::size_t part);
@@ -43,6 +49,9 @@ class Evaluator {
 
   Budget budget_;
   std::vector<Scope> scopes_;
+  std::vector<std::vector<Scope>> callers_;  // what the bodies of call blocks see
+  std::map<const ExpressionNode*, Callable> caller_of_;
+  std::vector<Values> changed_;  // by loop: what `changed` was given last
   Text* out_ = nullptr;
   Rendered result_;
   Place place_;

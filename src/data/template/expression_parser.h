@@ -24,6 +24,10 @@ class ExpressionParser {
   /// Everything, or without `a if b else c`, as after `for x in`.
   ExpressionPointer expression();
   ExpressionPointer disjunction() { return left(0); }
+  /// The same, or several with commas, which are a tuple.
+  ExpressionPointer tuple(bool with_conditions);
+  /// Filters of name_of_body: `upper | trim`, with `|` before the first one or without.
+  ExpressionPointer body_filters();
 
  private:
   [[nodiscard]] bool is(TokenKind kind, std::string_view text) const {
@@ -33,6 +37,7 @@ class ExpressionParser {
   ExpressionPointer negation();
   ExpressionPointer comparison();
   ExpressionPointer unary(bool with_filters);
+  ExpressionPointer parenthesis();
   ExpressionPointer primary();
   ExpressionPointer literal_name(const Token& token);
   ExpressionPointer list(std::string_view close);

@@ -1,30 +1,12 @@
 #include "data/template/evaluator.h"
 
-#include <fmt/format.h>
-
-#include <array>
-#include <ctime>
-
 namespace echelon::jinja {
-namespace {
-
-std::string time_text(const std::string& format) {
-  std::array<char, 256> text{};
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  require(format.size() <= 64, "a format of strftime_now has more than 64 bytes");
-  return {text.data(), std::strftime(text.data(), text.size(), format.c_str(), &local)};
-}
-
-}  // namespace
-
 Value Evaluator::kind_of(const ExpressionNode& expression) {
   const auto part = [&](std::size_t i) { return evaluate(*expression.parts[i]); };
   switch (expression.kind) {
     case ExpressionKind::literal: return expression.literal;
     case ExpressionKind::name: return variable(expression.text);
-    case ExpressionKind::list: return Value::list(arguments(expression, 0));
+    case ExpressionKind::list: return Value::list(arguments(expression, 0), expression.text == "tuple");
     case ExpressionKind::map: return map_of(expression);
     case ExpressionKind::attribute: return item_of(part(0), Text(expression.text), budget_);
     case ExpressionKind::item: {
@@ -41,8 +23,11 @@ Value Evaluator::kind_of(const ExpressionNode& expression) {
     case ExpressionKind::unary: {
       const Value value = part(0);
       if (expression.text == "not") return !value.is_true();
+      require(value.is_number(), "{} has no sign", value.kind());
+      if (value.is<double>()) return expression.text == "-" ? -value.real() : value.real();
       return binary(expression.text, std::int64_t{0}, value, budget_);
     }
+    case ExpressionKind::comparison: return compare(expression);
     case ExpressionKind::binary: return evaluate_binary(expression);
     case ExpressionKind::conditional: return conditional(expression);
   }
@@ -50,7 +35,6 @@ Value Evaluator::kind_of(const ExpressionNode& expression) {
 }
 
 Value Evaluator::filter(const ExpressionNode& expression) {
-  require(expression.text != "tojson" || expression.parts.size() == 1, "tojson takes only arguments with names");
   const bool is_attribute = expression.text == "map" && !expression.named.empty();
   return filtered(is_attribute ? "map attribute" : expression.text, arguments(expression, 0), budget_);
 }
@@ -62,6 +46,19 @@ Value Evaluator::evaluate_binary(const ExpressionNode& expression) {
   const Value right = evaluate(*expression.parts[1]);
   place_ = expression.place;
   return binary(expression.text, left, right, budget_);
+}
+
+/// Each operand is evaluated once, and none after the first comparison that fails.
+Value Evaluator::compare(const ExpressionNode& expression) {
+  Value left = evaluate(*expression.parts[0]);
+  for (const auto& [sign, operand] : expression.named) {
+    Value right = evaluate(*operand);
+    place_ = expression.place;
+    const bool is_not = sign == "not in";
+    if (binary(is_not ? "in" : sign, left, right, budget_).is_true() == is_not) return false;
+    left = std::move(right);
+  }
+  return true;
 }
 
 Value Evaluator::conditional(const ExpressionNode& expression) {
@@ -88,76 +85,12 @@ Values Evaluator::arguments(const ExpressionNode& expression, std::size_t from) 
   Values values;
   for (std::size_t i = from; i < expression.parts.size(); ++i) values.push_back(evaluate(*expression.parts[i]));
   for (const auto& [name, value] : expression.named) {
-    const bool is_known = (expression.text == "tojson" && (name == "indent" || name == "ensure_ascii")) ||
-                          (expression.text == "map" && name == "attribute");
-    require(is_known || expression.text.empty(), "{} has no argument {}", expression.text, name);
-    Value given = evaluate(*value);
-    if (name != "ensure_ascii") {
-      values.push_back(std::move(given));
-    } else {
-      require(!given.is_true(), "tojson with ensure_ascii=true is not supported");
-    }
+    const std::size_t place = place_of_argument(expression.text, name);
+    require(place != 0, "{} has no argument {}", expression.text, name);
+    if (values.size() <= place) values.resize(place + 1);
+    values[place] = evaluate(*value);
   }
   return values;
-}
-
-Value Evaluator::call(const ExpressionNode& expression) {
-  const ExpressionNode& of = *expression.parts[0];
-  if (of.kind == ExpressionKind::attribute) {
-    require(expression.named.empty(), "arguments with names are not supported in {}", of.text);
-    Values values{evaluate(*of.parts[0])};
-    for (Value& value : arguments(expression, 1)) values.push_back(std::move(value));
-    return method(of.text, values, budget_);
-  }
-  const Value function = evaluate(of);
-  require(!function.is<Undefined>(), "'{}' is undefined", of.text);
-  require(function.is<Callable>(), "{} is not a function", function.kind());
-  const Callable& callable = function.as<Callable>();
-  return callable.macro ? call_macro(*callable.macro, expression) : call_global(callable.name, expression);
-}
-
-Value Evaluator::call_macro(const Statement& macro, const ExpressionNode& call) {
-  Scope scope;
-  const std::size_t num_values = call.parts.size() - 1;
-  require(num_values <= macro.defaults.size(), "{} takes at most {} arguments", macro.names[0], macro.defaults.size());
-  for (std::size_t i = 0; i < macro.defaults.size(); ++i)
-    scope[macro.names[i + 1]] = i < num_values      ? evaluate(*call.parts[i + 1])
-                                : macro.defaults[i] ? evaluate(*macro.defaults[i])
-                                                    : Value(Undefined{macro.names[i + 1]});
-  for (const auto& [name, value] : call.named) {
-    require(scope.contains(name), "{} has no argument {}", macro.names[0], name);
-    scope[name] = evaluate(*value);
-  }
-  std::vector<Scope> outer = std::exchange(scopes_, {scopes_[0], std::move(scope)});
-  require((depth_ += 20) <= 1000, "macros call each other too deep");
-  Value result = captured(macro.body);
-  depth_ -= 20;
-  scopes_ = std::move(outer);
-  return result;
-}
-
-Value Evaluator::call_global(const std::string& name, const ExpressionNode& call) {
-  if (name == "namespace") {
-    auto made = std::make_shared<Namespace>();
-    require(call.parts.size() == 1, "namespace takes only arguments with names");
-    for (const auto& [key, value] : call.named) made->map.set(Text(key), evaluate(*value));
-    return made;
-  }
-  const Values values = arguments(call, 1);
-  if (name == "raise_exception")
-    throw Error(fmt::format("the template refuses: {}", values.empty() ? "" : text_of(values[0], budget_).bytes));
-  if (name == "strftime_now") {
-    require(values.size() == 1 && values[0].text(), "strftime_now takes a string");
-    return Text(time_text(values[0].text()->bytes));
-  }
-  require(!values.empty() && values.size() <= 2 && values[0].is_whole() && values.back().is_whole(),
-          "range takes one or two integers");
-  Values items;
-  for (std::int64_t i = values.size() > 1 ? values[0].whole() : 0; i < values.back().whole(); ++i) {
-    budget_.step();
-    items.emplace_back(i);
-  }
-  return Value::list(std::move(items));
 }
 
 }  // namespace echelon::jinja

@@ -96,6 +96,9 @@ class Lexer {
       if (at_ == std::string::npos) refuse(opened, "the tag has no end");
       const bool strips = source_[at_] == '-', keeps = is_block && source_[at_] == '+';
       if (depth == 0 && source_.compare(at_ + ((strips || keeps) ? 1 : 0), 2, close) == 0) {
+        const bool is_raw = is_block && tokens_.back().kind == TokenKind::name && tokens_.back().text == "raw" &&
+                            tokens_[tokens_.size() - 2].kind == TokenKind::open_block;
+        if (is_raw) return raw(at_ + ((strips || keeps) ? 3 : 2), strips, opened);
         add(is_block ? TokenKind::close_block : TokenKind::close_output, "");
         at_ += (strips || keeps) ? 3 : 2;
         return after_tag(strips, is_block && !keeps);
@@ -104,6 +107,29 @@ class Lexer {
       if (std::string_view(")]}").find(source_[at_]) != std::string_view::npos) --depth;
       expression_token();
     }
+  }
+
+  /// Up to {% endraw %}, whose marks count as those of any tag.
+  void raw(std::size_t from, bool strips, Place opened) {
+    tokens_.resize(tokens_.size() - 2);
+    at_ = from;
+    after_tag(strips, false);  // trim_blocks does not apply to this tag
+    for (std::size_t open = at_; (open = source_.find("{%", open)) != std::string::npos; open += 2) {
+      const char mark = open + 2 < source_.size() ? source_[open + 2] : '\0';
+      const std::size_t name = source_.find_first_not_of(blanks, open + (mark == '-' || mark == '+' ? 3 : 2));
+      if (name == std::string::npos || source_.compare(name, 6, "endraw") != 0) continue;
+      const std::size_t end = source_.find_first_not_of(blanks, name + 6);
+      const char last = end < source_.size() ? source_[end] : '\0';
+      const bool has_mark = last == '-' || last == '+';
+      if (end == std::string::npos || source_.compare(end + (has_mark ? 1 : 0), 2, "%}") != 0) continue;
+      std::string before = source_.substr(at_, open - at_);
+      if (mark == '-') before.erase(before.find_last_not_of(blanks) + 1);
+      if (mark != '-' && mark != '+') strip_line_start(before);
+      if (!before.empty()) add(TokenKind::text, before);
+      at_ = end + (has_mark ? 3 : 2);
+      return after_tag(last == '-', last != '+');
+    }
+    refuse(opened, "{% raw %} has no {% endraw %}");
   }
 
   void expression_token() {
@@ -133,24 +159,22 @@ class Lexer {
   }
 
   void number() {
-    std::size_t end = source_.find_first_not_of("0123456789_", at_);
-    const bool is_real =
-        end != std::string::npos && end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1]);
-    if (is_real) end = source_.find_first_not_of("0123456789", end + 1);
+    bool is_real = false;
+    const std::size_t end = end_of_number(source_, at_, is_real);
     add(is_real ? TokenKind::real : TokenKind::whole, source_.substr(at_, end - at_));
-    at_ = std::min(end, source_.size());
+    at_ = end;
   }
 
   void string(char quote) {
-    static constexpr std::string_view names = "ntr\\'\"", values = "\n\t\r\\'\"";
     std::string text;
     const Place opened = place();
     std::size_t i = at_ + 1;
-    for (; i < source_.size() && source_[i] != quote; ++i) {
-      const std::size_t found = source_[i] == '\\' && i + 1 < source_.size() ? names.find(source_[i + 1]) : names.npos;
-      if (source_[i] == '\\' && found == names.npos) refuse(opened, "a string has an escape that is not supported");
-      text += found == names.npos ? source_[i] : values[found];
-      i += found == names.npos ? 0 : 1;
+    while (i < source_.size() && source_[i] != quote) {
+      if (source_[i] == '\\' && i + 1 < source_.size()) {
+        i += append_escape(std::string_view(source_).substr(i + 1), text, opened) + 1;
+      } else {
+        text += source_[i++];
+      }
     }
     if (i >= source_.size()) refuse(opened, "the string has no end");
     add(TokenKind::string, text);

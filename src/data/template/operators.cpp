@@ -1,7 +1,6 @@
 #include "data/template/operations.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace echelon::jinja {
 namespace {
@@ -17,7 +16,10 @@ void charge(const Value& value, Budget& budget) {
 }
 
 bool contains(const Value& of, const Value& item, Budget& budget) {
-  if (of.text() && item.text()) return of.text()->bytes.find(item.text()->bytes) != std::string::npos;
+  if (of.text() && item.text()) {
+    charge_search(*of.text(), *item.text(), budget);
+    return of.text()->bytes.find(item.text()->bytes) != std::string::npos;
+  }
   if (const Map* map = of.map()) return item.text() != nullptr && map->find(item.text()->bytes) != nullptr;
   require(of.list() != nullptr || of.is<Undefined>(), "`in` does not take {} in {}", item.kind(), of.kind());
   if (!of.list()) return false;
@@ -25,33 +27,12 @@ bool contains(const Value& of, const Value& item, Budget& budget) {
   return std::ranges::any_of(of.list()->items, [&](const Value& other) { return equal_in(item, other, budget); });
 }
 
-Value whole_result(std::string_view sign, std::int64_t a, std::int64_t b) {
-  std::int64_t c = 0;
-  bool overflows = false;
-  if (sign == "+") overflows = __builtin_add_overflow(a, b, &c);
-  if (sign == "-") overflows = __builtin_sub_overflow(a, b, &c);
-  if (sign == "*") overflows = __builtin_mul_overflow(a, b, &c);
-  if (sign == "//" || sign == "%") {
-    require(b != 0, "division by zero");
-    if (b == -1) return sign == "%" ? Value(std::int64_t{0}) : whole_result("-", 0, a);
-    const std::int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-    c = sign == "%" ? a - quotient * b : quotient;
-  }
-  require(!overflows, "{} {} {} is not in 64 bits", a, sign, b);
-  return c;
-}
-
-Value real_result(std::string_view sign, double a, double b) {
-  if (sign == "+") return a + b;
-  if (sign == "-") return a - b;
-  if (sign == "*") return a * b;
-  require(b != 0, "division by zero");
-  if (sign == "/") return a / b;
-  return sign == "//" ? std::floor(a / b) : a - b * std::floor(a / b);
-}
-
 bool less(std::string_view sign, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return a.real() < b.real();
+  if (a.list() && b.list() && a.list()->is_tuple == b.list()->is_tuple) {
+    const auto [x, y] = std::ranges::mismatch(a.list()->items, b.list()->items, equal);
+    return y != b.list()->items.end() && (x == a.list()->items.end() || less(sign, *x, *y));
+  }
   require(a.text() && b.text(), "{} {} {} is not defined", a.kind(), sign, b.kind());
   return a.text()->bytes < b.text()->bytes;
 }
@@ -93,28 +74,40 @@ Value binary(std::string_view sign, const Value& a, const Value& b, Budget& budg
   if (sign == "!=") return !equal_in(a, b, budget);
   if (sign == "in") return contains(b, a, budget);
   if (sign == "~") return joined(a, b, budget);
+  if (a.list() && b.list() && sign.find_first_of("<>") != std::string_view::npos) charge(a, budget), charge(b, budget);
+  if (a.text() && b.text()) charge_read(*a.text(), budget);
   if (sign == "<") return less(sign, a, b);
   if (sign == ">") return less(sign, b, a);
   if (sign == "<=") return !less(sign, b, a);
   if (sign == ">=") return !less(sign, a, b);
   if (sign == "+" && a.text() && b.text()) return joined(a, b, budget);
-  if (sign == "+" && a.list() && b.list()) {
+  if (sign == "+" && a.list() && b.list() && a.list()->is_tuple == b.list()->is_tuple) {
     Values items = a.list()->items;
     items.insert(items.end(), b.list()->items.begin(), b.list()->items.end());
     budget.step(static_cast<std::int64_t>(items.size()));
-    return Value::list(std::move(items));
+    return Value::list(std::move(items), a.list()->is_tuple);
+  }
+  if (sign == "*" && a.is_whole() && (b.text() || b.list())) return binary(sign, b, a, budget);
+  if (sign == "*" && a.list() && b.is_whole()) {
+    Values items;
+    for (std::int64_t i = 0; i < b.whole(); ++i) {
+      budget.step(std::ssize(a.list()->items) + 1);
+      items.insert(items.end(), a.list()->items.begin(), a.list()->items.end());
+    }
+    return Value::list(std::move(items), a.list()->is_tuple);
   }
   if (sign == "*" && a.text() && b.is_whole()) {
     Text text;
     for (std::int64_t i = 0; i < b.whole(); ++i) budget.step(), budget.append(text, *a.text());
     return text;
   }
+  require(sign != "%" || !a.text(), "formatting with % is not supported");
   require(a.is_number() && b.is_number(), "{} {} {} is not defined", a.kind(), sign, b.kind());
-  if (a.is_whole() && b.is_whole() && sign != "/") return whole_result(sign, a.whole(), b.whole());
-  return real_result(sign, a.real(), b.real());
+  return arithmetic(sign, a, b, budget);
 }
 
 Value item_of(const Value& of, const Value& key, Budget& budget) {
+  require(!key.list() && !key.map(), "{} is not a key", key.kind());
   if (of.is<std::shared_ptr<Namespace>>() && key.text()) {
     const Value* found = of.as<std::shared_ptr<Namespace>>()->map.find(key.text()->bytes);
     return found ? *found : Undefined{key.text()->bytes};
@@ -130,26 +123,28 @@ Value item_of(const Value& of, const Value& key, Budget& budget) {
     if (at >= 0 && at < std::ssize(of.list()->items)) return of.list()->items[static_cast<std::size_t>(at)];
   }
   if (of.text() && key.is_whole()) {
-    const std::vector<Text> characters = characters_of(*of.text(), budget);
-    const std::int64_t at = index_of(key, characters.size());
-    if (at >= 0 && at < std::ssize(characters)) return characters[static_cast<std::size_t>(at)];
+    const std::int64_t size = num_characters(*of.text(), budget), at = index_of(key, static_cast<std::size_t>(size));
+    if (at >= 0 && at < size) return characters_between(*of.text(), at, at + 1);
   }
   return Undefined{to_text(key).bytes};
 }
 
 Value slice(const Value& of, const Value& start, const Value& stop, const Value& step, Budget& budget) {
-  require(of.text() || of.list(), "{} has no slices", of.kind());
-  const Values items = items_of(of, budget);
-  const std::int64_t size = std::ssize(items);
+  if (!of.text() && !of.list()) return Undefined{"a slice"};
+  const bool is_part = of.text() && (!step.is_whole() || step.whole() == 1);  // of which no list is made
+  const Values items = is_part ? Values() : items_of(of, budget);
+  const std::int64_t size = is_part ? num_characters(*of.text(), budget) : std::ssize(items);
   require(step.is<Undefined>() || step.is<None>() || (step.is_whole() && step.whole() != 0),
           "the step of a slice is an integer other than 0");
   const std::int64_t by = step.is_whole() ? std::clamp(step.whole(), -size - 1, size + 1) : 1;
   const std::int64_t low = by < 0 ? -1 : 0;
   const std::int64_t last = clamped(stop, by < 0 ? -1 : size, low, size);
+  const std::int64_t first = clamped(start, by < 0 ? size - 1 : 0, low, size);
+  if (is_part) return characters_between(*of.text(), first, std::max(first, last));
   Values kept;
-  for (std::int64_t i = clamped(start, by < 0 ? size - 1 : 0, low, size); by < 0 ? i > last : i < last; i += by)
+  for (std::int64_t i = first; by < 0 ? i > last : i < last; i += by)
     kept.push_back(items[static_cast<std::size_t>(i)]);
-  if (!of.text()) return Value::list(std::move(kept));
+  if (!of.text()) return Value::list(std::move(kept), of.list()->is_tuple);
   Text text;
   for (const Value& item : kept) text.append(*item.text());
   return text;
@@ -165,17 +160,6 @@ Values items_of(const Value& of, Budget& budget) {
   require(of.list() || of.map() || of.text() || of.is<Undefined>(), "{} has no items", of.kind());
   budget.step(std::ssize(items));
   return items;
-}
-
-std::vector<Text> characters_of(const Text& text, Budget& budget) {
-  std::vector<Text> characters;
-  budget.grow(text.bytes.size());
-  for (std::size_t at = 0, end = 0; at < text.bytes.size(); at = end) {
-    end = at + 1;
-    while (end < text.bytes.size() && (static_cast<unsigned char>(text.bytes[end]) & 0xc0U) == 0x80U) ++end;
-    characters.push_back(text.part(at, end - at));
-  }
-  return characters;
 }
 
 }  // namespace echelon::jinja

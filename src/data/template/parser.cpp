@@ -33,7 +33,7 @@ class Parser {
         statement.text = Text(token.text);
       } else if (token.kind == TokenKind::open_output) {
         statement.kind = StatementKind::output;
-        statement.expression = tokens_.expression();
+        statement.expression = tokens_.tuple(true);
         tokens_.expect(TokenKind::close_output, "");
       } else {
         if (std::ranges::find(ends, tokens_.peek().text) != ends.end()) return --depth_, std::move(statements);
@@ -57,10 +57,14 @@ class Parser {
     if (name == "for") return loop(statement);
     if (name == "set") return set(statement);
     if (name == "macro") return macro(statement);
-    if (name == "generation") return generation(statement);
+    statement.kind = StatementKind::generation;
+    if (name == "generation") return enclosed(statement, "endgeneration");
+    if (name == "call") return call(statement);
+    if (name == "filter") return filter(statement);
+    if (name == "with") return with(statement);
     if (name != "break" && name != "continue")
       refuse(statement.place, fmt::format("{{% {} %}} is not supported; supported are if, for, set, macro, "
-                                          "generation, break and continue",
+                                          "call, filter, with, raw, generation, break and continue",
                                           name));
     if (loops_ == 0) refuse(statement.place, fmt::format("{} is outside a loop", name));
     statement.kind = name == "break" ? StatementKind::leave : StatementKind::next;
@@ -89,15 +93,17 @@ class Parser {
   }
 
   void targets(Statement& statement) {
+    const bool is_enclosed = tokens_.accept(TokenKind::sign, "(");
     do statement.names.push_back(tokens_.expect_name());
     while (tokens_.accept(TokenKind::sign, ","));
+    if (is_enclosed) tokens_.expect(TokenKind::sign, ")");
   }
 
   void loop(Statement& statement) {
     statement.kind = StatementKind::loop;
     targets(statement);
     tokens_.expect(TokenKind::name, "in");
-    statement.expression = tokens_.disjunction();
+    statement.expression = tokens_.tuple(false);
     if (tokens_.accept(TokenKind::name, "if")) statement.filter = tokens_.expression();
     if (tokens_.is_name("recursive")) refuse(tokens_.peek().place, "recursive loops are not supported");
     close_tag();
@@ -119,37 +125,64 @@ class Parser {
       statement.names.push_back(tokens_.expect_name());
     }
     if (tokens_.accept(TokenKind::sign, "=")) {
-      statement.expression = tokens_.expression();
+      statement.expression = tokens_.tuple(true);
       return close_tag();
     }
+    if (tokens_.is_sign("|")) statement.filter = tokens_.body_filters();
+    enclosed(statement, "endset");
+  }
+
+  /// A body of its own: no break or continue leaves it.
+  void enclosed(Statement& statement, std::string_view end) {
     close_tag();
-    statement.body = block({"endset"});
-    close("endset");
+    const int outer = std::exchange(loops_, 0);
+    statement.body = block({end});
+    loops_ = outer;
+    close(end);
+  }
+
+  void call(Statement& statement) {
+    statement.kind = StatementKind::call;
+    statement.names.emplace_back("caller");
+    if (tokens_.accept(TokenKind::sign, "(")) parameters(statement);
+    statement.expression = tokens_.disjunction();
+    if (statement.expression->kind != ExpressionKind::call) refuse(statement.place, "{% call %} needs a call");
+    enclosed(statement, "endcall");
+  }
+
+  void filter(Statement& statement) {
+    statement.kind = StatementKind::filter;
+    statement.filter = tokens_.body_filters();
+    enclosed(statement, "endfilter");
+  }
+
+  void with(Statement& statement) {
+    statement.kind = StatementKind::with;
+    while (tokens_.peek().kind == TokenKind::name) {
+      statement.names.push_back(tokens_.expect_name());
+      tokens_.expect(TokenKind::sign, "=");
+      statement.defaults.push_back(tokens_.expression());
+      if (!tokens_.accept(TokenKind::sign, ",")) break;
+    }
+    close_tag();
+    statement.body = block({"endwith"});
+    close("endwith");
   }
 
   void macro(Statement& statement) {
     statement.kind = StatementKind::macro;
     statement.names.push_back(tokens_.expect_name());
     tokens_.expect(TokenKind::sign, "(");
+    parameters(statement);
+    enclosed(statement, "endmacro");
+  }
+
+  void parameters(Statement& statement) {
     while (!tokens_.accept(TokenKind::sign, ")")) {
       statement.names.push_back(tokens_.expect_name());
       statement.defaults.push_back(tokens_.accept(TokenKind::sign, "=") ? tokens_.expression() : nullptr);
       if (!tokens_.is_sign(")")) tokens_.expect(TokenKind::sign, ",");
     }
-    close_tag();
-    const int outer = std::exchange(loops_, 0);
-    statement.body = block({"endmacro"});
-    loops_ = outer;
-    close("endmacro");
-  }
-
-  void generation(Statement& statement) {
-    statement.kind = StatementKind::generation;
-    close_tag();
-    const int outer = std::exchange(loops_, 0);
-    statement.body = block({"endgeneration"});
-    loops_ = outer;
-    close("endgeneration");
   }
 
   ExpressionParser tokens_;

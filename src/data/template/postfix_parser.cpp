@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <array>
 
 namespace echelon::jinja {
 namespace {
@@ -11,10 +12,7 @@ namespace {
 constexpr int most_postfixes = 100;
 
 ExpressionPointer applied(ExpressionKind kind, const Token& token, ExpressionPointer of) {
-  auto expression = std::make_unique<ExpressionNode>();
-  expression->kind = kind;
-  expression->place = token.place;
-  expression->text = token.text;
+  ExpressionPointer expression = make_node(kind, token.place, token.text);
   expression->parts.push_back(std::move(of));
   return expression;
 }
@@ -72,13 +70,25 @@ ExpressionPointer ExpressionParser::filters(ExpressionPointer of) {
   }
 }
 
+ExpressionPointer ExpressionParser::body_filters() {
+  ExpressionPointer body = make_node(ExpressionKind::name, peek().place, name_of_body);
+  if (is_sign("|")) return filters(std::move(body));
+  body = applied(ExpressionKind::filter, peek(), std::move(body));
+  expect_name();
+  if (is_sign("(")) arguments(*body);
+  return filters(std::move(body));
+}
+
 ExpressionPointer ExpressionParser::test(ExpressionPointer of) {
   const bool is_not = accept(TokenKind::name, "not");
   const Token& name = peek();
   of = applied(ExpressionKind::test, name, std::move(of));
   expect_name();
-  const bool is_value = peek().kind == TokenKind::string || peek().kind == TokenKind::whole ||
-                        peek().kind == TokenKind::real || is_sign("[");
+  static constexpr std::array<std::string_view, 5> none = {"else", "or", "and", "is", "if"};
+  const bool is_word = peek().kind == TokenKind::name && std::ranges::find(none, peek().text) == none.end() &&
+                       peek().text != "not" && peek().text != "in";
+  const bool is_value = is_word || is_sign("{") || peek().kind == TokenKind::string ||
+                        peek().kind == TokenKind::whole || peek().kind == TokenKind::real || is_sign("[");
   if (is_sign("(")) {
     arguments(*of);
   } else if (is_value) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ enum class ExpressionKind : std::uint8_t {
   filter,       // parts[0] | text(parts[1], ...)
   test,         // parts[0] is text(parts[1], ...)
   unary,        // text is "not" or "-"
+  comparison,   // parts[0], then signs and operands in `named`
   binary,       // text is the operator; `and` and `or` too
   conditional,  // parts[0] if parts[1] else parts[2], which may be null
 };
@@ -36,22 +38,47 @@ struct ExpressionNode {
   std::string text;
   Value literal;
   std::vector<ExpressionPointer> parts;
-  std::vector<std::pair<std::string, ExpressionPointer>> named;  // arguments with a name
+  std::vector<std::pair<std::string, ExpressionPointer>> named;  // arguments with a name; operands of a comparison
 };
+
+[[nodiscard]] inline ExpressionPointer make_node(ExpressionKind kind, Place place, std::string_view text = {}) {
+  auto expression = std::make_unique<ExpressionNode>();
+  expression->kind = kind;
+  expression->place = place;
+  expression->text = text;
+  return expression;
+}
 
 using Block = std::vector<Statement>;
 
-enum class StatementKind : std::uint8_t { text, output, branch, loop, set, macro, leave, next, generation };
+/// A variable that no template can name: the text that a filter or a set with filters encloses.
+inline constexpr std::string_view name_of_body = "%body";
+
+enum class StatementKind : std::uint8_t {
+  text,
+  output,
+  branch,
+  loop,
+  set,
+  macro,
+  call,
+  filter,
+  with,
+  leave,
+  next,
+  generation
+};
 
 struct Statement {
   StatementKind kind{};
   Place place;
   Text text;
   std::vector<std::string> names;           // targets of a loop or a set; a macro and its parameters; "ns.x" is two
+                                            // a call block's are those of its `caller`
   bool is_attribute = false;                // the set is of names[0].names[1]
   ExpressionPointer expression;             // condition, sequence or value; null in a set that has a body
-  ExpressionPointer filter;                 // of a loop: for x in y if filter
-  std::vector<ExpressionPointer> defaults;  // of a macro's parameters; null where there is none
+  ExpressionPointer filter;                 // of a loop: for x in y if filter; of a set or a filter: of name_of_body
+  std::vector<ExpressionPointer> defaults;  // of a macro's parameters; null where there is none; values of a with
   Block body, otherwise;
 };
 

@@ -1,6 +1,8 @@
 #include "data/template/value.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
+#include "data/tokenizer/unicode/code_points.h"
 
 #include <algorithm>
 #include <array>
@@ -19,16 +21,46 @@ int depth_above(int depth, const Value& item) {
   return depth;
 }
 
+char32_t code_at(std::string_view text, std::size_t at) { return next_code_point(text, at); }
+
+/// Bytes of a control, format or blank character that Python's `repr` escapes, or 0.
+std::size_t unprintable_at(std::string_view text, std::size_t at) {
+  static constexpr std::array<std::pair<char32_t, char32_t>, 10> ranges = {{{0x0, 0x1f},
+                                                                            {0x7f, 0xa0},
+                                                                            {0xad, 0xad},
+                                                                            {0x1680, 0x1680},
+                                                                            {0x2000, 0x200f},
+                                                                            {0x2028, 0x202f},
+                                                                            {0x205f, 0x206f},
+                                                                            {0x3000, 0x3000},
+                                                                            {0xe000, 0xf8ff},
+                                                                            {0xfeff, 0xfeff}}};
+  const std::size_t size = utf8_character_length(text.substr(at));
+  if (size == 0) return 0;
+  const char32_t code = code_at(text, at);
+  const bool is_one =
+      std::ranges::any_of(ranges, [&](auto range) { return range.first <= code && code <= range.second; });
+  return is_one ? size : 0;
+}
+
 Text quoted_text(const Text& text) {
   const bool is_double = text.bytes.find('\'') != std::string::npos && text.bytes.find('"') == std::string::npos;
   const std::string quote = is_double ? "\"" : "'";
   Text result(quote);
   for (std::size_t i = 0; i < text.bytes.size(); ++i) {
     const char c = text.bytes[i];
-    if (c == '\n') {
-      result.append(Text("\\n"));
-    } else if (c == '\t') {
-      result.append(Text("\\t"));
+    static constexpr std::string_view named = "\n\t\r", names = "ntr";
+    const std::size_t name = named.find(c), escape = name != named.npos ? 1 : unprintable_at(text.bytes, i);
+    if (name != named.npos) {
+      result.append(Text(fmt::format("\\{}", names[name]), text.origins[i]));
+    } else if (escape == 1) {
+      result.append(Text(fmt::format("\\x{:02x}", static_cast<unsigned char>(c)), text.origins[i]));
+    } else if (escape > 1) {
+      const char32_t code = code_at(text.bytes, i);
+      result.append(Text(
+          code < 0x100 ? fmt::format("\\x{:02x}", std::uint32_t{code}) : fmt::format("\\u{:04x}", std::uint32_t{code}),
+          text.origins[i]));
+      i += escape - 1;
     } else {
       if (c == '\\' || (c == '\'' && !is_double)) result.append(Text("\\"));
       result.append(text.part(i, 1));
@@ -56,12 +88,13 @@ Text map_text(const Map& map) {
 }
 
 Text list_text(const List& list) {
-  Text result("[");
+  Text result(list.is_tuple ? "(" : "[");
   for (const Value& item : list.items) {
     if (result.bytes.size() > 1) result.append(Text(", "));
     result.append(to_text(item, true));
   }
-  result.append(Text("]"));
+  if (list.is_tuple && list.items.size() == 1) result.append(Text(","));
+  result.append(Text(list.is_tuple ? ")" : "]"));
   return result;
 }
 
@@ -83,8 +116,8 @@ void Map::set(const Text& key, Value value) {
   }
 }
 
-Value Value::list(std::vector<Value> items) {
-  List list{.items = std::move(items)};
+Value Value::list(std::vector<Value> items, bool is_tuple) {
+  List list{.items = std::move(items), .is_tuple = is_tuple};
   for (const Value& item : list.items) list.depth = depth_above(list.depth, item);
   return std::make_shared<const List>(std::move(list));
 }
@@ -107,6 +140,11 @@ std::string_view Value::kind() const {
   return names.at(kind_.index());
 }
 
+std::int64_t Value::whole() const {
+  require(is_whole(), "{} is not an integer", kind());
+  return is<bool>() ? as<bool>() : as<std::int64_t>();
+}
+
 int Value::depth() const {
   if (const List* l = list()) return l->depth;
   if (const Map* m = map()) return m->depth;
@@ -117,6 +155,7 @@ bool equal(const Value& a, const Value& b) {
   if (a.is_whole() && b.is_whole()) return a.whole() == b.whole();
   if (a.is_number() && b.is_number()) return a.real() == b.real();
   if (a.text() && b.text()) return a.text()->bytes == b.text()->bytes;
+  if (a.list() && b.list() && a.list()->is_tuple != b.list()->is_tuple) return false;
   if (a.list() && b.list()) return std::ranges::equal(a.list()->items, b.list()->items, equal);
   if (a.map() && b.map()) {
     const auto has = [&](const auto& item) {

@@ -39,12 +39,14 @@ struct None {};
 class Value;
 struct List {
   std::vector<Value> items;
+  bool is_tuple = false;
   int depth = 1;
 };
 /// In the order of insertion, as in Python.
 struct Map {
   std::vector<std::pair<Text, Value>> items;
   int depth = 1;
+  int loop = 0;  // of a loop variable: counts loops from 1
 
   [[nodiscard]] const Value* find(std::string_view key) const;
   void set(const Text& key, Value value);
@@ -58,6 +60,7 @@ struct Statement;
 struct Callable {
   std::string name;
   const Statement* macro = nullptr;
+  int caller = -1;  // of what a call block passes: its index
 };
 
 class Value {
@@ -73,7 +76,7 @@ class Value {
   Value(Text text) : kind_(std::make_shared<const Text>(std::move(text))) {}
 
   /// Throws Error if values are nested more than 64 deep or a namespace is inside.
-  static Value list(std::vector<Value> items);
+  static Value list(std::vector<Value> items, bool is_tuple = false);
   static Value map(Map map);
 
   template <class T>
@@ -90,7 +93,7 @@ class Value {
   [[nodiscard]] bool is_true() const;
   [[nodiscard]] bool is_whole() const { return is<std::int64_t>() || is<bool>(); }
   [[nodiscard]] bool is_number() const { return is_whole() || is<double>(); }
-  [[nodiscard]] std::int64_t whole() const { return is<bool>() ? as<bool>() : as<std::int64_t>(); }
+  [[nodiscard]] std::int64_t whole() const;  // Error if it is none
   [[nodiscard]] double real() const { return is<double>() ? as<double>() : static_cast<double>(whole()); }
   /// "a string", for messages.
   [[nodiscard]] std::string_view kind() const;

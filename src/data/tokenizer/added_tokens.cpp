@@ -43,9 +43,14 @@ AddedTokenFinder::AddedTokenFinder(std::vector<const AddedToken*> tokens, std::v
     }
     nodes_[node].token = static_cast<std::int32_t>(i);
   }
+  const auto first = std::find(is_first_byte_.begin(), is_first_byte_.end(), true);
+  if (std::count(first, is_first_byte_.end(), true) == 1)
+    only_first_byte_ = static_cast<char>(first - is_first_byte_.begin());
 }
 
-std::pair<std::int32_t, std::size_t> AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
+std::pair<std::int32_t, std::size_t> AddedTokenFinder::longest_at(std::string_view text, std::size_t at,
+                                                                  const ControlFilter* filter) const {
+  const std::size_t start = at;
   std::pair<std::int32_t, std::size_t> longest{-1, at};
   std::uint32_t node = 0;
   while (at < text.size()) {
@@ -54,22 +59,28 @@ std::pair<std::int32_t, std::size_t> AddedTokenFinder::longest_at(std::string_vi
     const auto found = std::find_if(children.begin(), children.end(), [&](const auto& e) { return e.first == byte; });
     if (found == children.end()) break;
     node = found->second;
-    if (nodes_[node].token >= 0) longest = {nodes_[node].token, at};
+    const std::int32_t token = nodes_[node].token;
+    if (token < 0) continue;
+    const bool is_control = filter != nullptr && tokens_[static_cast<std::size_t>(token)]->is_special;
+    if (!is_control || filter->allows(start, at)) longest = {token, at};
   }
   return longest;
 }
 
 AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_t& from, std::size_t done,
-                                               bool skips_control, std::int64_t& num_skipped) const {
+                                               ControlRule& rule) const {
+  if (nodes_.size() == 1) from = text.size();  // it looks for nothing
   for (; from < text.size(); ++from) {
+    if (only_first_byte_) from = std::min(text.find(*only_first_byte_, from), text.size());
+    if (from == text.size()) break;
     if (!is_first_byte_[static_cast<std::uint8_t>(text[from])]) continue;
-    const auto [index, match_end] = longest_at(text, from);
+    const auto [index, match_end] = longest_at(text, from, rule.filter);
     if (index < 0) continue;
     const AddedToken& token = *tokens_[static_cast<std::size_t>(index)];
     std::size_t begin = from, end = match_end;
     from = match_end - 1;  // a match that does not count is skipped whole
-    if (skips_control && token.is_special) {
-      ++num_skipped;
+    if (rule.skips && token.is_special) {
+      ++rule.num_skipped;
       continue;
     }
     if (token.is_single_word && (is_before("word", text, begin) || is_at("word", text, end))) continue;

@@ -1,27 +1,32 @@
 #include "data/tokenizer/encoder.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <tuple>
 
 namespace echelon {
 namespace {
 
-constexpr std::size_t fewest_slots = 64, most_slots = std::size_t{1} << 17;
+constexpr std::size_t fewest_slots = 64, most_slots = std::size_t{1} << 18;
 
-std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t hash_of(const std::array<std::uint64_t, 4>& key) {
+  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u, odd_2 = 0xd1b54a32d192ed03u;
+  const std::uint64_t sum = key[0] * odd ^ std::rotl(key[1] * odd_2, 29) ^ std::rotl(key[2] * odd, 41) ^ key[3] * odd_2;
+  const std::uint64_t mixed = (sum ^ sum >> 32) * odd;
+  return mixed ^ mixed >> 29;
+}
 
 /// Calls of_text and of_token for the parts of a text.
 template <class Text, class Token>
-void for_each_part(const AddedTokenFinder& finder, std::string_view text, bool skips_control, std::int64_t& num_skipped,
-                   const Text& of_text, const Token& of_token) {
+void for_each_part(const AddedTokenFinder& finder, std::string_view text, ControlRule& rule, const Text& of_text,
+                   const Token& of_token) {
   std::size_t done = 0;
   for (std::size_t from = 0;;) {
-    const auto found = finder.find(text, from, done, skips_control, num_skipped);
+    const auto found = finder.find(text, from, done, rule);
     if (found.begin > done) of_text(done, found.begin);
     if (found.token == nullptr) return;
-    of_token(found.token->id);
+    of_token(found);
     done = found.end;
   }
 }
@@ -32,13 +37,10 @@ class Encoder::Pieces : public PieceSink {
  public:
   Pieces(Encoder& encoder, std::vector<std::int32_t>& ids) : encoder_(encoder), ids_(ids) {}
   void take(std::string_view piece) override {
-    if (const auto* bpe = std::get_if<BpeModel>(&encoder_.tokenizer_.model_)) {
-      for (std::size_t cut = bpe->safe_prefix(piece); cut < piece.size(); cut = bpe->safe_prefix(piece)) {
-        encoder_.append_piece(piece.substr(0, cut), ids_);
-        piece.remove_prefix(cut);
-      }
-    }
-    encoder_.append_piece(piece, ids_);
+    const auto append = [&](std::string_view part) { encoder_.append_piece(part, ids_); };
+    if (const auto* bpe = std::get_if<BpeModel>(&encoder_.tokenizer_.model_))
+      return bpe->cuts().for_each_part(piece, append);
+    append(piece);
   }
 
  private:
@@ -47,55 +49,110 @@ class Encoder::Pieces : public PieceSink {
 };
 
 Encoder::Encoder(const Tokenizer& tokenizer, bool parses_control)
-    : tokenizer_(tokenizer), parses_control_(parses_control) {}
+    : tokenizer_(tokenizer), rule_{.skips = !parses_control} {}
 
 void Encoder::append(std::string_view text, std::vector<std::int32_t>& ids) {
   for_each_part(
-      tokenizer_.raw_added_, text, !parses_control_, num_control_as_text_,
+      tokenizer_.raw_added_, text, rule_,
       [&](std::size_t begin, std::size_t end) { append_raw(text.substr(begin, end - begin), begin == 0, ids); },
-      [&](std::int32_t id) { ids.push_back(id); });
+      [&](const auto& found) { ids.push_back(found.token->id); });
+}
+
+std::vector<EncodedRun> Encoder::append_filtered(std::string_view text, const ControlFilter& filter,
+                                                 std::vector<std::int32_t>& ids) {
+  if (!filtered_) filtered_ = tokenizer_.finder(AddedTokenKind::raw_or_control);
+  std::vector<EncodedRun> runs;
+  ControlRule rule{.filter = &filter};
+  for_each_part(
+      *filtered_, text, rule,
+      [&](std::size_t begin, std::size_t end) {
+        const std::size_t before = ids.size();
+        append_raw(text.substr(begin, end - begin), begin == 0, ids);
+        runs.push_back({begin, end, ids.size() - before});
+      },
+      [&](const auto& found) {
+        ids.push_back(found.token->id);
+        runs.push_back({found.begin, found.end, 1});
+      });
+  return runs;
 }
 
 void Encoder::append_raw(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
   const std::string_view normal = tokenizer_.normalizer_.apply(text, normalized_);
   for_each_part(
-      tokenizer_.normalized_added_, normal, !parses_control_, num_control_as_text_,
+      tokenizer_.normalized_added_, normal, rule_,
       [&](std::size_t begin, std::size_t end) {
         append_normalized(normal.substr(begin, end - begin), starts_text && begin == 0, ids);
       },
-      [&](std::int32_t id) { ids.push_back(id); });
+      [&](const auto& found) { ids.push_back(found.token->id); });
 }
 
 void Encoder::append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
   Pieces pieces(*this, ids);
+  num_waiting_ = 0;  // an error may have left some
   tokenizer_.splitter_.split(text, starts_text, pieces);
+  append_waiting(ids);
 }
 
 void Encoder::append_by_model(std::string_view piece, std::vector<std::int32_t>& ids) {
-  std::visit([&](const auto& model) { model.append(piece, parses_control_, ids); }, tokenizer_.model_);
+  std::visit([&](const auto& model) { model.append(piece, !rule_.skips, ids); }, tokenizer_.model_);
 }
 
+// Slots come from memory while the next pieces are found.
 void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
-  Slot slot;
-  if (piece.size() > sizeof(slot.bytes)) return append_by_model(piece, ids);
-  slot.length = static_cast<std::uint8_t>(piece.size());
-  std::memcpy(slot.bytes, piece.data(), piece.size());
-  const std::uint64_t hash = hash_of(piece);
-  if (!slots_.empty()) {
-    for (const std::uint64_t way : {0, 1}) {
-      const Slot& known = slots_[(hash ^ way) & (slots_.size() - 1)];
-      if (known.length != slot.length || std::memcmp(known.bytes, slot.bytes, sizeof(slot.bytes)) != 0) continue;
-      ids.insert(ids.end(), known.ids, known.ids + known.num_ids);
-      return;
-    }
+  if (piece.size() > sizeof(Slot::bytes)) {
+    append_waiting(ids);
+    return append_by_model(piece, ids);
   }
+  Waiting& waiting = waiting_[num_waiting_++];
+  waiting.slot = {};
+  waiting.slot.length = static_cast<std::uint8_t>(piece.size());
+  std::memcpy(waiting.slot.bytes, piece.data(), piece.size());
+  waiting.hash = hash_of(waiting.slot.key());
+  if (!slots_.empty()) {
+    for (const std::uint64_t way : {0, 1}) __builtin_prefetch(&slots_[(waiting.hash ^ way) & (slots_.size() - 1)]);
+  }
+  if (num_waiting_ == waiting_.size()) append_waiting(ids);
+}
+
+// The ids of known pieces are copied whole, and go to `ids` together.
+void Encoder::append_waiting(std::vector<std::int32_t>& ids) {
+  std::array<std::int32_t, std::tuple_size_v<decltype(waiting_)> * std::size(Slot().ids)> known_ids;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < num_waiting_; ++i) {
+    if (const Slot* known = find(waiting_[i])) {
+      std::memcpy(known_ids.data() + count, known->ids, sizeof(known->ids));
+      count += known->num_ids;
+      continue;
+    }
+    ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
+    count = 0;
+    append_new(waiting_[i], ids);
+  }
+  ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
+  num_waiting_ = 0;
+}
+
+const Encoder::Slot* Encoder::find(const Waiting& waiting) const {
+  if (slots_.empty()) return nullptr;
+  const Key key = waiting.slot.key();
+  for (const std::uint64_t way : {0, 1}) {
+    const Slot& known = slots_[(waiting.hash ^ way) & (slots_.size() - 1)];
+    const Key other = known.key();
+    if (((key[0] ^ other[0]) | (key[1] ^ other[1]) | (key[2] ^ other[2]) | (key[3] ^ other[3])) == 0) return &known;
+  }
+  return nullptr;
+}
+
+void Encoder::append_new(Waiting& waiting, std::vector<std::int32_t>& ids) {
+  Slot& slot = waiting.slot;
   const std::size_t before = ids.size();
-  append_by_model(piece, ids);
+  append_by_model({slot.bytes, slot.length}, ids);
   if (ids.size() - before > std::size(slot.ids)) return;
   slot.num_ids = static_cast<std::uint8_t>(ids.size() - before);
   std::copy(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), slot.ids);
   if (slots_.size() < most_slots && 2 * num_known_ >= slots_.size()) grow();
-  remember(slot, hash);
+  remember(slot, waiting.hash);
 }
 
 // Of two slots the first that is free, or the one that the hash says: one piece is forgotten, never all.
@@ -112,7 +169,7 @@ void Encoder::grow() {
   std::swap(old, slots_);
   num_known_ = 0;
   for (const Slot& slot : old) {
-    if (slot.length > 0) remember(slot, hash_of({slot.bytes, slot.length}));
+    if (slot.length > 0) remember(slot, hash_of(slot.key()));
   }
 }
 

@@ -33,8 +33,8 @@ Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name)
       splitter_(spec_.splitter),
       model_(make_model(spec_, name)),
       decoder_(decoder_steps(spec_)),
-      raw_added_(finder(false)),
-      normalized_added_(finder(true)) {
+      raw_added_(finder(AddedTokenKind::raw)),
+      normalized_added_(finder(AddedTokenKind::normalized)) {
   std::size_t size = spec_.tokens.size();
   for (const AddedToken& added : spec_.added) size = std::max(size, static_cast<std::size_t>(added.id) + 1);
   bytes_.resize(size);
@@ -51,11 +51,13 @@ std::string Tokenizer::normalized(const std::string& content) const {
   return std::string(normalizer_.apply(content, storage));
 }
 
-AddedTokenFinder Tokenizer::finder(bool is_normalized) const {
+AddedTokenFinder Tokenizer::finder(AddedTokenKind kind) const {
+  const bool is_normalized = kind == AddedTokenKind::normalized;
   std::vector<const AddedToken*> tokens;
   std::vector<std::string> contents;
   for (const AddedToken& added : spec_.added) {
-    if (added.is_normalized != is_normalized) continue;
+    const bool is_control = kind == AddedTokenKind::raw_or_control && added.is_special;
+    if (added.is_normalized != is_normalized && !is_control) continue;
     tokens.push_back(&added);
     contents.push_back(is_normalized ? normalized(added.content) : added.content);
   }

@@ -19,6 +19,9 @@
 
 namespace echelon {
 
+/// Which added tokens one pass looks for.
+enum class AddedTokenKind : std::uint8_t { raw, normalized, raw_or_control };
+
 /// Gives the same ids as Hugging Face's library for the same tokenizer.json. Any bytes are valid text. Decoding returns
 /// the text as it was normalized, byte for byte. Thread-safe.
 class Tokenizer {
@@ -51,7 +54,7 @@ class Tokenizer {
 
  private:
   friend class Encoder;
-  [[nodiscard]] AddedTokenFinder finder(bool is_normalized) const;
+  [[nodiscard]] AddedTokenFinder finder(AddedTokenKind kind) const;
   [[nodiscard]] std::string normalized(const std::string& content) const;
   [[nodiscard]] std::string in_file(std::int32_t id) const;
 

@@ -1,18 +1,22 @@
 // Text out of a saved model: prompt in, sampled tokens after it.
 #pragma once
 
+#include "data/tokenizer/tokenizer.h"
 #include "engine/generation/sampler.h"
 #include "spec/config/run_choices.h"
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace echelon {
 
 struct GenerateOptions {
-  std::filesystem::path model;  // a Hugging Face folder with tokenizer.json
-  std::string prompt;           // empty: the model starts with the token between documents
+  std::filesystem::path model;              // a Hugging Face folder with tokenizer.json
+  std::string prompt;                       // empty: the model starts with the token between documents
+  std::vector<std::int32_t> stop_tokens{};  // as well as those of the folder
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   DeviceChoice device = DeviceChoice::automatic;
@@ -20,15 +24,25 @@ struct GenerateOptions {
 };
 
 struct Generation {
-  std::string text;  // without the prompt
+  std::string text;                  // without the prompt
+  std::vector<std::int32_t> tokens;  // of the text
+  bool is_ended = false;             // by a stop token
   std::int64_t num_prompt_tokens = 0;
-  std::int64_t num_new_tokens = 0;
   std::string device;  // what computed it
   std::string note;    // ModelReader::unused_tensors_note()
 };
 
-/// Ends early at the token between documents, and where the model has no more positions. Throws Error if the model or
-/// its tokenizer cannot be read, or the prompt leaves no room in the model's positions, or there is no such device.
+/// Ends early at a stop token, the token between documents or an eos_token_id of generation_config.json, and where the
+/// model has no more positions. Throws Error if the model or its tokenizer cannot be read, or the prompt leaves no room
+/// in the model's positions, or there is no such device.
 [[nodiscard]] Generation generate(const GenerateOptions& options);
+
+/// The next text to continue; none ends the conversation.
+using NextPrompt = std::function<std::optional<std::vector<std::int32_t>>(const Tokenizer& tokenizer)>;
+
+/// As generate, for one prompt after another, with one model in memory: it is read again only if a prompt needs more
+/// room than those before.
+void generate_each(const GenerateOptions& options, const NextPrompt& next,
+                   const std::function<void(const Generation&)>& answered);
 
 }  // namespace echelon

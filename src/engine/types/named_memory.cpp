@@ -115,7 +115,7 @@ void NamedParams::add(ShardedUnit& unit) {
     const BucketMemory& flat = unit.memory(b);
     // What keeps this type is padding.
     for (const Tensor& zeros : {flat.param, flat.grad})
-      memory_.write(zeros, {.type = everywhere(TensorPlacement::zero)});
+      if (zeros.exists()) memory_.write(zeros, {.type = everywhere(TensorPlacement::zero)});
     for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment);
   }
 }
@@ -148,7 +148,7 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
   const std::string gradient = "the gradient of " + param.name;
   if (unit.options().shards_gradients())
     name(owned_of(flat.grad), {.name = gradient, .type = of_part, .is_gradient = true});
-  else
+  else if (param.trains)
     name(param.grad, {.name = gradient, .type = type, .is_gradient = true});
   for (const Tensor& state : {flat.master, flat.m, flat.v}) {
     name(owned_of(state), {.name = "the optimizer's state of " + param.name, .type = of_part});
@@ -199,6 +199,7 @@ void NamedParams::ends() {
 void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words,
                        bool is_gradient) {
   for (std::size_t b = 0; b < buffers.size(); ++b) {
+    if (!buffers[b].exists()) continue;
     for (const Segment& segment : unit.buckets()[b].segments)
       memory_.name(buffers[b].rows(segment.offset, segment.count), {.name = std::string(words) + segment.param->name,
                                                                     .type = type_of(*segment.param),
@@ -207,7 +208,8 @@ void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffe
 }
 
 void NamedParams::close(const std::vector<Tensor>& buffers) {
-  for (const Tensor& buffer : buffers) memory_.forget(buffer);
+  for (const Tensor& buffer : buffers)
+    if (buffer.exists()) memory_.forget(buffer);
 }
 
 LayoutType NamedParams::type_of(const Param& param) const {

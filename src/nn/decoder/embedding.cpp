@@ -30,14 +30,16 @@ void Embedding::forward(Context& context, Tensor /*x*/, Tensor y, Stash& /*stash
 }
 
 void Embedding::backward_input(Context& context, Tensor dy, Tensor /*dx*/, Stash& stash) const {
-  context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
+  if (trains()) context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
 }
 
 void Embedding::backward_weight(Context& context, Stash& stash) {
-  weight_gradient(context, stash.saved(this, saved_dy));
+  if (trains()) weight_gradient(context, stash.saved(this, saved_dy));
 }
 
-void Embedding::backward(Context& context, Tensor dy, Tensor /*dx*/, Stash& /*stash*/) { weight_gradient(context, dy); }
+void Embedding::backward(Context& context, Tensor dy, Tensor /*dx*/, Stash& /*stash*/) {
+  if (trains()) weight_gradient(context, dy);
+}
 
 void Embedding::decode(Context& context, Tensor tokens, Tensor y, std::int64_t num_sequences,
                        std::int64_t first_position) const {
@@ -61,12 +63,13 @@ void Embedding::look_up(Context& context, Tensor tokens, Tensor y) const {
 }
 
 void Embedding::weight_gradient(Context& context, Tensor dy) {
-  if (positions_)
+  if (positions_ && positions_->trains)
     context.ops.positions_backward({.dy = dy,
                                     .dw = positions_->grad,
                                     .seq_len = options_.seq_len,
                                     .first_token = first_token(),
                                     .positions = context.microbatch.positions});
+  if (!weight_->trains) return;
   const Stack::Scope scope(context.workspace);
   Tensor of_rows = dy;
   if (options_.model.embedding_multiplier != 1.0) {

@@ -34,6 +34,7 @@ class Embedding : public Layer {
 
   void look_up(Context& context, Tensor tokens, Tensor y) const;
   void weight_gradient(Context& context, Tensor dy);
+  [[nodiscard]] bool trains() const { return weight_->trains || (positions_ && positions_->trains); }
   [[nodiscard]] double multiplier() const;
   [[nodiscard]] std::int64_t first_token() const;  // of this rank's y
 

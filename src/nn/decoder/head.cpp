@@ -136,6 +136,7 @@ void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx
 }
 
 void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
+  if (!weight_->trains) return norm_.backward_weight(context, stash);
   const Stack::Scope scope(context.workspace);
   const Tensor lse = stash.saved(this, saved_lse);
   const Tensor normed = take_normed(context);
@@ -145,7 +146,7 @@ void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Tensor dlogits = logit_gradient(context, chunk, exponentials(context, chunk, normed_full), chunk.of(lse));
-    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
+    if (weight_->trains) context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
   }
   norm_.backward_weight(context, stash);
 }
@@ -162,7 +163,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
     const Tensor lse = context.workspace.take(statistics_dtype(), {chunk.count});
     add_loss(context, chunk, exps, lse);
     const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
-    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
+    if (weight_->trains) context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
     // Its rows of normed_full were read for the last time.
     context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
   }

@@ -14,12 +14,13 @@ RouterRule rule_of(const MixtureSpec& spec) {
           .group_score = spec.sums_two_of_group ? GroupScore::sum_of_two : GroupScore::best};
 }
 
-/// Whole on every tensor-parallel rank, each of which has an addend of its gradient.
+/// Whole on every tensor-parallel rank, each of which has an addend of its gradient; of a frozen one zeros.
 Param router_weight(const LayerOptions& options, const std::string& name) {
   Param param = replicated(options, name, {options.model.mixture.num_experts, options.model.hidden_size});
-  if (options.tp > 1) param.groups.partial = tp_group;
   param.init_std = options.model.initializer_range;
-  param.is_overwritten_by_first_matmul = true;
+  param.decays = !options.freezes_router;
+  param.is_overwritten_by_first_matmul = !options.freezes_router;
+  if (options.tp > 1) param.groups.partial = tp_group;
   return param;
 }
 
@@ -46,7 +47,7 @@ Mixture::Mixture(const LayerOptions& options, const std::string& name)
       experts_(options, name + ".experts"),
       exchange_(options) {
   if (spec().shared_expert_intermediate_size > 0)
-    shared_.emplace(options_of_shared_expert(options), name + ".shared_expert");
+    shared_.emplace(options_of_shared_expert(options), name + ".shared_expert", spec().gates_shared_expert);
 }
 
 std::vector<Param*> Mixture::params() {
@@ -144,7 +145,7 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
                               {permuted(context, stash.saved(this, saved_dy), choice),
                                stash.saved(this, saved_activated), permuted(context, x_full, choice)});
   }
-  context.ops.matmul(weight_gradient(router_, stash.saved(this, saved_dlogits), x_full));
+  router_weight_gradient(context, stash.saved(this, saved_dlogits), x_full);
 }
 
 void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
@@ -168,7 +169,7 @@ void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
       const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
       experts_.weight_gradients(context.ops, inner, choice.rows(),
                                 {dy_rows, activated, permuted(context, x_full, choice)});
-      context.ops.matmul(weight_gradient(router_, dlogits, x_full));
+      router_weight_gradient(context, dlogits, x_full);
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
     experts_.input_gradients(context.ops, inner, choice.rows(), dx_rows);

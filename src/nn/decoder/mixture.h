@@ -3,7 +3,8 @@
 //
 //     z = x wr^T                              in float32, or float64 with float64
 //     e_1 ... e_k, w_1 ... w_k = router(z)    ops/operations/mixture/router.h
-//     y = sum_j (w_j silu(x wgate[e_j]^T) * (x wup[e_j]^T)) wdown[e_j]^T  [+ SwiGLU of the shared expert]
+//     y = sum_j (w_j silu(x wgate[e_j]^T) * (x wup[e_j]^T)) wdown[e_j]^T  [+ SwiGLU of the shared expert, with or
+//     without a gate]
 //
 // No row is padded or dropped (Gale et al. 2022, arXiv:2211.15841): how many rows an expert has is known to the device
 // alone, but R is a constant, and so is all memory. The weight is applied before wdown, so that no pass stores a row of
@@ -32,7 +33,7 @@ namespace echelon {
 class Mixture : public Branch {
  public:
   /// Parameters `name`.gate.weight [E, D], those of the experts `name`.experts (nn/mixture/expert_layers.h), and those
-  /// of the MLP `name`.shared_expert.
+  /// of the MLP `name`.shared_expert and its gate `name`.shared_expert_gate.
   Mixture(const LayerOptions& options, const std::string& name);
 
   [[nodiscard]] std::vector<Param*> params() override;
@@ -74,7 +75,7 @@ class Mixture : public Branch {
   struct Choice {
     Tensor experts, weights, slots, offsets, of_ranks = {};
     [[nodiscard]] std::int64_t num_rows() const { return slots.num_elements(); }
-    [[nodiscard]] ExpertRows rows() const { return {slots, weights, offsets}; }
+    [[nodiscard]] ExpertRows rows() const { return {slots, weights, offsets, num_rows()}; }
   };
   using Inner = ExpertLayers::Inner;
 
@@ -106,6 +107,7 @@ class Mixture : public Branch {
   [[nodiscard]] Tensor counts_of_sequences(Context& context, const Choice& choice) const;
   void router_gradient(Context& context, const Stash& stash, Tensor dweights, Tensor dlogits) const;
 
+  void router_weight_gradient(Context& context, Tensor dlogits, Tensor x);
   /// Room for what the router chose.
   void save_choice(Stash& stash) const;
   /// x or dy of tokens -> of rows that are ordered by expert.
@@ -118,9 +120,15 @@ class Mixture : public Branch {
   // With experts on several ranks: nn/decoder/mixture_exchange.cpp.
   [[nodiscard]] Exchanged exchanged(Context& context, const Stash& stash) const;
   void permute_x(Context& context, const Stash& stash, const Exchanged& of) const;
-  /// Brings a round's rows here, and computes what is before their activation.
+  /// Brings a round's rows here, and computes what is before their activation. Of Q rows operations take those that
+  /// have come.
   void receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const;
   void receive_dy(Context& context, const Exchanged& of, int round, const ExpertRows& at, Tensor dy_rows) const;
+  /// Of the rows of a round those that have come, with which so many matmuls are computed next.
+  [[nodiscard]] ExpertRows rows_that_came(Context& context, const Exchanged& of, int round, const ExpertRows& all,
+                                          int num_matmuls) const;
+  /// Rows in the order in which they came -> ordered by expert.
+  void permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const;
   /// The rows of a round go back: y, or dx with the gradients of weights.
   void give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from, const Returned& rows) const;
   void receive_first(Context& context, const Stash& stash) const;

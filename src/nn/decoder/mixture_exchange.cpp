@@ -48,8 +48,20 @@ void Mixture::receive(Context& context, const Exchanged& of, int round, const Ar
                              .offsets = to.rows.offsets,
                              .first_expert = exchange_.first_expert(),
                              .first_row = of.plan.first_row(round)});
-  context.ops.permute_to_experts({.x = x, .slots = to.rows.slots, .y = to.x});
-  experts_.inner_products(context.ops, to.x, to.rows, inner);
+  const ExpertRows there = rows_that_came(context, of, round, to.rows, 2);
+  permute_first(context, x, there, to.x);
+  experts_.inner_products(context.ops, to.x, there, inner);
+}
+
+ExpertRows Mixture::rows_that_came(Context& context, const Exchanged& of, int round, const ExpertRows& all,
+                                   int num_matmuls) const {
+  exchange_.count_flops(context, of.plan, round, num_matmuls * 2 * experts_.width() * options_.model.hidden_size);
+  return all.first(of.plan.num_received(round));
+}
+
+void Mixture::permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const {
+  if (rows.count == 0) return;
+  context.ops.permute_to_experts({.x = from.rows(0, rows.count), .slots = rows.slots, .y = to.rows(0, rows.count)});
 }
 
 void Mixture::reserve_round(Context& context, const Arrived& arrived, const Inner& inner) const {
@@ -64,14 +76,16 @@ void Mixture::receive_dy(Context& context, const Exchanged& of, int round, const
   const Tensor dy = context.workspace.take(dy_rows.dtype, dy_rows.sizes);
   const std::array<ExpertExchange::Matrices, 1> all = {{{dy, of.dy}}};
   exchange_.dispatch(context, of.plan, round, all);
-  context.ops.permute_to_experts({.x = dy, .slots = at.slots, .y = dy_rows});
+  permute_first(context, dy, at, dy_rows);
 }
 
 void Mixture::give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from,
                         const Returned& rows) const {
   const Stack::Scope scope(context.workspace);
   const Tensor in_order = context.workspace.take(rows.rows.dtype, rows.rows.sizes);
-  context.ops.combine_experts({.y = rows.rows, .slots = from.slots, .out = in_order});
+  if (from.count > 0)
+    context.ops.combine_experts(
+        {.y = rows.rows.rows(0, from.count), .slots = from.slots, .out = in_order.rows(0, from.count)});
   const std::array<ExpertExchange::Matrices, 2> all = {{{in_order, of.x}, {rows.dweights, of.weights}}};
   exchange_.give_back(context, of.plan, round, std::span(all).first(rows.dweights.exists() ? 2 : 1));
 }
@@ -96,8 +110,9 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
     receive(context, of, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
     const Tensor y_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes);
-    experts_.outputs(context, inner, arrived.rows, y_rows);
-    give_back(context, of, round, arrived.rows, {y_rows});
+    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, 1);
+    experts_.outputs(context, inner, rows, y_rows);
+    give_back(context, of, round, rows, {y_rows});
   }
   context.ops.combine_experts({.y = of.x, .slots = saved_choice(stash).slots, .out = partial});
 }
@@ -116,15 +131,16 @@ void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& 
     const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows,
                  activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
                  dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
-    receive_dy(context, of, round, arrived.rows, dy_rows);
-    experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
-    experts_.weight_gradients(context.ops, inner, arrived.rows, {dy_rows, activated, arrived.x});
-    experts_.input_gradients(context.ops, inner, arrived.rows, dx_rows);
-    give_back(context, of, round, arrived.rows, {dx_rows, dweights});
+    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, 6);
+    receive_dy(context, of, round, rows, dy_rows);
+    experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
+    experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
+    experts_.input_gradients(context.ops, inner, rows, dx_rows);
+    give_back(context, of, round, rows, {dx_rows, dweights});
   }
   const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
-  context.ops.matmul(weight_gradient(router_, dlogits, saved_x(stash)));
+  router_weight_gradient(context, dlogits, saved_x(stash));
   input_gradient(context, dlogits, dx, of.x, choice);
 }
 
@@ -149,10 +165,11 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, S
     const Tensor rows = like(first.x), more_activated = like(inner.gate), dweights = like(arrived.rows.weights),
                  dy_rows = is_first ? saved_rows : rows,
                  activated = is_first ? stash.saved(this, saved_activated) : more_activated;
-    receive_dy(context, of, round, arrived.rows, dy_rows);
-    experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
-    experts_.input_gradients(context.ops, inner, arrived.rows, rows);
-    give_back(context, of, round, arrived.rows, {rows, dweights});
+    const ExpertRows there = rows_that_came(context, of, round, arrived.rows, 3);
+    receive_dy(context, of, round, there, dy_rows);
+    experts_.row_gradients(context, inner, there, {dy_rows, activated, dweights.rows(0, there.count)});
+    experts_.input_gradients(context.ops, inner, there, rows);
+    give_back(context, of, round, there, {rows, dweights});
   }
   const Tensor dlogits = stash.saved(this, saved_dlogits);
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
@@ -174,12 +191,13 @@ void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
     context.ops.permute_to_experts({.x = stash.saved(this, saved_dy), .slots = choice.slots, .y = of.dy});
   }
   for (int round = 0; round < of.plan.num_rounds(); ++round) {
+    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, round > 0 ? 4 : 3);
     if (round > 0) {
       receive(context, of, round, arrived, inner);
-      receive_dy(context, of, round, arrived.rows, dy_rows);
-      experts_.row_gradients(context, inner, arrived.rows, {dy_rows, activated, dweights});
+      receive_dy(context, of, round, rows, dy_rows);
+      experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
     }
-    experts_.weight_gradients(context.ops, inner, arrived.rows, {dy_rows, activated, arrived.x});
+    experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
   }
 }
 

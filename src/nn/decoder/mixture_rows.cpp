@@ -32,6 +32,10 @@ void Mixture::router_gradient(Context& context, const Stash& stash, Tensor dweig
                                        .rule = rule_});
 }
 
+void Mixture::router_weight_gradient(Context& context, Tensor dlogits, Tensor x) {
+  if (!options_.freezes_router) context.ops.matmul(weight_gradient(router_, dlogits, x));
+}
+
 Tensor Mixture::permuted(Context& context, Tensor of_tokens, const Choice& choice) const {
   const Tensor rows = take_rows(context, choice.num_rows(), of_tokens.size(1));
   context.ops.permute_to_experts({.x = of_tokens, .slots = choice.slots, .y = rows});

@@ -1,5 +1,6 @@
 #include "nn/decoder/mlp.h"
 
+#include "nn/mixture/token_gate.h"
 #include "nn/tensor_parallel.h"
 
 namespace echelon {
@@ -16,9 +17,14 @@ Linear inner_product(const LayerOptions& options, const std::string& name, Slice
   return linear;
 }
 
-std::vector<Linear> inner_products(const LayerOptions& options, const std::string& name, Slice features) {
-  if (!is_gated(options.model.mlp)) return {inner_product(options, name + ".up_proj", features)};
-  return {inner_product(options, name + ".gate_proj", features), inner_product(options, name + ".up_proj", features)};
+std::vector<Linear> inner_products(const LayerOptions& options, const std::string& name, Slice features,
+                                   bool gates_tokens) {
+  std::vector<Linear> linears;
+  if (is_gated(options.model.mlp)) linears.push_back(inner_product(options, name + ".gate_proj", features));
+  linears.push_back(inner_product(options, name + ".up_proj", features));
+  add_adapters(options, linears, false);
+  if (gates_tokens) linears.push_back(token_gate(options, name + "_gate.weight"));
+  return linears;
 }
 
 GeluKind gelu_kind(MlpKind kind) { return kind == MlpKind::gelu_erf ? GeluKind::erf : GeluKind::tanh; }
@@ -26,10 +32,11 @@ GateKind gate_kind(MlpKind kind) { return kind == MlpKind::geglu ? GateKind::gel
 
 }  // namespace
 
-Mlp::Mlp(const LayerOptions& options, const std::string& name)
+Mlp::Mlp(const LayerOptions& options, const std::string& name, bool gates_tokens)
     : options_(options),
+      gates_tokens_(gates_tokens),
       features_(even_slice(options.model.intermediate_size, options.tp, options.tp_rank)),
-      inner_(options, inner_products(options, name, features_)),
+      inner_(options, inner_products(options, name, features_, gates_tokens)),
       down_(row_parallel(options, name + ".down_proj", options.model.intermediate_size, features_,
                          options.model.mlp_bias)) {
   if (!is_gated(options.model.mlp) && options.model.mlp_bias)
@@ -50,6 +57,9 @@ void Mlp::compute(const ComputePass& pass, Tensor x) const {
   for (int i = 0; i < num_inner(options_); ++i)
     inner.push_back(
         pass.place({this, saved_inner_0 + i, recomputes_from_x(), LastReader::backward_weight}, options_.dtype, sizes));
+  if (gates_tokens_)
+    inner.push_back(pass.place({this, saved_logits, recomputes_from_x()}, accumulate_dtype(options_.dtype),
+                               {options_.num_tokens(), 1}));
   compute_first(pass, inner_, x, inner);
 }
 
@@ -58,7 +68,7 @@ void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const Inner inner = saved_inner(stash);
   const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
-  activate(context.ops, inner, activated);
+  activate(context, inner, activated);
   down_.forward(context, activated, y);
 }
 
@@ -70,34 +80,36 @@ bool Mlp::recomputes_from_x() const { return options_.recompute.operations.conta
 void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   if (is_chunked()) return backward_input_of_chunks(context, dy, dx, stash);
   const Inner inner = saved_inner(stash);
-  const Inner& dinner = inner;
   const Tensor dy_full =
       stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
-  const Tensor dactivated = stash.save_gradient(this, saved_activated, options_.dtype, inner[0].sizes);
+  const Tensor activated = stash.save_gradient(this, saved_activated, options_.dtype, inner[0].sizes),
+               dlogits = gates_tokens_ ? stash.save_gradient(this, saved_dlogits, options_.dtype, inner.back().sizes)
+                                       : Tensor();
   gather_tokens_into(context, options_, dy_full, dy);
-  down_.backward_input(context, dy_full, dactivated);
-  activation_gradients(context.ops, inner, dactivated, {});
+  const Inner dinner = inner_gradients(context, inner, dy_full, {.activated = activated, .dlogits = dlogits});
   inner_.backward_input(context, dinner, dx);
 }
 
 void Mlp::backward_weight(Context& context, Stash& stash) {
   if (is_chunked()) return backward_weight_of_chunks(context, stash);
-  const Inner dinner = saved_inner(stash);
+  Inner dinner = saved_inner(stash);
+  if (gates_tokens_) dinner.back() = stash.saved(this, saved_dlogits);
   down_.backward_weight(context, stash.saved(this, saved_dy), stash.saved(this, saved_activated));
-  if (gelu_bias_) context.ops.bias_backward(dinner[0], gelu_bias_->grad);
+  if (gelu_bias_ && gelu_bias_->trains) context.ops.bias_backward(dinner[0], gelu_bias_->grad);
   inner_.backward_weight(context, dinner, saved_x(stash));
 }
 
 void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   if (is_chunked()) return backward_chunks(context, dy, dx, stash);
+  const Stack::Scope of_pass(context.workspace);
   const Inner inner = saved_inner(stash);
-  const Inner& dinner = inner;
+  const Tensor dlogits = gates_tokens_ ? context.workspace.take(options_.dtype, inner.back().sizes) : Tensor();
+  Inner dinner;
   {
     const Stack::Scope scope(context.workspace);
-    const Tensor dy_full = leave_backward(context, options_, dy);
-    const Tensor dactivated = context.workspace.take(options_.dtype, inner[0].sizes), activated = dactivated;
-    down_.backward_input(context, dy_full, dactivated);
-    activation_gradients(context.ops, inner, dactivated, gelu_bias_ ? gelu_bias_->grad : Tensor());
+    const Tensor dy_full = leave_backward(context, options_, dy),
+                 activated = context.workspace.take(options_.dtype, inner[0].sizes);
+    dinner = inner_gradients(context, inner, dy_full, {activated, bias_gradient(), dlogits});
     down_.backward_weight(context, dy_full, activated);
   }
   inner_.backward_weight(context, dinner, saved_x(stash));
@@ -110,13 +122,18 @@ void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
   const Inner inner = take_inner(context, x.size(0));
   const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
   inner_.products(context, x, inner);
-  activate(context.ops, inner, activated);
+  activate(context, inner, activated);
   down_.forward(context, activated, y);
 }
 
-void Mlp::activate(Ops& ops, const Inner& inner, Tensor activated) const {
+void Mlp::activate(Context& context, const Inner& inner, Tensor activated) const {
+  Ops& ops = context.ops;
   const MlpKind kind = options_.model.mlp;
-  if (is_gated(kind)) return ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated, .kind = gate_kind(kind)});
+  if (is_gated(kind)) {
+    ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated, .kind = gate_kind(kind)});
+    if (gates_tokens_) weight_by_gate(context, inner.back(), activated);
+    return;
+  }
   ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor(), .kind = gelu_kind(kind)});
 }
 
@@ -129,7 +146,7 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
                                 .up = inner[1],
                                 .dgate = inner[0],
                                 .dup = inner[1],
-                                .y = activated,
+                                .y = gates_tokens_ ? Tensor() : activated,
                                 .kind = gate_kind(kind)});
   ops.gelu_backward({.dy = dactivated,
                      .x = inner[0],
@@ -140,15 +157,33 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
                      .kind = gelu_kind(kind)});
 }
 
+// A gate's gradient reads what was weighted, which needs a place of its own.
+Mlp::Inner Mlp::inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor dactivated =
+      gates_tokens_ ? context.workspace.take(of.activated.dtype, of.activated.sizes) : of.activated;
+  down_.backward_input(context, dy, dactivated);
+  Inner dinner = inner;
+  if (gates_tokens_) {
+    context.ops.swiglu({.gate = inner[0], .up = inner[1], .y = of.activated});
+    gate_backward(context, inner.back(), {dactivated, of.activated, of.dlogits});
+    dinner.back() = of.dlogits;
+  }
+  activation_gradients(context.ops, inner, dactivated, of.dbias);
+  return dinner;
+}
+
 Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {
   Inner inner(static_cast<std::size_t>(num_inner(options_)));
   for (Tensor& each : inner) each = context.workspace.take(options_.dtype, {num_tokens, features_.count});
+  if (gates_tokens_) inner.push_back(context.workspace.take(accumulate_dtype(options_.dtype), {num_tokens, 1}));
   return inner;
 }
 
 Mlp::Inner Mlp::saved_inner(const Stash& stash) const {
   Inner inner;
   for (int i = 0; i < num_inner(options_); ++i) inner.push_back(stash.saved(this, saved_inner_0 + i));
+  if (gates_tokens_) inner.push_back(stash.saved(this, saved_logits));
   return inner;
 }
 

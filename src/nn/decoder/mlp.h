@@ -2,6 +2,8 @@
 //
 //     SwiGLU (Shazeer 2020, arXiv:2002.05202)    y = (silu(x wgate^T) * (x wup^T)) wdown^T; GeGLU has gelu for silu
 //     GELU   (Radford et al. 2019)               y = gelu(x wup^T + bup) wdown^T + bdown
+//
+// With a gate of tokens (nn/mixture/token_gate.h), what wdown reads is weighted by it.
 #pragma once
 
 #include "nn/decoder/branch.h"
@@ -13,8 +15,9 @@ namespace echelon {
 
 class Mlp : public Branch {
  public:
-  /// Parameters `name`.{gate,up,down}_proj.{weight,bias}; GELU has no gate.
-  Mlp(const LayerOptions& options, const std::string& name);
+  /// Parameters `name`.{gate,up,down}_proj.{weight,bias}; GELU has no gate. With a gate of tokens, of SwiGLU and not in
+  /// chunks, also `name`_gate.weight.
+  Mlp(const LayerOptions& options, const std::string& name, bool gates_tokens = false);
 
   [[nodiscard]] std::vector<Param*> params() override;
 
@@ -29,13 +32,29 @@ class Mlp : public Branch {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const override;
 
  private:
-  enum Saved : int { saved_activated, saved_dy, saved_inner_0, saved_inner_1 };  // in the stash
+  enum Saved : int {
+    saved_activated,
+    saved_dy,
+    saved_dlogits,
+    saved_logits,
+    saved_inner_0,
+    saved_inner_1
+  };  // in the stash
 
-  using Inner = std::vector<Tensor>;  // [num_tokens, F of this rank]: gate and up, or up alone, before the activation
+  // What the first matmuls give: [num_tokens, F of this rank] gate and up, or up alone, before the activation; and the
+  // logits [num_tokens, 1] of a gate of tokens.
+  using Inner = std::vector<Tensor>;
 
-  void activate(Ops& ops, const Inner& inner, Tensor activated) const;
+  void activate(Context& context, const Inner& inner, Tensor activated) const;
   /// In place: inner -> its gradient, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
   void activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const;
+  /// dy of all tokens -> the gradients of inner, in its place but for logits, and activated.
+  struct InnerGradients {
+    Tensor activated, dbias = {}, dlogits = {};
+  };
+  [[nodiscard]] Inner inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const;
+  /// Of GELU; empty if there is none, or if it is frozen.
+  [[nodiscard]] Tensor bias_gradient() const { return gelu_bias_ && gelu_bias_->trains ? gelu_bias_->grad : Tensor(); }
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;
   [[nodiscard]] Inner take_inner(Context& context, std::int64_t num_tokens) const;
 
@@ -56,6 +75,7 @@ class Mlp : public Branch {
   void for_gradients(Context& context, Tensor x_full, Tensor dy_full, Tensor dbias, const Visit& visit) const;
 
   LayerOptions options_;
+  bool gates_tokens_;
   Slice features_;
   ColumnParallel inner_;            // gate and up, or up without its bias:
   std::optional<Param> gelu_bias_;  // added where GELU reads the matmul

@@ -20,7 +20,7 @@ void Mlp::project_chunks(Context& context, Tensor y, const Stash& stash) const {
     const Inner inner = take_inner(context, chunk.count);
     const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
     inner_.products(context, chunk.of(x_full), inner);
-    activate(context.ops, inner, activated);
+    activate(context, inner, activated);
     down_.product(context, activated, chunk.of(partial));
   }
   down_.sum(context, y, partial);
@@ -55,11 +55,10 @@ void Mlp::backward_input_of_chunks(Context& context, Tensor dy, Tensor dx, Stash
 void Mlp::backward_weight_of_chunks(Context& context, const Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const Tensor x_full = enter(context, options_, saved_x(stash)), dy_full = stash.saved(this, saved_dy);
-  for_gradients(context, x_full, dy_full, gelu_bias_ ? gelu_bias_->grad : Tensor(),
-                [&](const TokenChunk& /*chunk*/, const ChunkGradients& of) {
-                  down_.weight_gradient(context, of.dy, of.activated);
-                  inner_.weight_gradients(context, of.dinner, of.x);
-                });
+  for_gradients(context, x_full, dy_full, bias_gradient(), [&](const TokenChunk& /*chunk*/, const ChunkGradients& of) {
+    down_.weight_gradient(context, of.dy, of.activated);
+    inner_.weight_gradients(context, of.dinner, of.x);
+  });
   down_.bias_gradient(context, dy_full);
 }
 
@@ -67,12 +66,11 @@ void Mlp::backward_chunks(Context& context, Tensor dy, Tensor dx, const Stash& s
   const Stack::Scope scope(context.workspace);
   const Tensor x_full = enter(context, options_, saved_x(stash)), dy_full = leave_backward(context, options_, dy);
   const Tensor partial = splits_tokens(options_) ? x_full : dx;
-  for_gradients(context, x_full, dy_full, gelu_bias_ ? gelu_bias_->grad : Tensor(),
-                [&](const TokenChunk& chunk, const ChunkGradients& of) {
-                  down_.weight_gradient(context, of.dy, of.activated);
-                  inner_.weight_gradients(context, of.dinner, of.x);
-                  inner_.input_gradients(context, of.dinner, chunk.of(partial));
-                });
+  for_gradients(context, x_full, dy_full, bias_gradient(), [&](const TokenChunk& chunk, const ChunkGradients& of) {
+    down_.weight_gradient(context, of.dy, of.activated);
+    inner_.weight_gradients(context, of.dinner, of.x);
+    inner_.input_gradients(context, of.dinner, chunk.of(partial));
+  });
   down_.bias_gradient(context, dy_full);
   enter_backward(context, options_, dx, partial);
 }

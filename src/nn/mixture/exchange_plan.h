@@ -36,8 +36,11 @@ class ExchangePlan {
   [[nodiscard]] ExchangeRound round(int index) const;
   /// The first row of a round among all that this rank receives.
   [[nodiscard]] std::int64_t first_row(int round) const { return round * most_rows_; }
-  /// Rows that this rank receives in all rounds.
+  /// Rows that this rank receives in all rounds, and in one of them.
   [[nodiscard]] std::int64_t num_received() const { return received_[static_cast<std::size_t>(rank_)]; }
+  [[nodiscard]] std::int64_t num_received(int round) const {
+    return std::clamp<std::int64_t>(num_received() - first_row(round), 0, most_rows_);
+  }
 
  private:
   ExchangePlan(int num_ranks, int rank, std::int64_t most_rows);

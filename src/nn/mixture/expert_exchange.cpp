@@ -59,6 +59,12 @@ void ExpertExchange::give_back(Context& context, const ExchangePlan& plan, int r
   exchange(context, plan, round, all, Way::back);
 }
 
+void ExpertExchange::count_flops(Context& context, const ExchangePlan& plan, int round, std::int64_t of_row) const {
+  if (context.microbatch.expert_traffic == nullptr) return;
+  *context.microbatch.expert_traffic +=
+      {.flops = plan.num_received(round) * of_row, .planned_flops = balanced().num_received(round) * of_row};
+}
+
 void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all,
                               Way way) const {
   const ExchangeRound parts = plan.round(round);

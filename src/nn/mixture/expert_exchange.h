@@ -39,11 +39,14 @@ class ExpertExchange {
   };
   void dispatch(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all) const;
   void give_back(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all) const;
+  /// Counts what is computed with the rows of a round.
+  void count_flops(Context& context, const ExchangePlan& plan, int round, std::int64_t of_row) const;
 
  private:
   enum class Way : std::uint8_t { there, back };
   void exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all, Way way) const;
   [[nodiscard]] Comm& comm(Context& context) const;
+  /// What is planned, before loads are known.
   [[nodiscard]] ExchangePlan balanced() const {
     return ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_);
   }

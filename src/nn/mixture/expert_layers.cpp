@@ -45,47 +45,62 @@ ExpertLayers::ExpertLayers(const LayerOptions& options, const std::string& name)
       down_(down_projection(options, name + ".down_proj.weight")) {}
 
 void ExpertLayers::inner_products(Ops& ops, Tensor x_rows, const ExpertRows& rows, const Inner& inner) const {
-  for (const auto& [w, product] : {std::pair{&gate_, inner.gate}, {&up_, inner.up}})
-    ops.grouped_matmul({.a = x_rows, .w = w->value, .offsets = rows.offsets, .c = product, .transpose_w = true});
+  if (rows.count == 0) return;
+  const Tensor x = x_rows.rows(0, rows.count);
+  const auto [gate, up] = inner.first(rows.count);
+  ops.grouped_matmul({.a = x, .w = gate_.value, .offsets = rows.offsets, .c = gate, .transpose_w = true});
+  ops.grouped_matmul({.a = x, .w = up_.value, .offsets = rows.offsets, .c = up, .transpose_w = true});
 }
 
 void ExpertLayers::outputs(Context& context, const Inner& inner, const ExpertRows& rows, Tensor y_rows) const {
+  const Tensor all_activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
+  if (rows.count == 0) return;
   Ops& ops = context.ops;
-  const Tensor activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
-  ops.swiglu({.gate = inner.gate, .up = inner.up, .y = activated});
+  const auto [gate, up] = inner.first(rows.count);
+  const Tensor activated = all_activated.rows(0, rows.count), y = y_rows.rows(0, rows.count);
+  ops.swiglu({.gate = gate, .up = up, .y = activated});
   ops.weight_rows({.x = activated, .slots = rows.slots, .weights = rows.weights, .y = activated});
-  ops.grouped_matmul({.a = activated, .w = down_.value, .offsets = rows.offsets, .c = y_rows, .transpose_w = true});
+  ops.grouped_matmul({.a = activated, .w = down_.value, .offsets = rows.offsets, .c = y, .transpose_w = true});
 }
 
 void ExpertLayers::row_gradients(Context& context, const Inner& inner, const ExpertRows& rows,
                                  const RowGradients& of) const {
   const Stack::Scope scope(context.workspace);
+  const Tensor all_dactivated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
+  if (rows.count == 0) return;
   Ops& ops = context.ops;
-  const Tensor dactivated = context.workspace.take(inner.gate.dtype, inner.gate.sizes);
-  ops.grouped_matmul({.a = of.dy, .w = down_.value, .offsets = rows.offsets, .c = dactivated});
-  ops.swiglu({.gate = inner.gate, .up = inner.up, .y = of.activated});
+  const auto [gate, up] = inner.first(rows.count);
+  const Tensor dactivated = all_dactivated.rows(0, rows.count), activated = of.activated.rows(0, rows.count);
+  ops.grouped_matmul({.a = of.dy.rows(0, rows.count), .w = down_.value, .offsets = rows.offsets, .c = dactivated});
+  ops.swiglu({.gate = gate, .up = up, .y = activated});
   ops.weight_rows_backward({.dy = dactivated,
-                            .x = of.activated,
+                            .x = activated,
                             .slots = rows.slots,
                             .weights = rows.weights,
                             .dx = dactivated,
                             .dweights = of.dweights,
-                            .y = of.activated});
-  ops.swiglu_backward({.dy = dactivated, .gate = inner.gate, .up = inner.up, .dgate = inner.gate, .dup = inner.up});
+                            .y = activated});
+  ops.swiglu_backward({.dy = dactivated, .gate = gate, .up = up, .dgate = gate, .dup = up});
 }
 
 void ExpertLayers::input_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, Tensor dx_rows) const {
-  ops.grouped_matmul({.a = dinner.gate, .w = gate_.value, .offsets = rows.offsets, .c = dx_rows});
-  ops.grouped_matmul({.a = dinner.up, .w = up_.value, .offsets = rows.offsets, .c = dx_rows, .accumulates = true});
+  if (rows.count == 0) return;
+  const auto [gate, up] = dinner.first(rows.count);
+  const Tensor dx = dx_rows.rows(0, rows.count);
+  ops.grouped_matmul({.a = gate, .w = gate_.value, .offsets = rows.offsets, .c = dx});
+  ops.grouped_matmul({.a = up, .w = up_.value, .offsets = rows.offsets, .c = dx, .accumulates = true});
 }
 
 void ExpertLayers::weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of) {
-  const auto add = [&](Param& w, Tensor dy, Tensor x) {
+  if (rows.count == 0) return;
+  const auto [gate, up] = dinner.first(rows.count);
+  const auto add = [&](Param& w, const Tensor& dy, const Tensor& x) {
     ops.grouped_matmul_backward_weight({.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad});
   };
-  add(down_, of.dy, of.activated);
-  add(gate_, dinner.gate, of.x);
-  add(up_, dinner.up, of.x);
+  const Tensor x = of.x.rows(0, rows.count);
+  add(down_, of.dy.rows(0, rows.count), of.activated.rows(0, rows.count));
+  add(gate_, gate, x);
+  add(up_, up, x);
 }
 
 }  // namespace echelon

@@ -14,9 +14,14 @@
 namespace echelon {
 
 /// Where rows are, and their weights: slots and weights [M, k] of M tokens, or of M rows with k = 1; offsets of the
-/// experts of this rank.
+/// experts of this rank. Buffers of rows may be longer: the first `count` rows are computed.
 struct ExpertRows {
   Tensor slots, weights, offsets;
+  std::int64_t count = 0;
+  /// Of rows with k = 1.
+  [[nodiscard]] ExpertRows first(std::int64_t num_rows) const {
+    return {slots.rows(0, num_rows), weights.rows(0, num_rows), offsets, num_rows};
+  }
 };
 
 class ExpertLayers {
@@ -32,6 +37,7 @@ class ExpertLayers {
   /// Before the activation; gradients are stored in their place.
   struct Inner {
     Tensor gate, up;  // [rows, width()]
+    [[nodiscard]] Inner first(std::int64_t count) const { return {gate.rows(0, count), up.rows(0, count)}; }
   };
   void inner_products(Ops& ops, Tensor x_rows, const ExpertRows& rows, const Inner& inner) const;
   /// Takes workspace within the caller's scope.

@@ -42,6 +42,9 @@ class CpuOps : public Ops {
   /// Pairs (query, key) that attention and its gradients computed, over all heads.
   [[nodiscard]] const AttentionPairs& attention_pairs() const { return attention_pairs_; }
 
+  /// Of the matmuls of experts, on the rows that they had.
+  [[nodiscard]] std::int64_t expert_flops() const { return expert_flops_; }
+
   void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
@@ -67,6 +70,7 @@ class CpuOps : public Ops {
   ProductKernels bfloat16_products_;  // those of attention, too
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;
   AttentionPairs attention_pairs_;
+  std::int64_t expert_flops_ = 0;
 };
 
 [[nodiscard]] std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});

@@ -202,6 +202,7 @@ void CpuOps::compute(const WeightRowsBackwardArgs& args) {
 
 void CpuOps::compute(const GroupedMatmulArgs& args) {
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    expert_flops_ += 2 * count * args.a.size(1) * args.c.size(1);
     multiply({.a = args.a.rows(first, count),
               .b = matrix_of(args.w, e),
               .c = args.c.rows(first, count),
@@ -212,6 +213,7 @@ void CpuOps::compute(const GroupedMatmulArgs& args) {
 
 void CpuOps::compute(const GroupedMatmulBackwardWeightArgs& args) {
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    expert_flops_ += 2 * count * args.dy.size(1) * args.x.size(1);
     multiply({.a = args.dy.rows(first, count),
               .b = args.x.rows(first, count),
               .c = matrix_of(args.dw, e),

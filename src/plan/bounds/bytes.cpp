@@ -53,7 +53,9 @@ std::int64_t PlanBytes::snapshot(const PlanChoice& choice, const PlanStages& sta
   add(state.head(), is_last ? 1 : 0);
   const UnitState* const tied_weight = is_first || is_last ? state.tied_weight(is_first, is_last) : nullptr;
   if (tied_weight != nullptr) add(*tied_weight, 1);
-  return limit < 0 || sum <= limit ? sum : std::max<std::int64_t>(0, limit - largest);
+  state.for_blocks([&](const UnitState& block) { largest = std::max(largest, block.snapshot_bytes); });
+  const bool may_stop = limit >= 0 && (sum > limit || state.has_several_blocks());
+  return may_stop ? std::min(sum, std::max<std::int64_t>(0, limit - largest)) : sum;
 }
 
 // A rank's memory use is highest during a pass: what is kept, the gradient from the next stage and what passes between

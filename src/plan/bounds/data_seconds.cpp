@@ -248,7 +248,7 @@ double state_core_seconds(const PlanCosts& costs) {
   const double update = core_seconds_of(state.block(), ActionKind::update);
   const double gather = is_sharded(costs.choice, 1) ? core_seconds_of(state.block(), ActionKind::gather_parameters) : 0;
   const double reduce =
-      num_gradient_ranks(costs.choice.shape) > 1 ? core_seconds_of(state.block(), ActionKind::reduce_gradients) : 0;
+      reduces_gradients(costs.choice.shape, data) ? core_seconds_of(state.block(), ActionKind::reduce_gradients) : 0;
   const double reductions = is_sharded(costs.choice, 2) ? m : 1;
   double sum =
       core_seconds_of(state.embedding(), ActionKind::update) + core_seconds_of(state.head(), ActionKind::update);

@@ -250,13 +250,13 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
                                    choice.shape.pp,
                                    choice.pipeline.num_virtual,
                                    choice.shape.num_microbatches,
-                                   num_gradient_ranks(choice.shape) > 1,
+                                   reduces_gradients(choice.shape, choice.data),
                                    num_shards(choice.shape, choice.data) > 1 ? choice.data.zero_level : 0,
                                    choice.data.replicate > 1,
                                    static_cast<std::int64_t>(choice.data.reshard),
                                    state.embedding().sums_replicas,
-                                   state.block().sums_replicas,
                                    state.head().sums_replicas};
+  state.for_blocks([&](const UnitState& block) { key.push_back(block.sums_replicas); });
   key.insert(key.end(), choice.pipeline.layout.counts.begin(), choice.pipeline.layout.counts.end());
   const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& known) { return known.key == key; });
   if (found != known_.end()) {
@@ -299,7 +299,8 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
                   costs_->traces(choice.shape, choice.data), program,
                   units_of(space_->stages_of(num_stages, choice.pipeline.layout), config.model,
                            recompute_of(choice.recompute), tied_weight_of(config.model, program.rank_of_stage)));
-  LayoutStep step = {.is_exact = devices.is_regular(), .num_lowered = num_lowered_ - num_lowered_before};
+  const bool is_regular = devices.is_regular() && has_equal_expert_groups(choice.shape, machine);
+  LayoutStep step = {.is_exact = is_regular, .num_lowered = num_lowered_ - num_lowered_before};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
     step.num_actions += static_cast<std::int64_t>(program.programs[static_cast<std::size_t>(rank)].size());
     fold.fill(rank, program.work.ranks[static_cast<std::size_t>(rank)].works);

@@ -10,21 +10,35 @@
 namespace echelon {
 namespace {
 
+UnitSeconds least_of(const UnitSeconds& x, const UnitSeconds& y) {
+  return UnitSeconds{.reduce = std::min(x.reduce, y.reduce),
+                     .reduce_parts = std::min(x.reduce_parts, y.reduce_parts),
+                     .gather = std::min(x.gather, y.gather),
+                     .update = std::min(x.update, y.update),
+                     .clear = std::min(x.clear, y.clear),
+                     .squares = std::min(x.squares, y.squares)};
+}
+
 StateCosts least_of(const StateCosts& a, const StateCosts& b) {
-  const auto of_unit = [](const UnitSeconds& x, const UnitSeconds& y) {
-    return UnitSeconds{.reduce = std::min(x.reduce, y.reduce),
-                       .reduce_parts = std::min(x.reduce_parts, y.reduce_parts),
-                       .gather = std::min(x.gather, y.gather),
-                       .update = std::min(x.update, y.update),
-                       .clear = std::min(x.clear, y.clear),
-                       .squares = std::min(x.squares, y.squares)};
-  };
   return {.traces = a.traces,
-          .embedding = of_unit(a.embedding, b.embedding),
-          .block = of_unit(a.block, b.block),
-          .head = of_unit(a.head, b.head),
-          .tied_weight = of_unit(a.tied_weight, b.tied_weight),
+          .embedding = least_of(a.embedding, b.embedding),
+          .block = least_of(a.block, b.block),
+          .head = least_of(a.head, b.head),
+          .tied_weight = least_of(a.tied_weight, b.tied_weight),
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
+}
+
+/// Their least bytes and core seconds: what communicates has no order without a mesh.
+UnitState least_of(UnitState a, const UnitState& b) {
+  for (std::int64_t UnitState::*bytes :
+       {&UnitState::persistent_bytes, &UnitState::snapshot_bytes, &UnitState::whole_param_bytes,
+        &UnitState::whole_grad_bytes, &UnitState::converted_grad_bytes, &UnitState::converted_part_bytes})
+    a.*bytes = std::min(a.*bytes, b.*bytes);
+  for (auto& [kind, cost] : a.costs) {
+    const auto other = b.costs.find(kind);
+    cost = {.core_seconds = other == b.costs.end() ? 0 : std::min(cost.core_seconds, other->second.core_seconds)};
+  }
+  return a;
 }
 
 /// Of a whole copy of a unit in the rank's own memory; a GPU's is in its host's.
@@ -72,10 +86,11 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
   const LayerCosts& closest = layers(shape, recomputed);
-  if (shape.tp * shape.cp == 1 || request_->machine.host) return closest;
+  if (shape.tp * shape.cp * shape.ep == 1 || request_->machine.host) return closest;
   const LayerKey key = {key_of(shape), recomputed};
+  const int shard_stride = shape.ep > 1 ? mesh.stride(Axis::dp_shard) : 0;
   const auto [known, is_new] =
-      placed_layers_.try_emplace({key, mesh.stride(Axis::tp), mesh.stride(Axis::cp)}, &closest);
+      placed_layers_.try_emplace({key, mesh.stride(Axis::tp), mesh.stride(Axis::cp), shard_stride}, &closest);
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
   bool is_slower = false;
@@ -96,10 +111,10 @@ CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& da
   const bool is_rounded = shape.cp > 1 && request_->base.training.seq_len % (shape.cp * shape.tp * rounding) != 0;
   const bool is_even = request_->base.parallelism.context_parallel_load_balancer == LoadBalancer::headtail &&
                        request_->base.training.seq_len % (2 * shape.cp) == 0;
-  return {shape.tp,        shape.sequence_parallel,
-          shape.cp,        is_even ? KeyExchange() : shape.exchange,
-          data.replicate,  data.shard,
-          data.zero_level, is_rounded ? shape.micro_batch_size : 0};
+  PlanShape of_state = shape;
+  if (is_even) of_state.exchange = {};
+  if (!is_rounded) of_state.micro_batch_size = 0;
+  return {key_of(of_state), data.replicate, data.shard, data.zero_level};
 }
 
 const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data) {
@@ -136,8 +151,8 @@ UnitCost CostTable::cost_of(const UnitPasses& passes, const UnitKind& kind, cons
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
   PlanShape alone = shape;
-  alone.dp = 1;
-  const RunConfig config = space_->config_of({alone, {}, {}, {}});
+  alone.dp = shards_of_experts(shape);
+  const RunConfig config = space_->config_of({alone, {}, {}, {.shard = alone.dp}});
   KnownUnits& units = units_[key_of(shape)];
   UnitTraces traces(config);
   const LayerOptions options = layer_options(config, 0);
@@ -178,6 +193,7 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
     const int rank = context_ranks.busiest_like(config.mesh_shape().rank_of(coordinates), config.mesh_shape()),
               index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
     ModelPart part = make_unit_part(config, rank, kind);
+    part.options.model = config.model;  // constants are of all kinds of layers
     const ShardedUnit& unit = unit_of(part, kind);
     UnitState& state = states.units.emplace_back(UnitState{.kind = kind, .sums_replicas = unit.sums_replicas()});
     for (const auto& [action, trace] : traces.state(kind, rank)) state.costs[action] = timer_.cost_of(trace);
@@ -201,7 +217,13 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
   };
   using Role = UnitKind::Role;
   for (const Role role : {Role::embedding, Role::head}) add({.role = role});
-  add({.role = Role::block, .layer = {.has_experts = config.model.mixture.is_in(0)}});  // as every other layer
+  for (const bool has_experts : {false, true}) {
+    const std::vector<LayerKind> kinds = config.model.layer_kinds();
+    if (std::ranges::none_of(kinds, [&](const LayerKind& kind) { return kind.has_experts == has_experts; })) continue;
+    const bool is_first = states.units.size() == 2;
+    add({.role = Role::block, .layer = {.has_experts = has_experts}});
+    states.least_block = is_first ? states.units.back() : least_of(states.least_block, states.units.back());
+  }
   if (config.model.tie_word_embeddings) {
     for (const bool is_overwritten_by_first_matmul : {false, true})
       add({.role = Role::tied_weight, .is_overwritten_by_first_matmul = is_overwritten_by_first_matmul});
@@ -220,7 +242,7 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
       const auto found = unit.costs.find(kind);
       return found == unit.costs.end() ? 0.0 : timer_.seconds(found->second, mesh);
     };
-    return UnitSeconds{.reduce = num_gradient_ranks(shape) > 1 ? of(ActionKind::reduce_gradients) : 0,
+    return UnitSeconds{.reduce = reduces_gradients(shape, data) ? of(ActionKind::reduce_gradients) : 0,
                        .reduce_parts = of(ActionKind::reduce_parts),
                        .gather = of(ActionKind::gather_parameters),
                        .update = of(ActionKind::update),
@@ -228,7 +250,11 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
                        .squares = of(ActionKind::clip)};
   };
   costs.embedding = seconds_of(costs.traces->embedding());
-  costs.block = seconds_of(costs.traces->block());
+  bool is_first = true;
+  costs.traces->for_blocks([&](const UnitState& block) {
+    costs.block = is_first ? seconds_of(block) : least_of(costs.block, seconds_of(block));
+    is_first = false;
+  });
   costs.head = seconds_of(costs.traces->head());
   if (const UnitState* const tied_weight = costs.traces->tied_weight()) costs.tied_weight = seconds_of(*tied_weight);
   const CommRecord scalar = {.kind = CommKind::all_reduce,

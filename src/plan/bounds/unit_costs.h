@@ -64,14 +64,25 @@ struct UnitState {
 
 struct UnitStates {
   std::vector<UnitState> units = {};  // embedding, head, blocks, tied weight
+  UnitState least_block = {};         // of the blocks with and without experts the least bytes and core seconds
   std::int64_t constant_bytes = 0;
   bool converts_gradients = false;
 
   [[nodiscard]] const UnitState& of(const UnitKind& kind) const;
   [[nodiscard]] const UnitState& embedding() const { return units[0]; }
   [[nodiscard]] const UnitState& head() const { return units[1]; }
-  /// The only kind of block: with several ones bounds need the least of them.
-  [[nodiscard]] const UnitState& block() const { return units[2]; }
+  /// What bounds know of any block.
+  [[nodiscard]] const UnitState& block() const { return least_block; }
+  [[nodiscard]] bool has_several_blocks() const {
+    int count = 0;
+    for_blocks([&](const UnitState& /*block*/) { ++count; });
+    return count > 1;
+  }
+  template <class Visit>
+  void for_blocks(const Visit& visit) const {
+    for (const UnitState& unit : units)
+      if (unit.kind.role == UnitKind::Role::block) visit(unit);
+  }
   /// That of the embedding where the head has a copy; null without one.
   [[nodiscard]] const UnitState* tied_weight() const { return units.back().kind.has_copy ? &units.back() : nullptr; }
   /// That of a rank which has the embedding, the head or both; null without a tied weight.
@@ -123,12 +134,11 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange>;
+  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, bool>;
   using LayerKey = std::tuple<ShapeKey, BlockOperations>;
   /// Of the kinds of units of a shape that were asked for.
   using KnownUnits = std::map<UnitKind, UnitCost>;
-  using TraceKey =
-      std::tuple<std::int64_t, bool, std::int64_t, KeyExchange, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using TraceKey = std::tuple<ShapeKey, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
   struct DataOrder {
     const PlanShape& shape;
@@ -138,7 +148,8 @@ class CostTable {
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
-    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange};
+    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange,
+            shape.ep, shape.has_whole_experts};
   }
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] UnitCost cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape);
@@ -153,8 +164,8 @@ class CostTable {
   PlanOrders orders_;
   std::map<ShapeKey, KnownUnits> units_;
   std::map<LayerKey, LayerCosts> layers_;
-  // By the strides of the tensor and the context axis.
-  std::map<std::tuple<LayerKey, int, int>, const LayerCosts*> placed_layers_;
+  // By the strides of the tensor, the context and the shard axis, the last one with expert groups.
+  std::map<std::tuple<LayerKey, int, int, int>, const LayerCosts*> placed_layers_;
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, UnitStates> traces_;
   std::map<StateKey, StateCosts> states_;

@@ -6,13 +6,15 @@
 #include "plan/search/heap.h"
 #include "plan/search/plan.h"
 
-#include <tuple>
+#include <array>
 
 namespace echelon {
 
-/// Tensor, pipeline, data and context degree.
-using PlanDegrees = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
-[[nodiscard]] inline PlanDegrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp}; }
+/// Tensor, pipeline, data, context and expert degree.
+using PlanDegrees = std::array<std::int64_t, 5>;
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanShape& shape) {
+  return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep};
+}
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
 
 /// What a search has done so far. Work is about proportional to time on any machine.

@@ -1,6 +1,7 @@
 #include "plan/space/orders.h"
 
 #include "predict/machine/device_map.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <array>
@@ -14,12 +15,13 @@ namespace {
 /// Those over which layers communicate.
 constexpr std::array layer_axes = {Axis::tp, Axis::cp};
 
-/// How many nodes, and how many switches, a group of each axis spans, and the `head_ranks` of a context-parallel group
-/// that exchange heads and the links of the rings across them; none where that differs from rank to rank. Switches
-/// count where they are oversubscribed.
-std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, int head_ranks, const MeshShape& mesh,
+/// How many nodes, and how many switches, a group of each axis spans. So do parts of groups: ranks of context
+/// parallelism that exchange heads, the links of the rings across them, and ranks that have experts together, or the
+/// same ones. None where that differs from rank to rank. Switches count where they are oversubscribed.
+std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const PlanShape& shape, const MeshShape& mesh,
                                           const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);
+  const int head_ranks = shape.exchange.head_ranks, ep = static_cast<int>(shape.ep);
   if (!devices.is_regular()) return std::nullopt;
   std::vector<int> spread;
   const auto add = [&](const GroupPlacement& placement) {
@@ -31,20 +33,30 @@ std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, int head_r
     add(devices.placement_of_blocks(Axis::cp, head_ranks, 0));
     add(devices.placement_of_rings(Axis::cp, head_ranks, 0));
   }
+  if (!shape.has_whole_experts) return spread;
+  if (!has_equal_expert_groups(shape, machine)) return std::nullopt;
+  if (ep > 1) add(devices.placement_of(expert_group(ep), 0));
+  if (axes.size() == layer_axes.size()) return spread;
+  add(devices.placement_of(expert_holders_group(ep), 0));
   return spread;
+}
+
+/// Whether layers communicate at all, where that takes different times.
+bool has_layer_groups(const PlanShape& shape, const PlanRequest& request) {
+  return shape.tp * shape.cp * shape.ep > 1 && !request.machine.host;
 }
 
 }  // namespace
 
 const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanData& data) {
-  const auto [found, is_new] = known_.try_emplace({layer_degrees(shape), shape.pp, data.replicate, data.shard});
+  const auto [found, is_new] =
+      known_.try_emplace({layer_degrees(shape), shape.has_whole_experts, shape.pp, data.replicate, data.shard});
   Known& own = found->second;
   if (!is_new) return own;
   const AxisOrder all;
   std::vector<std::optional<std::vector<int>>> spreads;
   for (const AxisOrder& order : space_->orders(shape, data)) {
-    auto spread =
-        spread_of(all.axes(), shape.exchange.head_ranks, space_->mesh_of(shape, data, order), request_->machine);
+    auto spread = spread_of(all.axes(), shape, space_->mesh_of(shape, data, order), request_->machine);
     const auto same = spread ? std::find(spreads.begin(), spreads.end(), spread) : spreads.end();
     own.stand_ins.push_back(static_cast<std::size_t>(same - spreads.begin()));
     if (same != spreads.end()) continue;
@@ -56,8 +68,8 @@ const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanDat
 }
 
 TensorPlacement PlanOrders::placement_of(const PlanShape& shape, const MeshShape& mesh) {
-  if (shape.tp * shape.cp == 1 || request_->machine.host) return any_placement;
-  const auto spread = spread_of(layer_axes, shape.exchange.head_ranks, mesh, request_->machine);
+  if (!has_layer_groups(shape, *request_)) return any_placement;
+  const auto spread = spread_of(layer_axes, shape, mesh, request_->machine);
   if (!spread) return any_placement;
   std::vector<Placement>& known = placements_[layer_degrees(shape)];
   const auto found =
@@ -103,15 +115,37 @@ std::vector<MeshShape> PlanOrders::meshes_of_layer_axes(const PlanShape& shape) 
   return meshes;
 }
 
+/// An expert group has ranks of up to three axes: every order of all axes, with every number of other ranks on each.
+/// Where its ranks are depends on the strides of the three alone.
+std::vector<MeshShape> PlanOrders::meshes_of_experts(const PlanShape& shape) const {
+  const std::int64_t of_group = shards_of_experts(shape), others = request_->num_devices / (shape.tp * shape.cp);
+  std::vector<MeshShape> meshes;
+  std::set<std::array<int, 3>> strides;
+  for (std::int64_t shard = of_group; shard <= others; shard += of_group) {
+    if (others % shard != 0) continue;
+    for (std::int64_t pp = 1; pp <= others / shard; ++pp) {
+      if (others / shard % pp != 0) continue;
+      const PlanShape around = {.tp = shape.tp, .pp = pp, .cp = shape.cp};
+      const PlanData data = {.replicate = others / shard / pp, .shard = shard};
+      for (const AxisOrder& order : space_->orders(around, data)) {
+        const MeshShape mesh = space_->mesh_of(around, data, order);
+        if (strides.insert({mesh.stride(Axis::tp), mesh.stride(Axis::cp), mesh.stride(Axis::dp_shard)}).second)
+          meshes.push_back(mesh);
+      }
+    }
+  }
+  return meshes;
+}
+
 const std::vector<MeshShape>& PlanOrders::of_layer_axes(const PlanShape& shape) {
   const auto [found, is_new] = layer_meshes_.try_emplace(layer_degrees(shape));
   std::vector<MeshShape>& meshes = found->second;
   if (!is_new) return meshes;
   std::set<std::optional<std::vector<int>>> spreads;
-  for (const MeshShape& mesh : meshes_of_layer_axes(shape)) {
-    const auto spread = spread_of(layer_axes, shape.exchange.head_ranks, mesh, request_->machine);
+  for (const MeshShape& mesh : shape.ep > 1 ? meshes_of_experts(shape) : meshes_of_layer_axes(shape)) {
+    const auto spread = spread_of(layer_axes, shape, mesh, request_->machine);
     if (!spread || spreads.insert(spread).second) meshes.push_back(mesh);
-    if (shape.tp * shape.cp == 1 || request_->machine.host) break;
+    if (!has_layer_groups(shape, *request_)) break;
   }
   return meshes;
 }

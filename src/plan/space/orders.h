@@ -9,10 +9,16 @@
 
 namespace echelon {
 
-/// How tensor- and context-parallel groups are placed on nodes and switches, as an index of PlanOrders; or any way that
-/// is left, such as one that differs from group to group.
+/// How tensor-, context- and expert-parallel groups are placed on nodes and switches, as an index of PlanOrders; or any
+/// way that is left, such as one that differs from group to group.
 using TensorPlacement = int;
 inline constexpr TensorPlacement any_placement = -1;
+
+/// Whether every group of ranks that have experts together is on as few nodes as any other.
+[[nodiscard]] inline bool has_equal_expert_groups(const PlanShape& shape, const MachineSpec& machine) {
+  const std::int64_t of_node = machine.nodes.front().num_devices;
+  return of_node % shape.ep == 0 || shape.ep % of_node == 0;
+}
 
 /// Memoised; not thread-safe. It refers to both.
 class PlanOrders {
@@ -29,7 +35,7 @@ class PlanOrders {
   [[nodiscard]] const MeshShape& mesh_of(const PlanShape& shape, TensorPlacement placement) const {
     return placements_.at(layer_degrees(shape))[static_cast<std::size_t>(placement)].mesh;
   }
-  /// Meshes with every placement of tensor- and context-parallel groups that some order has.
+  /// Meshes with every placement of these groups that some order has.
   [[nodiscard]] const std::vector<MeshShape>& of_layer_axes(const PlanShape& shape);
   /// The one of the different ones that represents `order`.
   [[nodiscard]] const AxisOrder& stand_in(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
@@ -48,15 +54,17 @@ class PlanOrders {
   [[nodiscard]] const Known& known(const PlanShape& shape, const PlanData& data);
 
   [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
+  [[nodiscard]] std::vector<MeshShape> meshes_of_experts(const PlanShape& shape) const;
 
-  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int>;  // tp, cp and the ranks of it that exchange heads
+  // tp, cp, the ranks of it that exchange heads, ep
+  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int, std::int64_t>;
   [[nodiscard]] static LayerDegrees layer_degrees(const PlanShape& shape) {
-    return {shape.tp, shape.cp, shape.exchange.head_ranks};
+    return {shape.tp, shape.cp, shape.exchange.head_ranks, shape.ep};
   }
 
   const PlanSpace* space_;
   const PlanRequest* request_;
-  std::map<std::tuple<LayerDegrees, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
+  std::map<std::tuple<LayerDegrees, bool, std::int64_t, std::int64_t, std::int64_t>, Known> known_;
   std::map<LayerDegrees, std::vector<MeshShape>> layer_meshes_;
   std::map<LayerDegrees, std::vector<Placement>> placements_;
 };

@@ -124,15 +124,6 @@ void choose_dtype(PlanRequest& request) {
   request.chooses_dtype = true;
 }
 
-/// Bounds have one kind of block.
-void require_equal_layers(const ModelSpec& model) {
-  const std::int64_t L = model.num_hidden_layers, mixtures = model.mixture.num_layers_of(L);
-  require(mixtures == 0 || mixtures == L,
-          "plan does not search for a model in which {} of {} layers have experts and the others none (use "
-          "model.decoder_sparse_step = 1 and no mlp_only_layers, or simulate)",
-          mixtures, L);
-}
-
 MachineSpec named_machine(const PlanQuestion& question, const std::string& of_config) {
   if (!question.machine.empty()) return read_machine(question.machine);
   if (!of_config.empty()) return read_machine(of_config);
@@ -218,7 +209,6 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.seconds = question.seconds;
   request.long_training = read_training_request(question.training);
   request.base = base_config(question, settings);
-  require_equal_layers(request.base.model);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");
   for (const std::string& setting : settings)

@@ -1,8 +1,8 @@
 // All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be
 // counted without being listed:
 //
-//   Shape        tensor (and sequence), pipeline, data and context degrees with the method of context parallelism,
-//                sequences per microbatch.
+//   Shape        tensor (and sequence), pipeline, data and context degrees with the method of context parallelism, how
+//                experts are divided, sequences per microbatch.
 //   Pipeline     of a shape: schedule, virtual stages, layers per stage.
 //   Recompute    of a pipeline: which operations of how many blocks of each stage are recomputed.
 //   Data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released.
@@ -11,6 +11,7 @@
 
 #include "plan/space/request.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <vector>
@@ -24,6 +25,10 @@ struct PlanShape {
   std::int64_t micro_batch_size = 1, num_microbatches = 1;
   std::int64_t cp = 1;
   KeyExchange exchange = {};
+  // Of a mixture: the ranks that have the experts of a layer together, each some whole ones. Otherwise tensor-parallel
+  // ranks divide the features of all of them, as of a dense branch.
+  std::int64_t ep = 1;
+  bool has_whole_experts = false;
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -52,12 +57,25 @@ struct PlanData {
   bool operator==(const PlanData&) const = default;
 };
 
+/// Ranks with the same whole experts and other tokens: over them experts are sharded, and the gradients of experts are
+/// summed. 1 where experts are like dense parameters.
+[[nodiscard]] constexpr std::int64_t num_expert_holders(const PlanShape& shape, const PlanData& data) {
+  const bool are_as_dense = !shape.has_whole_experts || shape.ep * shape.tp == 1;
+  return are_as_dense ? 1 : data.shard * shape.cp * shape.tp / shape.ep;
+}
 /// Ranks over which ZeRO shards, and ranks over which gradients are summed: those of context parallelism are among
 /// both.
 [[nodiscard]] constexpr std::int64_t num_shards(const PlanShape& shape, const PlanData& data) {
-  return data.shard * shape.cp;
+  return std::max(data.shard * shape.cp, num_expert_holders(shape, data));
 }
 [[nodiscard]] constexpr std::int64_t num_gradient_ranks(const PlanShape& shape) { return shape.dp * shape.cp; }
+[[nodiscard]] constexpr bool reduces_gradients(const PlanShape& shape, const PlanData& data) {
+  return num_gradient_ranks(shape) > 1 || num_expert_holders(shape, data) > 1;
+}
+/// Ranks of the shard axis that an expert group spans.
+[[nodiscard]] constexpr std::int64_t shards_of_experts(const PlanShape& shape) {
+  return std::max<std::int64_t>(1, shape.ep / (shape.tp * shape.cp));
+}
 
 struct PlanChoice {
   PlanShape shape = {};
@@ -101,6 +119,8 @@ class PlanSpace {
   void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp);
   [[nodiscard]] bool is_searched(std::int64_t cp) const;
   [[nodiscard]] std::vector<KeyExchange> exchanges(std::int64_t tp, std::int64_t cp) const;
+  /// The shape with every way to divide experts; legal ones among others.
+  [[nodiscard]] std::vector<PlanShape> with_experts(const PlanShape& shape) const;
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
     return !request_->fixes(key) || value == wanted;
   }

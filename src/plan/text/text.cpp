@@ -46,9 +46,9 @@ std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "
 
 using PlanRow = std::vector<std::string>;
 
-const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ",      "cp",   "pp",
+const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ",      "cp",   "ep",       "pp",
                              "dp",     "mbs",   "m",   "schedule", "data", "recompute"};
-constexpr std::size_t context_column = 4;
+constexpr std::size_t context_column = 4, expert_column = 5;
 
 PlanRow row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;
@@ -57,6 +57,7 @@ PlanRow row(const Plan& plan) {
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
           context_text(shape),
+          fmt::format("{}", shape.ep),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),
@@ -66,11 +67,12 @@ PlanRow row(const Plan& plan) {
           recompute_text(plan.choice.recompute) + order_text(plan.choice.order)};
 }
 
-/// Columns as wide as they need, figures to the right; without the context degree where all have 1.
+/// Columns as wide as they need, figures to the right; without the context and the expert degree where all have 1.
 std::string plan_table(std::vector<PlanRow> rows) {
-  std::size_t num_numbers = 9;
-  if (std::all_of(rows.begin() + 1, rows.end(), [](const PlanRow& each) { return each[context_column] == "1"; })) {
-    for (PlanRow& each : rows) each.erase(each.begin() + context_column);
+  std::size_t num_numbers = 10;
+  for (const std::size_t column : {expert_column, context_column}) {
+    if (!std::all_of(rows.begin() + 1, rows.end(), [&](const PlanRow& each) { return each[column] == "1"; })) continue;
+    for (PlanRow& each : rows) each.erase(each.begin() + static_cast<std::ptrdiff_t>(column));
     --num_numbers;
   }
   std::vector<std::size_t> widths(rows.front().size(), 0);

@@ -8,36 +8,44 @@
 
 namespace echelon {
 
-PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange) {
+PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange, int ep) {
   const bool has_ring = exchange.method != ContextMethod::all_gather;
   return {.has_tied_weight = model.tie_word_embeddings,
           .kv_replicas = kv_replicas(model, tp),
           .head_ranks = exchange.head_ranks,
-          .ring_ranks = has_ring ? cp / exchange.head_ranks : 1};
+          .ring_ranks = has_ring ? cp / exchange.head_ranks : 1,
+          .has_experts = model.mixture.exists(),
+          .ep = ep};
 }
 
 PartialGroups partial_groups(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   return partial_groups(config.model, static_cast<int>(p.tensor_parallel_degree),
-                        static_cast<int>(p.context_parallel_degree), key_exchange(p));
+                        static_cast<int>(p.context_parallel_degree), key_exchange(p),
+                        static_cast<int>(p.expert_parallel_degree));
 }
 
 int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
   std::set<AxisSet> groups;
-  for (const Group& group :
-       {step_group, data_group, shard_group, replicate_group, tp_group, cp_group, pipeline_group}) {
+  const auto add = [&](const Group& group) {
     AxisSet axes;
     for (int axis = 0; axis < num_axes; ++axis)
       if (group.axes.contains(static_cast<Axis>(axis)) && mesh.degree(static_cast<Axis>(axis)) > 1)
         axes = axes | AxisSet{static_cast<Axis>(axis)};
     if (axes != AxisSet()) groups.insert(axes);
-  }
+  };
+  for (const Group& group : {step_group, data_group, shard_group, replicate_group, tp_group, cp_group, pipeline_group})
+    add(group);
   const int num_stages = mesh.degree(Axis::pp),
             num_neighbours = std::min(num_stages - 1, 2) + std::min(parts.ring_ranks - 1, 2);
   const auto is_part = [](int ranks, int all) { return ranks > 1 && ranks < all; };
   int num_parts = parts.has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
   if (is_part(parts.kv_replicas, mesh.degree(Axis::tp))) ++num_parts;
   if (is_part(parts.head_ranks, mesh.degree(Axis::cp))) num_parts += 2;
+  if (parts.has_experts) add(sequence_group);
+  const int expert_ranks = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
+  if (is_part(parts.ep, expert_ranks)) num_parts += 2;
+  if (parts.has_experts && !is_part(parts.ep, expert_ranks)) add(expert_holders_group(1));
   return static_cast<int>(groups.size()) + 2 * num_neighbours + num_parts;
 }
 

@@ -12,8 +12,10 @@ struct PartialGroups {
   int kv_replicas = 1;  // tensor-parallel ranks that hold the same kv head
   int head_ranks = 1;   // context-parallel ranks that exchange heads
   int ring_ranks = 1;   // context-parallel ranks that pass keys on in a ring
+  bool has_experts = false;
+  int ep = 1;  // ranks that have the experts of a layer together
 };
-[[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange);
+[[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange, int ep);
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many

@@ -30,8 +30,8 @@ class RowReader {
   RunConfig read() {
     require(row_.surplus_fields == 0, "the row has {} fields more than the header", row_.surplus_fields);
     require(!row_.at("gpu").empty(), "gpu is blank, but a prediction needs it");
-    refuse_what_is_not_there();
     set_model();
+    set_experts();
     set_layout();
     pad_vocabulary();
     set_training();
@@ -72,12 +72,6 @@ class RowReader {
     return value > 0 ? value : otherwise;
   }
 
-  void refuse_what_is_not_there() const {
-    require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet (use a dense model)",
-            row_.at("experts"));
-    require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet (use 1)", row_.at("ep"));
-  }
-
   void set_model() {
     const std::string mlp = word("mlp");
     const bool is_gated = has(mlp, "glu");
@@ -93,6 +87,28 @@ class RowReader {
     model.intermediate_size = count("ffn", is_gated ? model.hidden_size * 8 / 3 : 4 * model.hidden_size);
     model.max_position_embeddings = needed("seq");
     model.vocab_size = count("vocab", usual_vocabulary());
+  }
+
+  /// In every layer.
+  void set_experts() {
+    require(size("experts", 1) > 1 || degree("ep") == 1, "ep = {} divides experts, but experts = '{}' (use 1)",
+            row_.at("ep"), row_.at("experts"));
+    if (size("experts", 1) == 1) return;
+    ModelSpec& model = config_.model;
+    require(model.family == Family::llama,
+            "experts = {} with mlp = '{}': only experts of SwiGLU are known (use swiglu)", row_.at("experts"),
+            row_.at("mlp"));
+    const std::int64_t features = model.intermediate_size, of_shared = count("shared_ffn", 0);
+    model.family = of_shared > 0 ? Family::dots1 : Family::mixtral;
+    model.mixture.num_experts = size("experts", 1);
+    model.mixture.num_experts_per_tok = size("topk", 2);
+    model.mixture.moe_intermediate_size = features;
+    model.mixture.shared_expert_intermediate_size = of_shared;
+    model.mixture.norm_topk_prob = true;
+    model.mixture.put_in_all_layers();
+    ParallelConfig& p = config_.parallelism;
+    p.expert_parallel_degree = degree("ep");
+    p.expert_tensor_parallel_degree = size("etp", degree("tp"));
   }
 
   /// Heads of about 128, as many as tp and the width can be divided by.
@@ -231,9 +247,11 @@ class RowReader {
 
   void set_schedule() {
     ParallelConfig& p = config_.parallelism;
-    const std::int64_t num_virtual = degree("vpp");
     if (p.pipeline_parallel_degree == 1) return;
     const std::string name = word("schedule");
+    // Where it is blank, interleaved stages have a layer each.
+    const std::int64_t of_rank = config_.model.num_hidden_layers / p.pipeline_parallel_degree,
+                       num_virtual = size("vpp", has(name, "interleav") ? std::max<std::int64_t>(1, of_rank) : 1);
     if (has(name, "2p"))
       p.pipeline_parallel_schedule = PipelineSchedule::zb_2p;
     else if (has(name, "1p"))

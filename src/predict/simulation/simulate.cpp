@@ -78,6 +78,16 @@ void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& eve
   result.parts *= 1.0 / num_ranks;
 }
 
+/// What is rewritten of mixtures of experts.
+void check_experts(const SoftwareProfile& profile, const RunConfig& config) {
+  if (profile.is_echelon || !config.model.mixture.exists()) return;
+  require(!profile.computes_in_fp8,
+          "the software profile '{}' has no mixtures of experts in 8 bits (use it without +fp8)", profile.name);
+  require(!profile.reruns_whole_blocks || config.training.recompute != whole_block,
+          "the software profile '{}' recomputes no whole blocks with experts (use training.recompute = \"mlp\")",
+          profile.name);
+}
+
 }  // namespace
 
 PredictedMemory predicted_memory(const RankBlueprint& rank, std::int64_t device_bytes) {
@@ -103,8 +113,7 @@ std::int64_t Simulation::peak_memory_bytes() const {
 
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
   check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
-  require(options.profile.is_echelon || !blueprint.config().model.mixture.exists(),
-          "the software profile '{}' has no mixtures of experts (use echelon)", options.profile.name);
+  check_experts(options.profile, blueprint.config());
   if (machine.host) return simulate_on_host(blueprint, *machine.host, options);
   std::optional<MachineSpec> rounding;
   if (blueprint.config().training.float32_matmul_precision == MatmulPrecision::high)

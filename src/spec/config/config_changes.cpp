@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, 14> keys_of_execution = {
 KeyEffect effect_of(const ConfigKey& key, const RunConfig& was, const RunConfig& is) {
   const std::string_view section = section_of(key);
   if (key.name == "model.initializer_range") return KeyEffect::none;
-  if (section == "model") return KeyEffect::model;
+  if (key.name == "lora.initial_load_path") return KeyEffect::none;
+  if (section == "model" || section == "lora") return KeyEffect::model;
   if (key.name == "data.path" || key.name == "data.validation_path") return KeyEffect::none;
   if (section == "data" || key.name == "training.seq_len") return KeyEffect::data;
   const bool has_no_decay = was.lr_scheduler.decay == LrDecay::none && is.lr_scheduler.decay == LrDecay::none;
@@ -30,6 +31,8 @@ KeyEffect effect_of(const ConfigKey& key, const RunConfig& was, const RunConfig&
   if (section == "training")
     return std::ranges::find(keys_of_execution, key.name) != keys_of_execution.end() ? KeyEffect::none
                                                                                      : KeyEffect::values;
+  if (key.name == "moe.freeze_router") return KeyEffect::model;  // its moments are none
+  if (section == "moe" && key.name != "moe.dispatch_bound") return KeyEffect::values;
   if (section == "optimizer" || section == "lr_scheduler" || section == "grad_scaler") return KeyEffect::values;
   return KeyEffect::none;
 }

@@ -59,6 +59,7 @@ bool has_dense_layers(const ModelSpec& m) {
   return has_experts(m) && description_of(m.family).mixture->has_dense_layers;
 }
 bool is_of_deepseek(const ModelSpec& m) { return has_experts(m) && description_of(m.family).mixture->is_of_deepseek; }
+bool has_shared_expert(const ModelSpec& m) { return is_of_deepseek(m) || m.mixture.gates_shared_expert; }
 bool may_normalise(const ModelSpec& m) { return has_experts(m) && !description_of(m.family).mixture->normalises; }
 bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
@@ -76,6 +77,7 @@ constexpr auto data = &RunConfig::data;
 constexpr auto training = &RunConfig::training;
 constexpr auto parallelism = &RunConfig::parallelism;
 constexpr auto moe = &RunConfig::moe;
+constexpr auto lora = &RunConfig::lora;
 constexpr auto optimizer = &RunConfig::optimizer;
 constexpr auto lr_scheduler = &RunConfig::lr_scheduler;
 constexpr auto grad_scaler = &RunConfig::grad_scaler;
@@ -90,12 +92,13 @@ using C = CheckpointConfig;
 using S = RopeScaling;
 using X = MixtureSpec;
 using E = MoeConfig;
+using A = LoraConfig;
 
 // clang-format off
 const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name, such as llama-10m, gpt2-124m, llama3.1-8b or qwen3-8b; a wrong name lists all"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
-    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | dots1 | phi3 | starcoder2 | smollm3 | ministral3 | olmo2 | olmo3 | granite | gemma2 | gemma3_text | gpt_neox"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | dots1 | qwen2_moe | phi3 | starcoder2 | smollm3 | ministral3 | olmo2 | olmo3 | olmoe | granite | gemma2 | gemma3_text | gpt_neox"},
     {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu norm_adds_one=true'"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
@@ -117,14 +120,14 @@ const ConfigKey keys[] = {
     {"model.max_window_layers", at<model, &M::max_window_layers>, "the first layer with sliding_window", count_or_none},
     {"model.num_experts", mixture<&X::num_experts>, "experts of a layer, in models that have them", count_or_none, has_experts},
     {"model.num_experts_per_tok", mixture<&X::num_experts_per_tok>, "experts of a token", size, has_experts},
-    {"model.moe_intermediate_size", mixture<&X::moe_intermediate_size>, "width of an expert; default for mixtral: intermediate_size", size, has_experts},
+    {"model.moe_intermediate_size", mixture<&X::moe_intermediate_size>, "width of an expert; default for mixtral and olmoe: intermediate_size", size, has_experts},
     {"model.norm_topk_prob", mixture<&X::norm_topk_prob>, "the weights of a token's experts add up to 1", {}, may_normalise},
     {"model.decoder_sparse_step", mixture<&X::decoder_sparse_step>, "every so many layers, one has experts", size, has_dense_layers},
     {"model.first_k_dense_replace", mixture<&X::first_k_dense_replace>, "layers without experts, at the start", count_or_none, is_of_deepseek},
     {"model.n_group", mixture<&X::n_group>, "groups of experts", size, is_of_deepseek},
     {"model.topk_group", mixture<&X::topk_group>, "groups in which a token's experts are", size, is_of_deepseek},
     {"model.routed_scaling_factor", mixture<&X::routed_scaling_factor>, "factor of the weights of experts", not_negative, is_of_deepseek},
-    {"model.shared_expert_intermediate_size", mixture<&X::shared_expert_intermediate_size>, "width of the expert of all tokens: a multiple of moe_intermediate_size", count_or_none, is_of_deepseek},
+    {"model.shared_expert_intermediate_size", mixture<&X::shared_expert_intermediate_size>, "width of the expert of all tokens; for dots1 a multiple of moe_intermediate_size", count_or_none, has_shared_expert},
     {"model.mlp_only_layers", mixture<&X::mlp_only_layers>, "layers without experts", {}, has_dense_layers},
     {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
     {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
@@ -195,7 +198,16 @@ const ConfigKey keys[] = {
     {"moe.global_aux_loss_coeff", at<moe, &E::global_aux_loss_coeff>, "the same over all tokens of a step, with the loads of the step before", not_negative},
     {"moe.z_loss_coeff", at<moe, &E::z_loss_coeff>, "loss that keeps the router's logits small", not_negative},
     {"moe.dispatch_bound", at<moe, &E::dispatch_bound>, "expert parallelism: rows that a rank takes in one round of an exchange, of those that it sends; more go in further rounds", {0.001, 1e6}},
+    {"moe.freeze_router", at<moe, &E::freeze_router>, "routers keep their weights and biases"},
     {"moe.bias_update_rate", at<moe, &E::bias_update_rate>, "step of the bias of the choice towards even loads (DeepSeek-V3), where the family has one", not_negative},
+
+    {"lora.rank", at<lora, &A::rank>, "rank of low-rank adapters; 0: none, and all weights are trained", {0, 1 << 16}},
+    {"lora.alpha", at<lora, &A::alpha>, "scale of adapters: alpha / rank", not_negative},
+    {"lora.dropout", at<lora, &A::dropout>, "0 only: there is no dropout", unit},
+    {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear | a list of the files' names, such as q_proj,v_proj"},
+    {"lora.use_rslora", at<lora, &A::use_rslora>, "the scale is alpha / sqrt(rank)"},
+    {"lora.initial_load_path", at<lora, &A::initial_load_path>, "PEFT's folder of the first adapters; empty: drawn"},
+    {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole, next to adapters; none so far"},
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
@@ -228,6 +240,7 @@ const ConfigKey keys[] = {
     {"checkpoint.load", at<checkpoint, &C::load>, "auto: resume the same run, or start | none: start, in a folder without checkpoints | latest: resume, also with other values | a step, or a step's folder"},
     {"checkpoint.exclude_from_loading", at<checkpoint, &C::exclude_from_loading>, "what starts afresh: a list of optimizer, lr_scheduler, dataloader"},
     {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder, or a step's folder, of the initial weights"},
+    {"checkpoint.text_only", at<checkpoint, &C::text_only>, "of a model of images and text, saved models are the language model alone"},
     {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied next to the weights"},
 
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
@@ -264,6 +277,7 @@ bool takes_integers(const ConfigKey& key) {
 bool takes_names(const ConfigKey& key) {
   return std::holds_alternative<FieldOf<BlockOperations>>(key.field) ||
          std::holds_alternative<FieldOf<LoadExclusions>>(key.field) ||
+         std::holds_alternative<FieldOf<std::vector<std::string>>>(key.field) ||
          std::holds_alternative<FieldOf<AxisOrder>>(key.field);
 }
 

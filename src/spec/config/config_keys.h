@@ -31,11 +31,11 @@ struct ModelBase {};
 /// Planned keys, listed here so that they are refused as unsupported, not as misspellings.
 struct NotYet {};
 
-using ConfigField =
-    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
-                 FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>,
-                 FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, FieldOf<LoadExclusions>,
-                 FieldOf<std::vector<std::int64_t>>, ChoiceField, TextField, ModelBase, NotYet>;
+using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>,
+                                 FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>,
+                                 FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>,
+                                 FieldOf<AxisOrder>, FieldOf<LoadExclusions>, FieldOf<std::vector<std::int64_t>>,
+                                 FieldOf<std::vector<std::string>>, ChoiceField, TextField, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();

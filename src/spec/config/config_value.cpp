@@ -60,6 +60,10 @@ struct Assign {
   void operator()(FieldOf<std::vector<std::int64_t>> field) const {
     field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers");
   }
+  void operator()(FieldOf<std::vector<std::string>> field) const {
+    const auto* one = std::get_if<std::string>(&value);
+    field(config) = one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names");
+  }
   void operator()(FieldOf<PipelineSchedule> field) const {
     field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string"));
   }

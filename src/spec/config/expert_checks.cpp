@@ -16,9 +16,14 @@ void check_router(const RunConfig& config) {
   for (const auto& [key, value] : {std::pair{"seq_aux_loss_coeff", moe.seq_aux_loss_coeff},
                                    {"global_aux_loss_coeff", moe.global_aux_loss_coeff},
                                    {"z_loss_coeff", moe.z_loss_coeff},
-                                   {"bias_update_rate", moe.bias_update_rate}})
+                                   {"bias_update_rate", moe.bias_update_rate}}) {
     require(has_experts || value == 0, "moe.{} = {} is for mixtures of experts, and the model has no experts (use 0)",
             key, value);
+    require(!moe.freeze_router || value == 0, "moe.{} = {} moves routers, which moe.freeze_router = true keeps (use 0)",
+            key, value);
+  }
+  require(has_experts || !moe.freeze_router,
+          "moe.freeze_router = true is for mixtures of experts, and the model has no experts (use false)");
   require(moe.bias_update_rate == 0 || config.model.mixture.has_bias,
           "moe.bias_update_rate = {} moves the bias of a choice, for which the files of model_type {} have no place "
           "(use 0, and moe.seq_aux_loss_coeff)",

@@ -12,7 +12,6 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view adapters = "adapters such as LoRA are not supported";
 constexpr std::string_view trackers = "experiment trackers are not supported yet; output.dir has metrics.jsonl";
 constexpr std::string_view dropout = "dropout is not supported";
 
@@ -158,10 +157,11 @@ constexpr FieldWord known_words[] = {
     {"profile", "metrics.trace", ""},
     {"threads", "training.num_threads", ""},
     {"timeout", "comm.timeout_seconds", ""},
+    {"lora_rank", "lora.rank", ""},
+    {"lora_r", "lora.rank", ""},
+    {"lora_alpha", "lora.alpha", ""},
+    {"peft", "lora.rank", ""},
     // not supported
-    {"lora", "", adapters},
-    {"lora_rank", "", adapters},
-    {"peft", "", adapters},
     {"wandb", "", trackers},
     {"report_to", "", trackers},
     {"dropout", "", dropout},

@@ -4,6 +4,7 @@
 
 #include "schedule/generators/catalog.h"
 #include "spec/config/run_choices.h"
+#include "spec/lora.h"
 #include "spec/mesh_shape.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
@@ -101,6 +102,7 @@ struct MoeConfig {
   double global_aux_loss_coeff = 0;  // of that of all tokens, with the loads of the step before
   double z_loss_coeff = 0;
   double bias_update_rate = 0;
+  bool freeze_router = false;
   double dispatch_bound = 1.2;  // rows that a rank takes in one round, of its share of even loads
   bool operator==(const MoeConfig&) const = default;
 };
@@ -151,6 +153,7 @@ struct CheckpointConfig {
   std::string load = "auto";         // auto | none | latest | a step | a step's folder
   LoadExclusions exclude_from_loading = {};
   std::string initial_load_path;  // a Hugging Face folder or a step's folder
+  bool text_only = false;         // models that a run saves are the language model without its wrapper
   std::string tokenizer;          // tokenizer.json that is copied into checkpoints; empty: none
 
   [[nodiscard]] bool saves_asynchronously() const { return enable && async_mode != AsyncMode::disabled; }
@@ -182,6 +185,7 @@ struct RunConfig {
   TrainingConfig training;
   ParallelConfig parallelism;
   MoeConfig moe;
+  LoraConfig lora;
   OptimizerConfig optimizer;
   LrSchedulerConfig lr_scheduler;
   GradScalerConfig grad_scaler;

@@ -71,6 +71,13 @@ void check_float8(const RunConfig& config) {
       p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
 }
 
+void check_lora(const RunConfig& config) {
+  validate(config.lora, config.model);
+  require(!config.lora.exists() || config.training.linear_dtype != LinearDType::float8,
+          "training.linear_dtype = 'float8' is not supported with lora.rank = {} (omit linear_dtype)",
+          config.lora.rank);
+}
+
 void check_recompute(const RunConfig& config) {
   const TrainingConfig& t = config.training;
   const bool is_block = t.recompute_method == RecomputeMethod::block;
@@ -313,6 +320,7 @@ void validate_without_layout(const RunConfig& config) {
   check_batch(config);
   check_float8(config);
   check_experts(config);
+  check_lora(config);
   check_pipeline(config);
   check_recompute(config);
   check_optimizer(config);

@@ -87,10 +87,11 @@ struct RopeFields {
 /// How config.json describes a mixture of experts. num_experts_per_tok has one key in all families.
 struct MixtureFields {
   std::string_view num_experts;
-  std::string_view intermediate_size;   // of an expert
-  std::string_view also_num_experts{};  // another spelling
-  std::optional<bool> normalises{};     // in every model of the family; else norm_topk_prob says it
-  bool has_dense_layers = false;        // decoder_sparse_step and mlp_only_layers
+  std::string_view intermediate_size;    // of an expert
+  std::string_view also_num_experts{};   // another spelling
+  std::optional<bool> normalises{};      // in every model of the family; else norm_topk_prob says it
+  bool has_dense_layers = false;         // decoder_sparse_step and mlp_only_layers
+  bool has_gated_shared_expert = false;  // shared_expert_intermediate_size; "mlp.shared_expert_gate" in the files
   // As DeepSeek-V3: first_k_dense_replace, groups of experts, a scale, n_shared_experts as wide as so many experts, and
   // a bias of the choice, "mlp.gate.e_score_correction_bias" in the files.
   bool is_of_deepseek = false;
@@ -170,12 +171,14 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_mixtral();
 [[nodiscard]] FamilyDescription describe_qwen3_moe();
 [[nodiscard]] FamilyDescription describe_dots1();
+[[nodiscard]] FamilyDescription describe_qwen2_moe();
 [[nodiscard]] FamilyDescription describe_phi3();
 [[nodiscard]] FamilyDescription describe_starcoder2();
 [[nodiscard]] FamilyDescription describe_smollm3();
 [[nodiscard]] FamilyDescription describe_ministral3();
 [[nodiscard]] FamilyDescription describe_olmo2();
 [[nodiscard]] FamilyDescription describe_olmo3();
+[[nodiscard]] FamilyDescription describe_olmoe();
 [[nodiscard]] FamilyDescription describe_granite();
 [[nodiscard]] FamilyDescription describe_gemma2();
 [[nodiscard]] FamilyDescription describe_gemma3_text();

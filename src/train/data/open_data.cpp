@@ -20,9 +20,10 @@ IndexedDataset open_dataset(const RunConfig& config, const DataKey& data) {
           data.prefix, data.prefix.substr(0, data.prefix.rfind('.')));
   require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", data.key, data.prefix, data.prefix);
   IndexedDataset dataset(data.prefix);
+  const bool has_conversations = has_target(data.prefix + ".mask");  // of which one is enough
   for (const auto& [key, value] : {std::pair("data.reset_attention_mask", config.data.reset_attention_mask),
                                    std::pair("data.reset_position_ids", config.data.reset_position_ids)})
-    require(!value || dataset.num_documents() > 1,
+    require(!value || has_conversations || dataset.num_documents() > 1,
             "{} = true, but {}.idx says that its {} tokens are one document (use false)", key, data.prefix,
             dataset.num_tokens());
   return dataset;

@@ -78,10 +78,10 @@ struct Worst {
   }
 };
 
-// Claim (parity): 271 layouts, drawn from a seed, mix all axes on 1 to 16 ranks; every allowed
+// Claim (parity): 278 layouts, drawn from a seed, mix all axes on 1 to 16 ranks; every allowed
 //   pair of settings of two axes occurs at least three times, also with operations that complete
 //   late.
-// Bound: losses and norms to 1e-11, gradients and weights to 1e-9.
+// Bound: parity's bounds.
 // Tests: Sweep
 // Run: ECHELON_SWEEP=long build/release/test_sweep    # all of them
 class Sweep : public ::testing::TestWithParam<std::size_t> {

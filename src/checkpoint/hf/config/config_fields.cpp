@@ -131,6 +131,11 @@ ConfigFields ConfigFields::object(std::string_view key) const {
   return {path_, fmt::format("{}{}.", prefix_, key), value == nullptr ? nlohmann::json() : *value};
 }
 
+void ConfigFields::set(std::string_view key, const nlohmann::json& value) {
+  if (!fields_.is_object()) fields_ = nlohmann::json::object();
+  fields_[std::string(key)] = value;
+}
+
 void ConfigFields::require_one_of(std::string_view key, std::string_view value,
                                   const std::vector<std::string_view>& supported) const {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())

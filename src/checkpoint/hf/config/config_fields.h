@@ -39,6 +39,9 @@ class ConfigFields {
   /// The object of that key; errors name its keys with this prefix. It has no fields if the key is absent.
   [[nodiscard]] ConfigFields object(std::string_view key) const;
 
+  /// Replaces a field.
+  void set(std::string_view key, const nlohmann::json& value);
+
   /// Throws Error unless the text is one of `supported`, and suggests one.
   void require_one_of(std::string_view key, std::string_view value,
                       const std::vector<std::string_view>& supported) const;

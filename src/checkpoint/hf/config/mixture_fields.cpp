@@ -48,17 +48,21 @@ void read_mixture(const ConfigFields& config, const MixtureFields& fields, Model
   mixture.norm_topk_prob = fields.normalises ? *fields.normalises : config.boolean("norm_topk_prob", false);
   if (fields.has_dense_layers) read_layers(config, model);
   if (fields.is_of_deepseek) read_deepseek(config, model);
+  if (fields.has_gated_shared_expert)
+    mixture.shared_expert_intermediate_size = config.integer("shared_expert_intermediate_size", max_width);
 }
 
 void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann::ordered_json& config) {
   const MixtureSpec& mixture = model.mixture;
-  const bool has_other = config.contains(fields.also_num_experts);
-  if (has_other) config[fields.also_num_experts] = mixture.num_experts;
-  if (!has_other || config.contains(fields.num_experts)) config[fields.num_experts] = mixture.num_experts;
+  // transformers 4 knows one of the names, and a file of 5 may have the other.
+  if (config.contains(fields.also_num_experts)) config[fields.also_num_experts] = mixture.num_experts;
+  config[fields.num_experts] = mixture.num_experts;
   config["num_experts_per_tok"] = mixture.num_experts_per_tok;
   config[fields.intermediate_size] = mixture.moe_intermediate_size;
   if (!fields.normalises) config["norm_topk_prob"] = mixture.norm_topk_prob;
   if (fields.is_of_deepseek) write_deepseek(mixture, config);
+  if (fields.has_gated_shared_expert)
+    config["shared_expert_intermediate_size"] = mixture.shared_expert_intermediate_size;
   if (!fields.has_dense_layers) return;
   config["decoder_sparse_step"] = mixture.decoder_sparse_step;
   config["mlp_only_layers"] = mixture.mlp_only_layers;

@@ -42,9 +42,11 @@ struct ConfigNotes {
   bool replaces_tokens = false;  // these instead of the source's, also where they are unknown
   TrainingNote training{};
   std::filesystem::path source{};  // a folder of the family whose config.json keeps its other fields; empty: none
+  bool text_only = false;          // of a source that wraps a language model, the language model alone
 };
 
-/// `folder`, if it has a config.json of that family; else empty. Throws Error if its config.json is damaged.
+/// `folder`, if it has a config.json of that family or around a model of it; else empty. Throws Error if its
+/// config.json is damaged.
 [[nodiscard]] std::filesystem::path source_of(const std::filesystem::path& folder, Family family);
 
 /// Writes FOLDER/config.json so that transformers 4.57 and 5 load the model. Throws Error if it cannot express the

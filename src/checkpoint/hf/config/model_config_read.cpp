@@ -4,6 +4,7 @@
 #include "checkpoint/hf/config/family_fields.h"
 #include "checkpoint/hf/config/foreign_fields.h"
 #include "checkpoint/hf/config/unsupported.h"
+#include "checkpoint/hf/config/wrapper_config.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,10 +16,11 @@ namespace {
 
 // "LlamaForSequenceClassification" has another head, whose weights nothing here reads.
 void add_other_heads(const ConfigFields& config, std::vector<std::string>& refusals) {
+  const std::string_view usual = wraps_language_model(config) ? "ForConditionalGeneration" : "ForCausalLM";
   for (const std::string& architecture : config.texts("architectures"))
-    if (architecture.find("For") != std::string::npos && !architecture.ends_with("ForCausalLM"))
+    if (architecture.find("For") != std::string::npos && !architecture.ends_with(usual))
       refusals.push_back(config.refusal(
-          "architectures", fmt::format("has {}, which is no language model; a ...ForCausalLM is one", architecture)));
+          "architectures", fmt::format("has {}, which is no language model; a ...{} is one", architecture, usual)));
 }
 
 bool is_family(std::string_view model_type) {
@@ -27,16 +29,20 @@ bool is_family(std::string_view model_type) {
 
 /// What is known before the fields of the family are read.
 std::vector<std::string> refusals_of(const ConfigFields& config) {
-  const std::string model_type = config.text("model_type");
+  const ConfigFields language = language_model_of(config);
+  const std::string model_type = language.text("model_type");
   std::vector<std::string> refusals = unsupported_fields_of(config, is_family(model_type));
   if (!is_family(model_type)) return refusals;
+  if (wraps_language_model(config))
+    for (std::string& refusal : unsupported_fields_of(language, true)) refusals.push_back(std::move(refusal));
   add_other_heads(config, refusals);
-  for (std::string& refusal : foreign_fields_of(config, description_of(parse_family(model_type))))
+  for (std::string& refusal : foreign_fields_of(language, description_of(parse_family(model_type))))
     refusals.push_back(std::move(refusal));
   return refusals;
 }
 
-ModelSpec read_fields(const ConfigFields& config, const std::filesystem::path& path) {
+ModelSpec read_fields(const ConfigFields& whole, const std::filesystem::path& path) {
+  const ConfigFields config = language_model_of(whole);
   std::vector<std::string_view> supported;
   for (const FamilyDescription& family : all_families()) supported.push_back(family.model_type);
   const std::string model_type = config.text("model_type");
@@ -66,7 +72,7 @@ std::vector<std::string> faults_of_config(const std::filesystem::path& folder) {
   std::vector<std::string> faults;
   try {
     faults = refusals_of(config);
-    if (faults.empty() || is_family(config.text("model_type"))) (void)read_fields(config, path);
+    if (faults.empty() || is_family(language_model_of(config).text("model_type"))) (void)read_fields(config, path);
   } catch (const Error& error) {
     faults.emplace_back(error.what());
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/hf/config/family_fields.h"
+#include "checkpoint/hf/config/wrapper_config.h"
 #include "files/file.h"
 
 namespace echelon {
@@ -30,6 +31,33 @@ void put_tokens(const ConfigNotes& notes, Json& config) {
   if (notes.replaces_tokens || !has_source) config["pad_token_id"] = nullptr;
 }
 
+constexpr const char* inside = "text_config";
+constexpr const char* dtype_keys[] = {"torch_dtype", "dtype"};
+
+Json config_of_source(const ConfigNotes& notes) {
+  if (notes.source.empty()) return Json::object();
+  Json config = Json::parse(read_text_in_folder(notes.source, "config.json"));
+  if (!wraps_language_model(ConfigFields(notes.source / "config.json"))) return config;
+  if (!config.contains(inside) || !config[inside].is_object()) config[inside] = Json::object();
+  if (!notes.text_only) return config;
+  Json language = config[inside];
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})  // the wrapper's, if it has its own
+    if (config.contains(key)) language[key] = config[key];
+  return language;
+}
+
+/// The fields of a language model in its wrapper, whose other fields stay.
+void write_inside(const ModelSpec& model, const ConfigNotes& notes, Json& config) {
+  Json& language = config[inside];
+  const bool has_architectures = language.contains("architectures");
+  if (notes.replaces_tokens) put_tokens(notes, language);
+  write_family_fields(model, language);
+  if (!has_architectures) language.erase("architectures");
+  for (const char* key : dtype_keys)
+    if (language.contains(key)) language[key] = name_of(notes.dtype);
+  config["tie_word_embeddings"] = model.tie_word_embeddings;
+}
+
 }  // namespace
 
 void require_sayable(const ModelSpec& model) {
@@ -48,17 +76,21 @@ void require_sayable(const ModelSpec& model) {
 
 std::filesystem::path source_of(const std::filesystem::path& folder, Family family) {
   if (folder.empty() || !has_target(folder / "config.json")) return {};
-  return ConfigFields(folder / "config.json").text("model_type") == name_of(family) ? folder : std::filesystem::path();
+  const ConfigFields config(folder / "config.json");
+  return language_model_of(config).text("model_type") == name_of(family) ? folder : std::filesystem::path();
 }
 
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, const ConfigNotes& notes) {
   require_sayable(model);
-  Json config = Json::object();
-  if (!notes.source.empty()) config = Json::parse(read_text_in_folder(notes.source, "config.json"));
+  Json config = config_of_source(notes);
   put_tokens(notes, config);
-  write_family_fields(model, config);
-  if (!config.contains("use_cache")) config["use_cache"] = true;
-  for (const char* key : {"torch_dtype", "dtype"}) config[key] = name_of(notes.dtype);
+  if (config.contains(inside) && !notes.source.empty()) {
+    write_inside(model, notes, config);
+  } else {
+    write_family_fields(model, config);
+    if (!config.contains("use_cache")) config["use_cache"] = true;
+  }
+  for (const char* key : dtype_keys) config[key] = name_of(notes.dtype);
   if (notes.training.seq_len > 0) config["training_seq_len"] = notes.training.seq_len;
   if (notes.training.steps > 0) config["training_steps"] = notes.training.steps;
   write_text(folder / "config.json", config.dump(2) + "\n");

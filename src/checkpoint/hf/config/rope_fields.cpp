@@ -85,8 +85,11 @@ Json parameters_of(const RopeSpec& rope) {
   return json;
 }
 
-// Phi-3 of transformers 4 takes no other keys, and the original length next to them.
-Json older_scaling_of(const RopeScaling& s) {
+// Phi-3 and OLMo 2 of transformers 4 take no other keys, and Gemma 3 no other name of the type; Phi-3 has the original
+// length next to them.
+Json older_scaling_of(const RopeScaling& s, const RopeFields& fields) {
+  if ((s.rope_type == RopeType::linear || s.rope_type == RopeType::dynamic) && !fields.differs_with_windows)
+    return {{"type", name_of(s.rope_type)}, {"factor", s.factor}};
   if (s.rope_type != RopeType::longrope || s.attention_factor > 0) return scaling_of(s);
   return {{"type", "longrope"}, {"short_factor", s.short_factor}, {"long_factor", s.long_factor}};
 }
@@ -139,7 +142,7 @@ void read_rope(const ConfigFields& config, const RopeFields& fields, ModelSpec& 
 void write_rope(const ModelSpec& model, const RopeFields& fields, Json& config) {
   const RopeSpec full = {.rope_theta = model.rope_theta, .scaling = model.rope_scaling};
   config[fields.theta] = model.rope_theta;
-  config["rope_scaling"] = model.rope_scaling ? older_scaling_of(*model.rope_scaling) : Json(nullptr);
+  config["rope_scaling"] = model.rope_scaling ? older_scaling_of(*model.rope_scaling, fields) : Json(nullptr);
   Json parameters = parameters_of(full);
   if (!fields.partial.empty())
     config[fields.partial] = parameters["partial_rotary_factor"] = model.partial_rotary_factor;

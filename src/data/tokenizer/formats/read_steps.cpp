@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/formats/step_names.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace echelon {
 namespace {
 
 constexpr int deepest_sequence = 8;
+constexpr std::size_t most_growth = 256;  // published ones make a blank three bytes
 
 /// Calls read(step, type) for a step, or for each step of a Sequence, whose steps are under `key`.
 template <class Read>
@@ -148,8 +150,15 @@ void read_template_processing(const JsonNode& step, TokenizerSpec& spec) {
 }  // namespace
 
 void read_normalizer(const JsonNode& normalizer, TokenizerSpec& spec) {
+  // Steps multiply: sixty that double a letter would make 2^60 of it.
+  std::size_t growth = 1;
   for_each_step(normalizer, "normalizers", [&](const JsonNode& step, const std::string& type) {
-    spec.normalizer.push_back(normalizer_step(step, type));
+    const NormalizerStep made = normalizer_step(step, type);
+    if (made.kind == NormalizerStep::Kind::replace)
+      growth *= std::max<std::size_t>(made.content.size() / (made.is_regex ? 1 : made.pattern.size()), 1);
+    require(growth <= most_growth, "{} and those before it make text {} times as long (at most {})", step.name, growth,
+            most_growth);
+    spec.normalizer.push_back(made);
   });
 }
 

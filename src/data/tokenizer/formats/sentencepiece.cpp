@@ -1,5 +1,4 @@
-// Reads a model of SentencePiece without its library: all that is used of its protobuf are a dozen fields, and Debian's
-// library gives neither the scores of merges nor the map of its normalizer, which tokenizer.json needs.
+// Reads a model of SentencePiece without its library, which gives neither scores of merges nor its normalizer's map.
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/tokenizer/formats/json_node.h"
@@ -7,8 +6,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -127,8 +126,7 @@ void add_merges(const PieceModel& model, TokenizerSpec& spec) {
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const std::uint64_t type = model.pieces[id].type;
     if (type != piece_type::normal && type != piece_type::user_defined) continue;
-    ids.emplace(spec.tokens[id], static_cast<std::int32_t>(id));
-    by_score.push_back(static_cast<std::int32_t>(id));
+    by_score.push_back(ids.emplace(spec.tokens[id], static_cast<std::int32_t>(id)).first->second);
   }
   const auto score = [&](std::int32_t id) { return model.pieces[static_cast<std::size_t>(id)].score; };
   std::stable_sort(by_score.begin(), by_score.end(), [&](auto a, auto b) { return score(a) > score(b); });
@@ -165,8 +163,7 @@ void check_supported(const PieceModel& model, const std::string& name) {
           name);
   require(!(model.has_byte_fallback && model.type == 1),
           "{} is unigram with byte fallback, which is not supported; BPE with it is", name);
-  const bool has_own = std::any_of(model.pieces.begin(), model.pieces.end(),
-                                   [](const Piece& piece) { return piece.type == piece_type::user_defined; });
+  const bool has_own = std::ranges::count(model.pieces, piece_type::user_defined, &Piece::type) > 0;
   require(!has_own || !model.adds_prefix, "{} has user-defined pieces and adds a prefix, which is not supported", name);
   require(!model.is_suffix && model.escapes_spaces,
           "{} marks the ends of words or keeps spaces, which is not supported", name);
@@ -181,10 +178,13 @@ TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& nam
   spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
   spec.has_byte_fallback = model.has_byte_fallback;
   spec.fuses_unknown = spec.model == TokenModel::bpe;  // a unigram model always does
-  for (std::size_t i = 0; i < model.pieces.size(); ++i) {
-    const auto& [text, score, type] = model.pieces[i];
-    const auto id = static_cast<std::int32_t>(i);
-    require(!text.empty() && valid_utf8_prefix(text) == text.size(), "{}: piece {} is empty or not UTF-8", name, i);
+  std::unordered_map<std::string_view, std::int32_t> places;
+  for (const auto& [text, score, type] : model.pieces) {
+    const auto id = static_cast<std::int32_t>(spec.tokens.size());
+    require(!text.empty() && valid_utf8_prefix(text) == text.size() && std::isfinite(score),
+            "{}: piece {} is empty or not UTF-8, or its score {} is no number", name, id, score);
+    const auto [first, is_new] = places.emplace(text, id);
+    require(is_new, "{}: piece {} is piece {} again", name, id, first->second);
     spec.tokens.push_back(text);
     if (spec.model == TokenModel::unigram) spec.scores.push_back(static_cast<double>(score));
     if (type == piece_type::unknown) spec.unknown = id;

@@ -50,6 +50,14 @@ std::string pattern_of_file(const std::string& path) {
   return "";
 }
 
+/// Of a folder, for a message.
+std::string file_in(const std::string& folder) {
+  std::error_code error;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+    if (fs::is_regular_file(fs::path(folder) / name, error)) return (fs::path(folder) / name).string();
+  return (fs::path(folder) / "tokenizer.json").string();
+}
+
 }  // namespace
 
 std::string_view named_pattern(const std::string& name) {
@@ -62,6 +70,8 @@ std::string_view named_pattern(const std::string& name) {
 }
 
 TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern) {
+  std::error_code error;
+  require(!fs::is_directory(path, error), "'{}' is a folder, not a tokenizer's file (use '{}')", path, file_in(path));
   const MappedFile file(path);
   const fs::path name = fs::path(path).filename();
   if (name == "vocab.json") {

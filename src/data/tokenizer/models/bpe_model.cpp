@@ -6,14 +6,21 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <queue>
 #include <utility>
 
 namespace echelon {
 namespace {
 
 constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581, which SentencePiece puts for a space
-constexpr std::size_t few_symbols = 48;                  // up to here, a search of all pairs is faster than a heap
+constexpr std::size_t few_symbols = 160;                 // up to here, a search of all pairs is faster than a heap
+constexpr std::int32_t no_rank = PairMerge().rank;
+
+/// The least id of a token of one ASCII character.
+std::int32_t first_character(const std::vector<std::string>& tokens) {
+  const auto is_character = [](const std::string& token) { return token.size() == 1 && token[0] >= 0; };
+  const auto first = std::find_if(tokens.begin(), tokens.end(), is_character);
+  return first == tokens.end() ? 0 : static_cast<std::int32_t>(first - tokens.begin());
+}
 
 }  // namespace
 
@@ -22,7 +29,7 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
       prefers_whole_pieces_(spec.prefers_whole_pieces),
       fuses_unknown_(spec.fuses_unknown),
       unknown_(spec.unknown),
-      merges_(spec.merges) {
+      merges_(spec.merges, first_character(spec.tokens)) {
   const auto is_reachable = [&](std::size_t id) {
     return !std::binary_search(spec.no_bytes.begin(), spec.no_bytes.end(), static_cast<std::int32_t>(id));
   };
@@ -48,35 +55,25 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
     require(std::max({left, right, result}) < num_tokens && std::min({left, right, result}) >= 0,
             "{}: merge {} names a token that does not exist", name, rank);
   }
-  if (!is_byte_level_) find_safe_cuts(spec);
+  if (is_byte_level_) return;
+  characters_ = PairMap<std::int32_t>(whole_pieces_.size());
+  for (const auto& [token, id] : whole_pieces_) {
+    std::size_t at = 0;
+    if (utf8_character_length(token) == token.size()) characters_.set(0, next_code_point(token, at), id);
+  }
+  if (!prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
 }
 
-// A text without pieces is one piece of BPE. If no merge has a mark after a character, the text may be split
-// there.
-void BpeModel::find_safe_cuts(const TokenizerSpec& spec) {
-  has_safe_cuts_ = whole_pieces_.contains(space_mark);
+// A byte or the unknown token that merges stands for characters that SafeCuts does not see.
+SafeCuts BpeModel::safe_cuts(const TokenizerSpec& spec) const {
+  const auto is_no_text = [&](std::int32_t id) {
+    return id == unknown_ || (has_bytes_ && std::find(byte_ids_.begin(), byte_ids_.end(), id) != byte_ids_.end());
+  };
   for (const Merge& merge : spec.merges) {
-    const std::string& left = spec.tokens[static_cast<std::size_t>(merge.left)];
-    const std::string& right = spec.tokens[static_cast<std::size_t>(merge.right)];
-    const auto is_no_text = [&](std::int32_t id) {
-      return id == unknown_ || (has_bytes_ && std::find(byte_ids_.begin(), byte_ids_.end(), id) != byte_ids_.end());
-    };
-    if (right.starts_with(space_mark) && !left.empty()) {
-      std::size_t at = previous_code_point(left, left.size());
-      unsafe_before_mark_.insert(next_code_point(left, at));
-    }
-    if (unknown_ || has_bytes_) has_safe_cuts_ = has_safe_cuts_ && !is_no_text(merge.left) && !is_no_text(merge.right);
+    if (is_no_text(merge.left) || is_no_text(merge.right)) return {};
   }
-}
-
-std::size_t BpeModel::safe_prefix(std::string_view piece) const {
-  if (!has_safe_cuts_ || prefers_whole_pieces_) return piece.size();
-  for (std::size_t at = piece.find(space_mark, 1); at != std::string_view::npos; at = piece.find(space_mark, at + 1)) {
-    std::size_t before = previous_code_point(piece, at);
-    if (utf8_character_length(piece.substr(before)) != at - before) continue;
-    if (!unsafe_before_mark_.contains(next_code_point(piece, before))) return at;
-  }
-  return piece.size();
+  const bool is_complete = has_bytes_ && std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
+  return is_complete || whole_pieces_.contains(space_mark) ? SafeCuts(spec, is_complete) : SafeCuts();
 }
 
 void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
@@ -89,17 +86,18 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>&
     const std::size_t length = utf8_character_length(piece);
     const std::string_view character = piece.substr(0, std::max<std::size_t>(length, 1));
     piece.remove_prefix(character.size());
-    const auto found = length > 0 ? whole_pieces_.find(character) : whole_pieces_.end();
+    std::size_t at = 0;
+    const std::int32_t* found = length > 0 ? characters_.find(0, next_code_point(character, at)) : nullptr;
     const auto has_byte = [&](char byte) { return byte_ids_[static_cast<std::uint8_t>(byte)] >= 0; };
-    if (found != whole_pieces_.end()) {
-      symbols.push_back(found->second);
+    if (found != nullptr) {
+      symbols.push_back(*found);
     } else if (has_bytes_ && std::all_of(character.begin(), character.end(), has_byte)) {
       for (const char byte : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
       continue;  // the library keeps an unknown character before it for later
     } else if (unknown_ && !(was_unknown && fuses_unknown_)) {
       symbols.push_back(*unknown_);
     }
-    was_unknown = found == whole_pieces_.end();
+    was_unknown = found == nullptr;
   }
 }
 
@@ -114,67 +112,78 @@ void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<s
   symbols.size() <= few_symbols ? merge_few(symbols, ids) : merge_many(symbols, ids);
 }
 
+// Merges in place: each time the least rank of all pairs is searched, and what was merged away has none.
 void BpeModel::merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const {
-  constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
-  std::array<std::int32_t, few_symbols> id, rank, result;  // rank and result: of the pair that starts here
-  std::size_t count = symbols.size();
+  std::array<std::int32_t, few_symbols> id, rank, result;     // rank and result: of the pair that starts here
+  std::array<std::uint8_t, few_symbols + 1> previous, after;  // the neighbours that are left
+  const std::size_t count = symbols.size();
   std::copy(symbols.begin(), symbols.end(), id.begin());
-  const auto look_up = [&](std::size_t i) {
-    const MergeTable::Entry* merge = i + 1 < count ? merges_.find(id[i], id[i + 1]) : nullptr;
-    rank[i] = merge != nullptr ? merge->rank : no_rank;
-    result[i] = merge != nullptr ? merge->result : 0;
+  const auto look_up = [&](std::size_t left, std::size_t right) {
+    const PairMerge merge = right < count ? merges_.find(id[left], id[right]) : PairMerge();
+    rank[left] = merge.rank;
+    result[left] = merge.result;
   };
-  for (std::size_t i = 0; i < count; ++i) look_up(i);
-  while (count > 1) {
-    const auto end = rank.begin() + static_cast<std::ptrdiff_t>(count);
-    const auto best = std::min_element(rank.begin(), end);
-    if (*best == no_rank) break;
-    const auto at = static_cast<std::size_t>(best - rank.begin());
-    id[at] = result[at];
-    for (std::size_t i = at + 1; i + 1 < count; ++i) {
-      id[i] = id[i + 1];
-      rank[i] = rank[i + 1];
-      result[i] = result[i + 1];
-    }
-    --count;
-    look_up(at);
-    if (at > 0) look_up(at - 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    previous[i] = static_cast<std::uint8_t>(i - 1);  // of the first one: beyond all
+    after[i] = static_cast<std::uint8_t>(i + 1);
+    look_up(i, i + 1);
   }
-  ids.insert(ids.end(), id.begin(), id.begin() + static_cast<std::ptrdiff_t>(count));
+  for (;;) {
+    std::int32_t least = no_rank;
+    for (std::size_t i = 0; i < count; ++i) least = std::min(least, rank[i]);
+    if (least == no_rank) break;
+    const auto at = static_cast<std::size_t>(std::find(rank.begin(), rank.end(), least) - rank.begin());
+    const std::size_t gone = after[at];
+    id[at] = result[at];
+    rank[gone] = no_rank;
+    after[at] = after[gone];
+    previous[after[at]] = static_cast<std::uint8_t>(at);
+    look_up(at, after[at]);
+    if (previous[at] < at) look_up(previous[at], at);
+  }
+  for (std::size_t i = 0; i < count; i = after[i]) ids.push_back(id[i]);
 }
 
-// A heap of candidates: O(n log n) also for a piece of a megabyte.
+// A heap of candidates, the rank above the place: O(n log n) also for a piece of a megabyte.
 void BpeModel::merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const {
   struct Symbol {
-    std::int32_t id, previous, next;  // id -1: merged into its left neighbour
-  };
-  struct Candidate {
-    std::int32_t rank, left, right, left_id, right_id;
-    bool operator>(const Candidate& other) const { return std::pair(rank, left) > std::pair(other.rank, other.left); }
+    std::int32_t id, previous, next;
+    PairMerge merge = {};  // of the pair that starts here
   };
   const auto count = static_cast<std::int32_t>(symbols.size());
   std::vector<Symbol> chain;
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  std::vector<std::uint64_t> heap;
   const auto symbol = [&](std::int32_t i) -> Symbol& { return chain[static_cast<std::size_t>(i)]; };
-  const auto propose = [&](std::int32_t left, std::int32_t right) {
-    if (left < 0 || right >= count) return;
-    if (const MergeTable::Entry* merge = merges_.find(symbol(left).id, symbol(right).id))
-      candidates.push({merge->rank, left, right, symbol(left).id, symbol(right).id});
+  const auto propose = [&](std::int32_t left) {
+    if (left < 0) return;
+    Symbol& first = symbol(left);
+    first.merge = first.next < count ? merges_.find(first.id, symbol(first.next).id) : PairMerge();
+    if (!first.merge.exists()) return;
+    heap.push_back(static_cast<std::uint64_t>(first.merge.rank) << 32 | static_cast<std::uint32_t>(left));
   };
+  chain.reserve(symbols.size());
   for (std::int32_t i = 0; i < count; ++i) chain.push_back({symbols[static_cast<std::size_t>(i)], i - 1, i + 1});
-  for (std::int32_t i = 0; i + 1 < count; ++i) propose(i, i + 1);
-  while (!candidates.empty()) {
-    const Candidate best = candidates.top();
-    candidates.pop();
-    Symbol& left = symbol(best.left);
-    Symbol& right = symbol(best.right);
-    if (left.id != best.left_id || right.id != best.right_id || left.next != best.right) continue;
-    left.id = merges_.find(left.id, right.id)->result;
+  for (std::int32_t i = 0; i < count; ++i) propose(i);
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  const auto propose_later = [&](std::int32_t left) {
+    const std::size_t before = heap.size();
+    propose(left);
+    if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  };
+  while (!heap.empty()) {
+    const auto at = static_cast<std::int32_t>(heap.front() & 0xffffffffu);
+    const auto best = static_cast<std::int32_t>(heap.front() >> 32);
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    heap.pop_back();
+    Symbol& left = symbol(at);
+    if (left.merge.rank != best) continue;  // another pair by now
+    Symbol& right = symbol(left.next);
+    left.id = left.merge.result;
     left.next = right.next;
-    right.id = -1;
-    if (left.next < count) symbol(left.next).previous = best.left;
-    propose(left.previous, best.left);
-    propose(best.left, left.next);
+    right.merge = {};
+    if (left.next < count) symbol(left.next).previous = at;
+    propose_later(left.previous);
+    propose_later(at);
   }
   for (std::int32_t i = 0; i < count; i = symbol(i).next) ids.push_back(symbol(i).id);
 }

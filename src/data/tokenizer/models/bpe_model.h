@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/tokenizer/models/merge_table.h"
+#include "data/tokenizer/models/safe_cuts.h"
 
 #include <array>
 #include <cstdint>
@@ -26,12 +27,12 @@ class BpeModel {
   /// character without a token is left out if there is none for unknown ones either, as in the library.
   void append(std::string_view piece, bool may_be_control, std::vector<std::int32_t>& ids) const;
 
-  /// Where a piece may be split, because no merge crosses that place: the length of its first part.
-  [[nodiscard]] std::size_t safe_prefix(std::string_view piece) const;
+  /// Where pieces may be split further.
+  [[nodiscard]] const SafeCuts& cuts() const { return safe_cuts_; }
 
  private:
   void append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
-  void find_safe_cuts(const TokenizerSpec& spec);
+  [[nodiscard]] SafeCuts safe_cuts(const TokenizerSpec& spec) const;
   void merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
   void merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
 
@@ -41,9 +42,9 @@ class BpeModel {
   std::array<std::int32_t, 256> byte_ids_{};  // of bytes, or of <0x00> to <0xFF> if it has all
   bool has_bytes_ = false;
   std::unordered_map<std::string_view, std::int32_t> whole_pieces_;
+  PairMap<std::int32_t> characters_;  // (0, code point): its token, unless the model is byte_level
   std::unordered_set<std::int32_t> control_;
-  bool has_safe_cuts_ = false;
-  std::unordered_set<char32_t> unsafe_before_mark_;  // characters that a merge joins to a mark after them
+  SafeCuts safe_cuts_;
 };
 
 }  // namespace echelon

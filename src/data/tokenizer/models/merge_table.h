@@ -1,53 +1,60 @@
-// The merges of BPE by their pair of tokens: an open hash table.
+// The merges of BPE by their pair of tokens.
 #pragma once
 
+#include "data/tokenizer/models/pair_map.h"
 #include "data/tokenizer/tokenizer_spec.h"
 
-#include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace echelon {
 
+/// What two tokens merge to.
+struct PairMerge {
+  std::int32_t rank = std::numeric_limits<std::int32_t>::max();  // this: they do not
+  std::int32_t result = 0;
+  [[nodiscard]] bool exists() const { return rank != std::numeric_limits<std::int32_t>::max(); }
+};
+
+/// Thread-safe.
 class MergeTable {
  public:
-  struct Entry {
-    std::uint64_t pair = none;
-    std::int32_t rank = 0, result = 0;
-  };
-
-  /// Of duplicate pairs, the last one counts.
-  explicit MergeTable(const std::vector<Merge>& merges)
-      : entries_(std::bit_ceil(2 * merges.size() + 2)), mask_(entries_.size() - 1) {
+  /// Of duplicate pairs, the last one counts. `first`: where the ids of bytes or of ASCII start.
+  MergeTable(const std::vector<Merge>& merges, std::int32_t first)
+      : first_(static_cast<std::uint32_t>(first)), first_pairs_(num_first * num_first), others_(merges.size()) {
     for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-      const std::uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
-      std::size_t slot = slot_of(pair);
-      while (entries_[slot].pair != none && entries_[slot].pair != pair) slot = (slot + 1) & mask_;
-      entries_[slot] = {pair, static_cast<std::int32_t>(rank), merges[rank].result};
+      const auto left = static_cast<std::uint32_t>(merges[rank].left);
+      const auto right = static_cast<std::uint32_t>(merges[rank].right);
+      const PairMerge merge{static_cast<std::int32_t>(rank), merges[rank].result};
+      if (are_first(left, right))
+        first_pairs_[place_of(left, right)] = merge;
+      else
+        others_.set(left, right, merge);
     }
   }
 
-  /// None if the two do not merge.
-  [[nodiscard]] const Entry* find(std::int32_t left, std::int32_t right) const {
-    const std::uint64_t pair = pair_of(left, right);
-    for (std::size_t slot = slot_of(pair);; slot = (slot + 1) & mask_) {
-      if (entries_[slot].pair == pair) return &entries_[slot];
-      if (entries_[slot].pair == none) return nullptr;
-    }
+  [[nodiscard]] PairMerge find(std::int32_t left, std::int32_t right) const {
+    const auto l = static_cast<std::uint32_t>(left), r = static_cast<std::uint32_t>(right);
+    if (are_first(l, r)) return first_pairs_[place_of(l, r)];
+    const PairMerge* found = others_.find(l, r);
+    return found != nullptr ? *found : PairMerge();
   }
 
  private:
-  static constexpr std::uint64_t none = ~std::uint64_t{0};  // ids are not negative
-  static std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+  // The pairs that are looked up most: their merges stay in a core's cache.
+  static constexpr std::uint32_t num_first = 256;
+
+  [[nodiscard]] bool are_first(std::uint32_t left, std::uint32_t right) const {
+    return ((left - first_) | (right - first_)) < num_first;
   }
-  [[nodiscard]] std::size_t slot_of(std::uint64_t pair) const {
-    const std::uint64_t mixed = (pair ^ pair >> 31) * 0x9e3779b97f4a7c15u;
-    return static_cast<std::size_t>(mixed >> 24) & mask_;
+  [[nodiscard]] std::size_t place_of(std::uint32_t left, std::uint32_t right) const {
+    return std::size_t{left - first_} * num_first + (right - first_);
   }
 
-  std::vector<Entry> entries_;
-  std::size_t mask_;
+  std::uint32_t first_;
+  std::vector<PairMerge> first_pairs_;
+  PairMap<PairMerge> others_;
 };
 
 }  // namespace echelon

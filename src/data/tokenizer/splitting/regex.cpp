@@ -1,6 +1,7 @@
 #include "data/tokenizer/splitting/regex.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/tokenizer/splitting/class_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -97,7 +98,8 @@ Regex::Regex(const std::string& pattern) : code_(std::make_unique<Code>()) {
   PCRE2_SIZE offset = 0;
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP, &error,
                               &offset, nullptr);
-  require(code_->code != nullptr, "the tokenizer's pattern {} cannot be compiled: {}", pattern, reason(error));
+  require(code_->code != nullptr, "the tokenizer's pattern {} cannot be compiled: {}", printable(pattern, 200),
+          reason(error));
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // without a JIT, matching is slower with the same result
 }
 Regex::~Regex() = default;

@@ -115,7 +115,7 @@ void sample(SampleOperands& s, PermuteToExpertsArgs& args) {
   const auto [N, k] = sample_tokens(s);
   args = {.x = s.x({N, s.n()}), .slots = sample_slots(s, N, k), .y = s.rows()};
 }
-SampleSizes usual_sizes(const PermuteToExpertsArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const PermuteToExpertsArgs& /*args*/) { return usual_sizes_of_rows(); }
 
 void check(const CombineExpertsArgs& args) {
   const ArgumentChecker must("combine_experts");
@@ -143,7 +143,7 @@ void sample(SampleOperands& s, CombineExpertsArgs& args) {
   const auto [N, k] = sample_tokens(s);
   args = {.y = s.rows(), .slots = sample_slots(s, N, k), .out = s.x({N, s.n()}), .weights = s.sums({N, k})};
 }
-SampleSizes usual_sizes(const CombineExpertsArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const CombineExpertsArgs& /*args*/) { return usual_sizes_of_rows(); }
 
 void check(const CombineExpertsBackwardArgs& args) {
   const ArgumentChecker must("combine_experts_backward");

@@ -15,6 +15,10 @@ void require_count_of(const Inference& call, const Operand& offsets, const Opera
   if ((offsets[axis] == own_layout) != are_own) call.fail_together(offsets, rows, axis);
 }
 
+/// From a few rows of each expert to some hundred.
+std::vector<std::int64_t> usual_rows() { return {32, 256, 2048}; }
+std::vector<std::int64_t> usual_widths() { return {64, 256, 1024}; }
+
 }  // namespace
 
 void check(const GroupedMatmulArgs& args) {
@@ -65,7 +69,9 @@ void sample(SampleOperands& s, GroupedMatmulArgs& args) {
           .c = s.rows(),
           .transpose_w = true};
 }
-SampleSizes usual_sizes(const GroupedMatmulArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const GroupedMatmulArgs& /*args*/) {
+  return {.m = usual_rows(), .n = usual_widths(), .k = usual_widths()};
+}
 
 void check(const GroupedMatmulBackwardWeightArgs& args) {
   const ArgumentChecker must("grouped_matmul_backward_weight");
@@ -110,6 +116,8 @@ void sample(SampleOperands& s, GroupedMatmulBackwardWeightArgs& args) {
           .offsets = sample_offsets(s, s.k()),
           .dw = s.sums({num_sample_experts, s.m(), s.n()})};
 }
-SampleSizes usual_sizes(const GroupedMatmulBackwardWeightArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const GroupedMatmulBackwardWeightArgs& /*args*/) {
+  return {.m = usual_widths(), .n = usual_widths(), .k = usual_rows()};
+}
 
 }  // namespace echelon

@@ -40,6 +40,8 @@ AxisLayout for_tokens_of(const Operand& x, TypeAxis axis, const Tensor& result) 
 
 RouterRule sample_rule() { return {.normalises = true}; }
 
+SampleSizes usual_sizes_of_scores() { return {.m = {32, 256, 2048}, .n = {8, 64}}; }
+
 }  // namespace
 
 void check(const ChooseExpertsArgs& args) {
@@ -89,7 +91,7 @@ void sample(SampleOperands& s, ChooseExpertsArgs& args) {
           .weights = s.sums({s.m(), 1}),
           .rule = sample_rule()};
 }
-SampleSizes usual_sizes(const ChooseExpertsArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const ChooseExpertsArgs& /*args*/) { return usual_sizes_of_scores(); }
 
 void check(const ChooseExpertsBackwardArgs& args) {
   const ArgumentChecker must("choose_experts_backward");
@@ -135,7 +137,7 @@ void sample(SampleOperands& s, ChooseExpertsBackwardArgs& args) {
           .dlogits = s.x({s.m(), s.n()}),
           .rule = sample_rule()};
 }
-SampleSizes usual_sizes(const ChooseExpertsBackwardArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const ChooseExpertsBackwardArgs& /*args*/) { return usual_sizes_of_scores(); }
 
 void check(const WeightRowsArgs& args) {
   const ArgumentChecker must("weight_rows");
@@ -160,7 +162,7 @@ void sample(SampleOperands& s, WeightRowsArgs& args) {
   const Tensor x = s.rows();
   args = {.x = x, .slots = sample_slots(s, s.m(), 1), .weights = s.sums({s.m(), 1}), .y = x};
 }
-SampleSizes usual_sizes(const WeightRowsArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const WeightRowsArgs& /*args*/) { return usual_sizes_of_rows(); }
 
 void check(const WeightRowsBackwardArgs& args) {
   const ArgumentChecker must("weight_rows_backward");
@@ -199,6 +201,6 @@ void sample(SampleOperands& s, WeightRowsBackwardArgs& args) {
           .dweights = s.sums({s.m(), 1}),
           .y = x};
 }
-SampleSizes usual_sizes(const WeightRowsBackwardArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const WeightRowsBackwardArgs& /*args*/) { return usual_sizes_of_rows(); }
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-#include "cli/inspect_config.h"
+#include "cli/inspect/inspect_config.h"
 
 #include "blueprint/step_summary.h"
 #include "cli/model_argument.h"

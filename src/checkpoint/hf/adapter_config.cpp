@@ -1,0 +1,200 @@
+#include "checkpoint/hf/adapter_config.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/shown_json.h"
+#include "checkpoint/bounded_json.h"
+#include "files/file.h"
+#include "files/folder_links.h"
+#include "spec/families/family.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace echelon {
+namespace {
+
+using AdapterJson = nlohmann::json;
+
+// Of our files: PEFT reads what it does not know without an error.
+constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
+
+/// Fields that change the computation where they are something else than null, false or empty.
+constexpr const char* unsupported_by_lora[] = {"use_dora",
+                                               "use_qalora",
+                                               "lora_bias",
+                                               "rank_pattern",
+                                               "alpha_pattern",
+                                               "modules_to_save",
+                                               "layers_pattern",
+                                               "layer_replication",
+                                               "layers_to_transform",
+                                               "exclude_modules",
+                                               "target_parameters",
+                                               "trainable_token_indices",
+                                               "alora_invocation_tokens",
+                                               "arrow_config",
+                                               "use_bdlora",
+                                               "kasa_config",
+                                               "lora_ga_config",
+                                               "monteclora_config"};
+
+bool is_nothing(const AdapterJson& value) {
+  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
+}
+
+std::string config_path(const std::filesystem::path& folder) { return (folder / adapter_config_name).string(); }
+
+AdapterJson read_adapter_json(const std::filesystem::path& folder) {
+  const std::string text = read_text_in_folder(folder, adapter_config_name);
+  AdapterJson json;
+  try {
+    json = parse_bounded_json(text);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", config_path(folder), error.what()));
+  }
+  require(json.is_object(), "{} is not a JSON object", config_path(folder));
+  require(json.contains("peft_type") && json["peft_type"] == "LORA", "{}: peft_type is {}; only LORA is supported",
+          config_path(folder), json.contains("peft_type") ? shown_json(json["peft_type"]) : "absent");
+  return json;
+}
+
+void require_supported(const AdapterJson& json, const std::filesystem::path& folder) {
+  for (const char* field : unsupported_by_lora)
+    require(!json.contains(field) || is_nothing(json[field]), "{}: {} = {} is not supported (only null)",
+            config_path(folder), field, shown_json(json.value(field, AdapterJson())));
+  require(!json.contains("bias") || json["bias"] == "none", "{}: bias = {} is not supported (only \"none\")",
+          config_path(folder), shown_json(json.value("bias", AdapterJson())));
+  const AdapterJson init = json.value("init_lora_weights", AdapterJson(true));
+  require(!init.is_string() || init == "gaussian" || init == "orthogonal" || init == "eva",
+          "{}: init_lora_weights = {} changes the base's weights, which is not supported (only true)",
+          config_path(folder), shown_json(init));
+}
+
+double number_of(const AdapterJson& json, const char* key, double absent, const std::filesystem::path& folder) {
+  if (!json.contains(key)) return absent;
+  require(json[key].is_number(), "{}: {} = {} is not a number", config_path(folder), key, shown_json(json[key]));
+  return json[key].get<double>();
+}
+
+std::vector<std::string> names_of_targets(const AdapterJson& json, const std::filesystem::path& folder) {
+  const AdapterJson targets = json.value("target_modules", AdapterJson());
+  require(targets.is_null() || targets.is_string() || targets.is_array(),
+          "{}: target_modules = {} is neither a name nor a list of names (use \"all-linear\")", config_path(folder),
+          shown_json(targets));
+  if (targets.is_string()) return {targets.get<std::string>()};
+  std::vector<std::string> names;
+  for (const AdapterJson& name : targets.is_array() ? targets : AdapterJson::array()) {
+    require(name.is_string(), "{}: target_modules has {}, which is not a name", config_path(folder), shown_json(name));
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// PEFT may name the modules of every layer: "model.layers.3.self_attn.q_proj".
+std::vector<std::string> without_layers(const std::vector<std::string>& names, const ModelSpec& model,
+                                        const std::filesystem::path& folder) {
+  const std::string_view layers = description_of(model.family).weights.layers;
+  std::map<std::string, std::set<std::string>> layers_of;
+  std::vector<std::string> targets;
+  for (const std::string& name : names) {
+    const std::size_t dot = name.find('.', layers.size());
+    if (!name.starts_with(layers) || dot == std::string::npos) {
+      targets.push_back(name);
+      continue;
+    }
+    layers_of[name.substr(dot + 1)].insert(name.substr(layers.size(), dot - layers.size()));
+  }
+  for (const auto& [module, found] : layers_of) {
+    for (std::int64_t i = 0; i < model.num_hidden_layers; ++i)
+      require(found.contains(std::to_string(i)),
+              "{}: target_modules has {} of some layers, but not of layer {}; adapters are in all layers",
+              config_path(folder), printable(module, 200), i);
+    targets.push_back(module);
+  }
+  return targets;
+}
+
+void read_own_fields(const AdapterJson& json, const std::filesystem::path& folder, AdapterConfig& config) {
+  if (json.contains(base_digest_key)) {
+    if (json[base_digest_key].is_string()) config.base_digest = parse_digest(json[base_digest_key].get<std::string>());
+    require(config.base_digest.has_value(), "{}: {} = {} is not a digest (leave it out)", config_path(folder),
+            base_digest_key, shown_json(json[base_digest_key]));
+  }
+  const AdapterJson steps = json.value(steps_key, AdapterJson(0U));
+  require(steps.is_number_unsigned() && steps.get<std::uint64_t>() <= std::uint64_t{1} << 53,
+          "{}: {} = {} is not a number of steps", config_path(folder), steps_key, shown_json(steps));
+  config.steps = steps.get<std::int64_t>();
+}
+
+AdapterJson whole_if_possible(double value) {
+  if (std::trunc(value) == value && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+}  // namespace
+
+bool is_adapter_folder(const std::filesystem::path& folder) {
+  return is_folder(folder) && has_target(folder / adapter_config_name);
+}
+
+AdapterConfig read_adapter_config(const std::filesystem::path& folder, const ModelSpec& model) {
+  const AdapterJson json = read_adapter_json(folder);
+  require_supported(json, folder);
+  AdapterConfig config;
+  const AdapterJson rank = json.value("r", AdapterJson());
+  require(rank.is_number_integer() && rank > 0 && rank <= (1 << 16), "{}: r = {} is not a rank, such as 8",
+          config_path(folder), shown_json(rank));
+  config.lora.rank = rank.get<std::int64_t>();
+  config.lora.alpha = number_of(json, "lora_alpha", 8, folder);
+  const AdapterJson is_rank_stable = json.value("use_rslora", AdapterJson(false));
+  require(is_rank_stable.is_boolean() || is_rank_stable.is_null(), "{}: use_rslora = {} is not true or false",
+          config_path(folder), shown_json(is_rank_stable));
+  config.lora.use_rslora = is_rank_stable == true;
+  config.lora.target_modules = without_layers(names_of_targets(json, folder), model, folder);
+  if (json.contains("base_model_name_or_path") && json["base_model_name_or_path"].is_string())
+    config.base = json["base_model_name_or_path"].get<std::string>();
+  read_own_fields(json, folder, config);
+  try {
+    validate(config.lora, model);
+    config.lora.target_modules = targets_of(adapted_modules(config.lora, model), model);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", config_path(folder), error.what()));
+  }
+  return config;
+}
+
+std::string read_adapter_base(const std::filesystem::path& folder) {
+  const AdapterJson base = read_adapter_json(folder).value("base_model_name_or_path", AdapterJson());
+  require(base.is_string() && is_folder(base.get<std::string>()),
+          "{}: base_model_name_or_path = {} is not a folder; use echelon convert --merge with the folder of the base",
+          config_path(folder), shown_json(base));
+  return base.get<std::string>();
+}
+
+void write_adapter_config(const std::filesystem::path& folder, const AdapterConfig& config, const ModelSpec& model) {
+  const LoraConfig& lora = config.lora;
+  nlohmann::ordered_json json = {{"peft_type", "LORA"},
+                                 {"task_type", "CAUSAL_LM"},
+                                 {"base_model_name_or_path", config.base},
+                                 {"inference_mode", true},
+                                 {"r", lora.rank},
+                                 {"lora_alpha", whole_if_possible(lora.alpha)},
+                                 {"lora_dropout", 0.0},
+                                 {"use_rslora", lora.use_rslora},
+                                 {"bias", "none"},
+                                 {"modules_to_save", nullptr},
+                                 {"init_lora_weights", true}};
+  // Not "all-linear", which PEFT takes for all linear layers of whatever model it is given.
+  json["target_modules"] = names_of(adapted_modules(lora, model), model);
+  const auto& layers = description_of(model.family).weights.of_layer;
+  json["fan_in_fan_out"] = std::ranges::any_of(layers, &WeightName::is_transposed);
+  if (config.base_digest) json[base_digest_key] = to_text(*config.base_digest);
+  if (config.steps > 0) json[steps_key] = config.steps;
+  write_text(folder / adapter_config_name,
+             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace echelon

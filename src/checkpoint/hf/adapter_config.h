@@ -1,0 +1,33 @@
+// PEFT's adapter_config.json.
+#pragma once
+
+#include "checkpoint/state/digest.h"
+#include "spec/lora.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+inline constexpr std::string_view adapter_config_name = "adapter_config.json";
+inline constexpr std::string_view adapter_weights_name = "adapter_model.safetensors";
+
+struct AdapterConfig {
+  LoraConfig lora;
+  std::string base;                   // the folder of the model that it was trained on, or its name
+  std::optional<Digest> base_digest;  // of that folder; files of PEFT have none
+  std::int64_t steps = 0;             // that Echelon trained it for; 0: unknown
+};
+
+[[nodiscard]] bool is_adapter_folder(const std::filesystem::path& folder);
+
+/// The folder's, for a model. A list of all linear layers becomes "all-linear", and a dropout 0: only training has it.
+/// Throws Error naming the file and the field: for other methods than LoRA, and for what Echelon does not compute.
+[[nodiscard]] AdapterConfig read_adapter_config(const std::filesystem::path& folder, const ModelSpec& model);
+/// The base alone.
+[[nodiscard]] std::string read_adapter_base(const std::filesystem::path& folder);
+
+void write_adapter_config(const std::filesystem::path& folder, const AdapterConfig& config, const ModelSpec& model);
+
+}  // namespace echelon

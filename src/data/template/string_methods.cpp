@@ -1,0 +1,143 @@
+// Methods of strings, mappings and lists, as Python's.
+#include "data/template/operations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace echelon::jinja {
+namespace {
+
+Text stripped(const Text& text, std::string_view of, bool left, bool right) {
+  const std::size_t first = left ? text.bytes.find_first_not_of(of) : 0;
+  if (first == std::string::npos) return Text();
+  const std::size_t last = right ? text.bytes.find_last_not_of(of) : text.bytes.size() - 1;
+  return last == std::string::npos ? Text() : text.part(first, last + 1 - first);
+}
+
+bool has_affix(const Values& arguments, bool starts) {
+  const auto holds = [&](const Value& affix) {
+    require(affix.text() != nullptr, "{} is not a prefix", affix.kind());
+    const std::string& text = text_at(arguments, 0).bytes;
+    return starts ? text.starts_with(affix.text()->bytes) : text.ends_with(affix.text()->bytes);
+  };
+  const Value affixes = argument(arguments, 1);
+  return affixes.list() ? std::ranges::any_of(affixes.list()->items, holds) : holds(affixes);
+}
+
+std::int64_t num_characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; });
+}
+
+/// In characters; -1 if it is not in the text.
+std::int64_t place_in(const Values& arguments, bool from_right, Budget& budget) {
+  charge_search(text_at(arguments, 0), text_at(arguments, 1), budget);
+  const std::string &text = text_at(arguments, 0).bytes, &wanted = text_at(arguments, 1).bytes;
+  const std::size_t found = from_right ? text.rfind(wanted) : text.find(wanted);
+  return found == std::string::npos ? -1 : num_characters(std::string_view(text).substr(0, found));
+}
+
+std::int64_t num_found(const Values& arguments, Budget& budget) {
+  charge_search(text_at(arguments, 0), text_at(arguments, 1), budget);
+  const std::string &text = text_at(arguments, 0).bytes, &wanted = text_at(arguments, 1).bytes;
+  if (wanted.empty()) return num_characters(text) + 1;
+  std::int64_t count = 0;
+  for (std::size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; at += wanted.size()) ++count;
+  return count;
+}
+
+bool are_all(const Text& text, std::string_view name) {
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (const char c : text.bytes)
+    require(static_cast<unsigned char>(c) < 0x80, "{} of characters outside ASCII is not supported", name);
+  if (name == "isupper") return std::ranges::any_of(text.bytes, is_upper) && std::ranges::none_of(text.bytes, is_lower);
+  if (name == "islower") return std::ranges::any_of(text.bytes, is_lower) && std::ranges::none_of(text.bytes, is_upper);
+  return !text.bytes.empty() && std::ranges::all_of(text.bytes, [&](char c) {
+    const bool is_letter = is_upper(c) || is_lower(c);
+    return name == "isdigit" ? is_digit(c) : name == "isalpha" ? is_letter : is_letter || is_digit(c);
+  });
+}
+
+std::optional<Value> string_method(std::string_view name, const Values& arguments, Budget& budget) {
+  const Text& text = *arguments[0].text();
+  charge_read(text, budget);
+  if (name == "strip") return strip(arguments, true, true);
+  if (name == "lstrip") return strip(arguments, true, false);
+  if (name == "rstrip") return strip(arguments, false, true);
+  if (name == "startswith" || name == "endswith") return has_affix(arguments, name == "startswith");
+  if (name == "split") return split(arguments, budget);
+  if (name == "rsplit" && arguments.size() > 1) return split_from_right(arguments, budget);
+  if (name == "splitlines" && arguments.size() == 1) return Value::list(lines_of(text, budget));
+  if (name == "replace") return replaced(arguments, budget);
+  if (name == "upper" || name == "lower") return cased(text, name == "upper");
+  if (name == "capitalize") return capitalized(text);
+  if ((name == "find" || name == "rfind") && arguments.size() == 2) return place_in(arguments, name == "rfind", budget);
+  if (name == "count" && arguments.size() == 2) return num_found(arguments, budget);
+  if (name == "isdigit" || name == "isalpha" || name == "isalnum" || name == "isupper" || name == "islower")
+    return are_all(text, name);
+  if (name == "removeprefix") return has_affix(arguments, true) ? text.part(text_at(arguments, 1).bytes.size()) : text;
+  if (name == "removesuffix")
+    return has_affix(arguments, false) ? text.part(0, text.bytes.size() - text_at(arguments, 1).bytes.size()) : text;
+  if (name == "join" && arguments.size() == 2) return filtered("join", {arguments[1], arguments[0]}, budget);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Text strip(const Values& arguments, bool left, bool right) {
+  if (arguments.size() > 1) {
+    const std::string& of = text_at(arguments, 1).bytes;
+    require(std::ranges::all_of(of, [](char c) { return static_cast<unsigned char>(c) < 0x80; }),
+            "stripping characters outside ASCII is not supported");
+    return stripped(text_at(arguments, 0), of, left, right);
+  }
+  const Text& text = text_at(arguments, 0);
+  std::string_view rest = text.bytes;
+  for (std::size_t size = 0; left && (size = blank_at(rest, false)) > 0;) rest.remove_prefix(size);
+  const std::size_t first = text.bytes.size() - rest.size();
+  for (std::size_t size = 0; right && (size = blank_at(rest, true)) > 0;) rest.remove_suffix(size);
+  return text.part(first, rest.size());
+}
+
+Text cased(Text text, bool upper) {
+  for (char& c : text.bytes) {
+    require(static_cast<unsigned char>(c) < 0x80, "upper and lower case of letters outside ASCII is not supported");
+    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return text;
+}
+
+Text capitalized(const Text& text) {
+  Text result = cased(text.part(0, 1), true);
+  if (text.bytes.size() > 1) result.append(cased(text.part(1), false));
+  return result;
+}
+
+Value method(std::string_view name, const Values& arguments, Budget& budget) {
+  const Value& of = arguments[0];
+  if (const Map* map = of.map()) {
+    if (name == "items") return pairs(of, budget);
+    if (name == "keys") return Value::list(items_of(of, budget));
+    if (name == "get" && arguments.size() >= 2) {
+      const Value* found = map->find(text_at(arguments, 1).bytes);
+      return found ? *found : arguments.size() > 2 ? arguments[2] : Value(None{});
+    }
+    if (name == "values") {
+      Values values;
+      for (const auto& [key, item] : map->items) budget.step(), values.push_back(item);
+      return Value::list(std::move(values));
+    }
+  }
+  if (of.text())
+    if (auto result = string_method(name, arguments, budget)) return *std::move(result);
+  if (of.list() && name == "count" && arguments.size() == 2)
+    return static_cast<std::int64_t>(std::ranges::count_if(
+        of.list()->items, [&](const Value& item) { return equal_in(item, arguments[1], budget); }));
+  throw Error(fmt::format("{} has no method {} with {} arguments", of.kind(), name, arguments.size() - 1));
+}
+
+}  // namespace echelon::jinja

@@ -1,0 +1,136 @@
+// Filters of text, integers and floats.
+#include "data/template/operations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace echelon::jinja {
+namespace {
+
+/// As Jinja's, whose words start after blanks, hyphens and opening brackets.
+Text titled(const Text& text) {
+  Text result;
+  bool starts = true;
+  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
+    result.append(cased(text.part(i, 1), starts));
+    starts = std::string_view("-({[< \t\n\r\f\v").find(text.bytes[i]) != std::string_view::npos;
+  }
+  return result;
+}
+
+Text indented(const Values& arguments, Budget& budget) {
+  const Value width = argument(arguments, 1, std::int64_t{4});
+  require(width.text() || (width.is_whole() && width.whole() <= 1000), "indent takes a width of at most 1000");
+  const Text by = width.text()
+                      ? *width.text()
+                      : Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width.whole(), 0)), ' '));
+  const bool first = argument(arguments, 2).is_true(), blank = argument(arguments, 3).is_true();
+  Text text = text_of(arguments[0], budget);
+  text.append(Text("\n"));
+  Text result;
+  bool is_first = true;
+  for (const Value& line : lines_of(text, budget)) {
+    if (!is_first) budget.append(result, Text("\n"));
+    if (is_first ? first : blank || !line.text()->bytes.empty()) budget.append(result, by);
+    budget.append(result, *line.text());
+    is_first = false;
+  }
+  return result;
+}
+
+Text escaped(const Text& text, Budget& budget) {
+  Text result;
+  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
+    static constexpr std::string_view from = "&<>'\"";
+    static constexpr std::string_view to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    const std::size_t found = from.find(text.bytes[i]);
+    budget.append(result, found == from.npos ? text.part(i, 1) : Text(to[found], text.origins[i]));
+  }
+  return result;
+}
+
+Value number(const Values& arguments, bool whole) {
+  const Value& of = arguments[0];
+  const Value otherwise = argument(arguments, 1, whole ? Value(std::int64_t{0}) : Value(0.0));
+  if (of.is_whole()) return whole ? Value(of.whole()) : Value(of.real());
+  if (of.is<double>()) {
+    require(!whole || std::abs(of.real()) < 9e18, "{} is not in 64 bits", of.real());
+    return whole ? Value(static_cast<std::int64_t>(of.real())) : of;
+  }
+  if (!of.text()) return otherwise;
+  const std::string digits = strip({of}, true, true).bytes;
+  const char* first = digits.data() + (digits.starts_with('+') ? 1 : 0);
+  const char* last = digits.data() + digits.size();
+  std::int64_t result = 0;
+  double real = 0;
+  if (const auto [end, error] = std::from_chars(first, last, result); whole && error == std::errc() && end == last)
+    return result;
+  const auto [end, error] = std::from_chars(first, last, real);
+  if (error != std::errc() || end != last || !std::isfinite(real)) return otherwise;
+  return number({Value(real)}, whole);
+}
+
+/// Python rounds halves of floats to even.
+Value rounded(const Values& arguments) {
+  require(arguments[0].is_number(), "round does not take {}", arguments[0].kind());
+  const Value precision = argument(arguments, 1, std::int64_t{0}), method = argument(arguments, 2, Text("common"));
+  require(precision.is_whole() && precision.whole() >= 0 && precision.whole() <= 15, "round takes 0 to 15 digits");
+  const double x = arguments[0].real(), scale = std::pow(10.0, static_cast<double>(precision.whole()));
+  require(method.text() &&
+              (method.text()->bytes == "common" || method.text()->bytes == "ceil" || method.text()->bytes == "floor"),
+          "round takes the methods 'common', 'ceil' and 'floor'");
+  if (method.text()->bytes == "ceil") return std::ceil(x * scale) / scale;
+  if (method.text()->bytes == "floor") return std::floor(x * scale) / scale;
+  const Text digits(fmt::format("{:.{}f}", x, precision.whole()));
+  if (arguments[0].is_whole()) return arguments[0].whole();
+  return number({digits}, false);
+}
+
+}  // namespace
+
+std::optional<Value> text_filtered(std::string_view name, const Values& arguments, Budget& budget) {
+  const Value& of = arguments[0];
+  if (name == "trim") {
+    Values values = arguments;
+    values[0] = text_of(of, budget);
+    return strip(values, true, true);
+  }
+  if (name == "string") return text_of(of, budget);
+  if (name == "upper" || name == "lower") return cased(text_of(of, budget), name == "upper");
+  if (name == "capitalize") return capitalized(text_of(of, budget));
+  if (name == "title") return titled(text_of(of, budget));
+  if (name == "indent") return indented(arguments, budget);
+  if (name == "escape" || name == "e") return escaped(text_of(of, budget), budget);
+  if (name == "int" && arguments.size() <= 2) return number(arguments, true);
+  if (name == "float" && arguments.size() <= 2) return number(arguments, false);
+  if (name == "round") return rounded(arguments);
+  if (name == "abs" && of.is_number())
+    return of.real() < 0 ? binary("-", std::int64_t{0}, of, budget) : of.is<bool>() ? Value(of.whole()) : of;
+  if (name != "replace") return std::nullopt;
+  Values values = arguments;
+  for (std::size_t i = 0; i < std::min<std::size_t>(values.size(), 3); ++i) values[i] = text_of(values[i], budget);
+  return replaced(values, budget);
+}
+
+Text replaced(const Values& arguments, Budget& budget) {
+  const Text &text = text_at(arguments, 0), &from = text_at(arguments, 1), &to = text_at(arguments, 2);
+  const Value count = argument(arguments, 3, std::int64_t{-1});
+  require(!from.bytes.empty(), "replace needs a string to search for");
+  std::int64_t most = count.is_whole() ? std::max<std::int64_t>(count.whole(), -1) : -1;
+  charge_search(text, from, budget);
+  Text result;
+  std::size_t at = 0;
+  for (std::size_t found = 0; most-- != 0 && (found = text.bytes.find(from.bytes, at)) != std::string::npos;
+       at = found + from.bytes.size()) {
+    budget.step();
+    budget.append(result, text.part(at, found - at));
+    budget.append(result, to);
+  }
+  budget.append(result, text.part(at));
+  return result;
+}
+
+}  // namespace echelon::jinja

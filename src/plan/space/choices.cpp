@@ -1,0 +1,57 @@
+#include "plan/space/choices.h"
+
+namespace echelon {
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d * d != number) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+RunConfig with_shape(RunConfig config, const PlanShape& shape) {
+  config.parallelism.tensor_parallel_degree = shape.tp;
+  config.parallelism.sequence_parallel = shape.sequence_parallel;
+  config.parallelism.pipeline_parallel_degree = shape.pp;
+  config.parallelism.context_parallel_degree = shape.cp;
+  config.parallelism.context_parallel_method = shape.exchange.method;
+  config.parallelism.context_parallel_ulysses_degree =
+      shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0;
+  config.parallelism.hierarchical_context_parallel_sizes = {};
+  config.parallelism.expert_parallel_degree = shape.ep;
+  const bool divides_features = config.model.mixture.exists() && !shape.has_whole_experts;
+  config.parallelism.expert_tensor_parallel_degree = divides_features && shape.sequence_parallel ? shape.tp : 0;
+  config.parallelism.data_parallel_shard_degree = shards_of_experts(shape);
+  config.parallelism.data_parallel_replicate_degree = shape.dp / shards_of_experts(shape);
+  config.training.micro_batch_size = shape.micro_batch_size;
+  return config;
+}
+
+RunConfig without_choices(RunConfig config) {
+  config.training.micro_batch_size = 1;
+  config.training.recompute = {};
+  config.training.recompute_method = RecomputeMethod::uniform;
+  config.training.recompute_num_layers = 1;
+  config.training.mlp_chunk_tokens = 0;  // contradicts recompute = none
+  const ParallelConfig defaults;
+  config.parallelism.zero_level = defaults.zero_level;
+  config.parallelism.reshard_after_forward = defaults.reshard_after_forward;
+  config.parallelism.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
+  config.parallelism.virtual_stages = defaults.virtual_stages;
+  config.parallelism.pipeline_parallel_layout = {};
+  config.parallelism.order = {};
+  return config;
+}
+
+RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline) {
+  config.parallelism.pipeline_parallel_schedule = pipeline.schedule;
+  config.parallelism.virtual_stages = pipeline.num_virtual;
+  config.parallelism.pipeline_parallel_layout = pipeline.layout;
+  return config;
+}
+
+}  // namespace echelon

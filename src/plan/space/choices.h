@@ -1,0 +1,19 @@
+// Configs with the choices of a layout.
+#pragma once
+
+#include "plan/space/space.h"
+
+#include <vector>
+
+namespace echelon {
+
+/// In ascending order.
+[[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
+
+/// All that is chosen, at its simplest.
+[[nodiscard]] RunConfig without_choices(RunConfig config);
+/// As few shards as the shape may have; the other data-parallel ranks are replicas.
+[[nodiscard]] RunConfig with_shape(RunConfig config, const PlanShape& shape);
+[[nodiscard]] RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline);
+
+}  // namespace echelon

@@ -1,0 +1,137 @@
+// The shapes of a space: degrees, methods of context parallelism, ways to divide experts, and microbatches that `train`
+// would run.
+#include "base/error.h"
+#include "nn/head_split.h"
+#include "plan/space/choices.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace echelon {
+namespace {
+
+constexpr std::string_view tensor_key = "parallelism.tensor_parallel_degree",
+                           sequence_key = "parallelism.sequence_parallel",
+                           context_key = "parallelism.context_parallel_degree",
+                           exchange_key = "parallelism.context_parallel_method",
+                           head_ranks_key = "parallelism.context_parallel_ulysses_degree",
+                           sizes_key = "parallelism.hierarchical_context_parallel_sizes",
+                           pipeline_key = "parallelism.pipeline_parallel_degree",
+                           expert_key = "parallelism.expert_parallel_degree",
+                           expert_tensor_key = "parallelism.expert_tensor_parallel_degree",
+                           micro_batch_key = "training.micro_batch_size";
+bool is_legal(const RunConfig& config) {
+  try {
+    validate(config);
+    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+    validate_tensor_parallel(config.model, tp);
+    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
+      validate_head_exchange(config.model, tp, {.key = exchange_key, .num_ranks = u});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void require_divisor(std::string_view key, std::int64_t degree, const PlanRequest& request) {
+  std::int64_t closest = 1;
+  for (const std::int64_t divisor : divisors(request.num_devices))
+    if (std::abs(divisor - degree) < std::abs(closest - degree)) closest = divisor;
+  require(!request.fixes(key) || request.num_devices % degree == 0, "{} = {} does not divide --gpus={} (use {})", key,
+          degree, request.num_devices, closest);
+}
+
+}  // namespace
+
+PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
+  add_orders();
+  for (const std::int64_t tp : divisors(request.num_devices)) {
+    if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
+    for (const std::int64_t pp : divisors(request.num_devices / tp)) {
+      if (!fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) continue;
+      for (const std::int64_t cp : divisors(request.num_devices / (tp * pp)))
+        if (is_searched(cp)) add_shapes(tp, pp, cp);
+    }
+  }
+  if (!shapes_.empty()) return;
+  const ParallelConfig& fixed = request.base.parallelism;
+  require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
+  require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
+  require_divisor(context_key, fixed.context_parallel_degree, request);
+  validate(request.base);  // says what contradicts what, if it is the fixed keys alone
+  throw Error(
+      fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
+                  "leave some of them open",
+                  name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
+                  request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
+}
+
+bool PlanSpace::is_searched(std::int64_t cp) const {
+  if (request_->fixes(context_key)) return cp == request_->base.parallelism.context_parallel_degree;
+  return cp == 1 || request_->base.training.seq_len >= cp * least_context_tokens;
+}
+
+/// Of which the fixed keys say no other. Legal ones among others.
+std::vector<KeyExchange> PlanSpace::exchanges(std::int64_t tp, std::int64_t cp) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const bool fixes_degree = request_->fixes(head_ranks_key) || request_->fixes(sizes_key);
+  std::vector<KeyExchange> all;
+  const auto add = [&](ContextMethod method, std::int64_t head_ranks) {
+    if (request_->fixes(exchange_key) && method != fixed.context_parallel_method) return;
+    all.push_back({method, static_cast<int>(head_ranks)});
+  };
+  if (!fixes_degree) add(ContextMethod::ring, 1);
+  if (cp == 1) return all;
+  if (!fixes_degree) add(ContextMethod::all_gather, 1);
+  if (!fixes_degree) add(ContextMethod::ulysses, cp);
+  for (const std::int64_t u : divisors(cp)) {
+    const bool is_wanted = !fixes_degree || u == fixed.context_parallel_ulysses_degree ||
+                           fixed.hierarchical_context_parallel_sizes == std::vector{u, cp / u};
+    const bool has_ring = u > 1 && u < cp;  // else it is a ring or ulysses by another name
+    if (is_wanted && (has_ring || fixes_degree) && u <= request_->base.model.num_attention_heads / tp)
+      add(ContextMethod::ulysses_ring, u);
+  }
+  return all;
+}
+
+std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
+  const MixtureSpec& mixture = request_->base.model.mixture;
+  const ParallelConfig& fixed = request_->base.parallelism;
+  std::vector<PlanShape> all;
+  const auto add = [&](std::int64_t ep, bool has_whole_experts) {
+    if (!fits(expert_key, ep, fixed.expert_parallel_degree)) return;
+    const std::int64_t etp = has_whole_experts || !mixture.exists() ? 1 : shape.tp,
+                       wanted = fixed.expert_tensor_parallel_degree;
+    if (request_->fixes(expert_tensor_key) && wanted > 0 && wanted != etp) return;
+    all.push_back(shape);
+    all.back().ep = ep;
+    all.back().has_whole_experts = has_whole_experts;
+  };
+  if (shape.tp > 1 || !mixture.exists()) add(1, false);
+  if (!mixture.exists() || (shape.tp > 1 && !shape.sequence_parallel)) return all;
+  for (const std::int64_t ep : divisors(mixture.num_experts))
+    if (shape.dp % shards_of_experts({.tp = shape.tp, .cp = shape.cp, .ep = ep}) == 0) add(ep, true);
+  return all;
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
+  const RunConfig plain = without_choices(request_->base);
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = plain.training.global_batch_size;
+  if (batch % dp != 0) return;
+  for (const std::int64_t micro_batch : divisors(batch / dp)) {
+    if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
+    for (const bool sequence_parallel : {false, true}) {
+      if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
+        continue;
+      for (const KeyExchange& exchange : exchanges(tp, cp)) {
+        const PlanShape all = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp, exchange};
+        for (const PlanShape& shape : with_experts(all))
+          if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
+            shapes_.push_back(shape);
+      }
+    }
+  }
+}
+
+}  // namespace echelon

@@ -1,0 +1,96 @@
+// What a frozen base leaves out: gradients, master weights, moments, and their traffic.
+#include "blueprint/blueprint.h"
+#include "blueprint/small_config.h"
+#include "spec/groups.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t rank_of_adapters = 8;
+
+RunConfig lora_config() {
+  RunConfig config = testing::small_config();
+  config.training.dtype = DType::bfloat16;
+  config.lora.rank = rank_of_adapters;
+  return config;
+}
+
+/// r (in + out) of each linear layer of small_config: q, k, v, o, gate, up, down.
+std::int64_t num_in_adapters(const RunConfig& config) {
+  const std::int64_t D = config.model.hidden_size, F = config.model.intermediate_size;
+  return config.model.num_hidden_layers * rank_of_adapters * (4 * (D + D) + 3 * (D + F));
+}
+
+std::int64_t sent_over_shards(const RankBlueprint& rank, CommKind kind) {
+  std::int64_t sent = 0;
+  for (const Action& action : rank.program(ProgramKind::training))
+    for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).communications())
+      if (comm.group == shard_group && comm.kind == kind) sent += comm.sent_bytes;
+  return sent;
+}
+
+// Claim (plans): A frozen base has no gradients, optimizer states or traffic of gradients.
+// Bound: to the byte, at every level of ZeRO.
+// Tests: LoraMemory
+TEST(LoraMemory, TheBaseHasItsParametersAlone) {
+  const RunConfig config = lora_config();
+  const std::int64_t base = config.model.num_parameters(), n = num_in_adapters(config);
+  const Blueprint blueprint(config);
+  const RankBlueprint rank = blueprint.rank(0);
+  const MemoryPlan& plan = rank.memory(ProgramKind::training);
+  EXPECT_EQ(plan.peak_bytes(MemoryCategory::parameters), 2 * (base + n));
+  EXPECT_EQ(plan.peak_bytes(MemoryCategory::gradients), 4 * n);
+  EXPECT_EQ(plan.peak_bytes(MemoryCategory::master_weights), 4 * n);
+  EXPECT_EQ(plan.peak_bytes(MemoryCategory::moments), 8 * n);
+}
+
+TEST(LoraMemory, ZeroThreeShardsTheBaseToo) {
+  for (const std::int64_t level : {1, 2, 3}) {
+    RunConfig config = lora_config();
+    config.parallelism.data_parallel_shard_degree = 4;
+    config.parallelism.zero_level = level;
+    const std::int64_t base = config.model.num_parameters(), n = num_in_adapters(config);
+    const Blueprint blueprint(config);
+    std::int64_t parameters = 0, gradients = 0, moments = 0;  // of all ranks, since one may own padding instead
+    for (int rank = 0; rank < 4; ++rank) {
+      const RankBlueprint of_rank = blueprint.rank(rank);
+      const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
+      parameters += plan.peak_bytes(MemoryCategory::parameters);
+      gradients += plan.peak_bytes(MemoryCategory::gradients);
+      moments += plan.peak_bytes(MemoryCategory::moments);
+    }
+    EXPECT_EQ(parameters, 2 * (base + n) * (level == 3 ? 1 : 4)) << level;
+    EXPECT_EQ(gradients, 4 * n * (level == 1 ? 4 : 1)) << level;
+    EXPECT_EQ(moments, 8 * n) << level;
+  }
+}
+
+// No gradient of the base travels: adapters are reduced and, up to ZeRO-2, gathered. ZeRO-3 gathers the base, as it
+// does where all is trained.
+TEST(LoraMemory, OnlyAdaptersAreReduced) {
+  for (const std::int64_t level : {1, 3}) {
+    RunConfig config = lora_config();
+    config.parallelism.data_parallel_shard_degree = 4;
+    config.parallelism.zero_level = level;
+    config.training.global_batch_size = 4 * config.training.micro_batch_size;  // one microbatch
+    const std::int64_t n = num_in_adapters(config);
+    const Blueprint blueprint(config);
+    const RankBlueprint rank = blueprint.rank(0);
+    EXPECT_EQ(sent_over_shards(rank, CommKind::reduce_scatter), 3 * 4 * n / 4) << "float32 gradients";
+    const std::int64_t gathered = sent_over_shards(rank, CommKind::all_gather);
+    if (level == 1) {
+      EXPECT_EQ(gathered, 3 * 2 * n / 4);
+      continue;
+    }
+    config.lora = {};
+    const Blueprint whole(config);
+    const std::int64_t of_base = sent_over_shards(whole.rank(0), CommKind::all_gather);
+    // Twice each block, as the units before and after the blocks are the first and the last one of the stage.
+    EXPECT_EQ(gathered - of_base, 2 * 3 * 2 * n / 4);
+  }
+}
+
+}  // namespace
+}  // namespace echelon

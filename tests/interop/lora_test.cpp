@@ -1,0 +1,122 @@
+// Adapters against PEFT, on the models of the fixtures: 20 steps of AdamW in float64, every trained value, and what
+// merging gives. PEFT reads what is written here (make_lora_fixtures.py).
+#include "checkpoint/convert_model.h"
+#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/scratch_folder.h"
+#include "interop/fixture.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon::testing {
+namespace {
+
+class LoraInterop : public ::testing::TestWithParam<const char*> {
+ protected:
+  Fixture fixture_{GetParam()};
+  std::filesystem::path folder_ = fixture_.folder / "lora";
+  std::map<std::string, std::vector<double>> expected_ = read_all(folder_ / "expected.safetensors");
+  AdapterReader adapter_{folder_, fixture_.model};
+
+  [[nodiscard]] RunConfig config() const {
+    RunConfig config = fixture_.config(DType::float64);
+    config.training.global_batch_size = 4;
+    config.training.max_norm = 1.0;
+    config.lora = adapter_.config().lora;
+    return config;
+  }
+};
+
+double error(const std::vector<double>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (!(std::abs(actual[i] - expected[i]) <= difference)) difference = std::abs(actual[i] - expected[i]);
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+// Claim (reference): Adapters of five families train as in PEFT, merge as with its
+//   merge_and_unload, and its folders come back with the same bits.
+// Bound: 20 steps in float64: losses to 1e-10, merged logits to 1e-9.
+// Tests: LoraInterop
+TEST_P(LoraInterop, TwentyStepsGivePeftsLossesAndAdapters) {
+  Outcome outcome;
+  outcome.adapters = &adapter_;
+  run(fixture_, config(), expected_.at("train.lr"), outcome);
+  EXPECT_LE(error(outcome.losses, expected_.at("train.loss")), 1e-10);
+  EXPECT_LE(error(outcome.grad_norms, expected_.at("train.grad_norm")), 1e-9);
+  const auto places = placed_adapters(fixture_.model, config().lora);
+  std::size_t num_compared = 0;
+  for (const auto& [name, values] : outcome.weights.tensors()) {
+    if (!is_of_adapter(name)) continue;
+    const PlacedParameter& at = places.at(name);
+    const std::vector<double>& whole = expected_.at("trained." + at.place.tensor);
+    std::vector<double> part;
+    at.place.rows.for_each_block({0, at.sizes[0]}, [&](Range block, std::int64_t in_file) {
+      const auto first = whole.begin() + in_file * at.sizes[1];
+      part.insert(part.end(), first, first + block.count * at.sizes[1]);
+    });
+    EXPECT_LE(error(values, part), 1e-9) << name;
+    num_compared += part.size();
+  }
+  std::size_t num_expected = 0;
+  for (const auto& [name, values] : expected_)
+    if (name.starts_with("trained.")) num_expected += values.size();
+  EXPECT_EQ(num_compared, num_expected);
+}
+
+/// All axes but cp.
+RunConfig layout_of(RunConfig config) {
+  config.training.micro_batch_size = 1;
+  config.training.recompute = parse_recompute("training.recompute", {"full"});
+  config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.zero_level = 3;
+  config.parallelism.tensor_parallel_degree = 2;
+  config.parallelism.sequence_parallel = true;
+  config.parallelism.pipeline_parallel_degree = 2;
+  return config;
+}
+
+// Merged with their base, they give the logits of PEFT's merge_and_unload.
+TEST_P(LoraInterop, ALayoutTrainsAdaptersThatMergeAsPeftMerges) {
+  const ScratchFolder scratch;
+  Outcome outcome;
+  outcome.adapters = &adapter_;
+  outcome.adapters_folder = scratch / "adapter";
+  run(fixture_, layout_of(config()), expected_.at("train.lr"), outcome);
+  EXPECT_LE(error(outcome.losses, expected_.at("train.loss")), 1e-10);
+  EXPECT_LE(error(outcome.grad_norms, expected_.at("train.grad_norm")), 1e-9);
+  convert_model(fixture_.folder, scratch / "merged", {.dtype = DType::float64, .merged = scratch / "adapter"});
+  Fixture merged = fixture_;
+  merged.folder = scratch / "merged";
+  Outcome of_merged;
+  run(merged, merged.config(DType::float64), {}, of_merged);
+  EXPECT_LE(error(of_merged.logits, expected_.at("merged.logits")), 1e-9);
+  EXPECT_LE(error(of_merged.logits, expected_.at("logits")), 1e-9) << "of PEFT's model with adapters";
+}
+
+// A folder that PEFT wrote goes into eight ranks and out of them again. PEFT reads what is written here
+// (make_lora_fixtures.py --written).
+TEST_P(LoraInterop, PeftsFolderComesBackAsItWas) {
+  RunConfig eight = layout_of(config());
+  eight.training.dtype = DType::float32;
+  const std::filesystem::path folder = std::filesystem::path(ECHELON_BINARY_DIR) / "interop_lora" / GetParam();
+  std::filesystem::create_directories(folder.parent_path());
+  Outcome written;
+  written.adapters = &adapter_;
+  written.adapters_folder = folder;
+  run(fixture_, eight, {}, written);
+  EXPECT_EQ(read_all(folder / "adapter_model.safetensors"), read_all(folder_ / "adapter_model.safetensors"));
+  EXPECT_EQ(AdapterReader(folder, fixture_.model).config().lora, adapter_.config().lora);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LoraInterop, ::testing::Values("llama", "gpt2", "phi3", "gpt_neox", "gemma2"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace echelon::testing

@@ -1,0 +1,77 @@
+"""More tiny models than those of make_fixtures.py: other kinds of RoPE, windows and biases, and config.json as transformers 4 wrote it."""
+
+import json
+
+import transformers
+
+
+def variants(sizes):
+    """name -> function that makes the config. Those that are called older get a config.json of transformers 4."""
+    plain = dict(rope_type="default", rope_theta=1000.0)
+    llama3 = plain | dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8)
+    yarn = plain | dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8)
+    linear = plain | dict(rope_type="linear", factor=2.0)
+    longrope = plain | dict(rope_type="longrope", short_factor=[1.0, 1.5], long_factor=[2.5, 4.0], original_max_position_embeddings=8)
+    no_pad = sizes | dict(pad_token_id=None)
+    neox = {key: value for key, value in sizes.items() if key != "num_key_value_heads"}
+    t = transformers
+    return {
+        "llama_llama3": lambda: t.LlamaConfig(**sizes, rope_parameters=llama3),
+        "llama_linear_older": lambda: t.LlamaConfig(**sizes, rope_parameters=linear),
+        "llama_yarn_older": lambda: t.LlamaConfig(**sizes, attention_bias=True, rope_parameters=yarn | dict(attention_factor=1.3, beta_fast=2.0, beta_slow=0.5)),
+        "llama_yarn_mscale": lambda: t.LlamaConfig(**sizes, mlp_bias=True, rope_parameters=yarn | dict(mscale=0.7, mscale_all_dim=0.9, truncate=False)),
+        "llama_dynamic": lambda: t.LlamaConfig(**sizes, tie_word_embeddings=True, rope_parameters=plain | dict(rope_type="dynamic", factor=2.0)),
+        "mistral_full_older": lambda: t.MistralConfig(**sizes, head_dim=8, sliding_window=None, rope_parameters=plain),
+        "mistral_yarn": lambda: t.MistralConfig(**sizes, sliding_window=3, rope_parameters=yarn),
+        "qwen2_yarn_older": lambda: t.Qwen2Config(**sizes, tie_word_embeddings=True, rope_parameters=yarn),
+        "qwen3_window_older": lambda: t.Qwen3Config(
+            **sizes, head_dim=8, attention_bias=True, use_sliding_window=True, sliding_window=4, max_window_layers=1, rope_parameters=linear
+        ),
+        "phi3_long_older": lambda: t.Phi3Config(**no_pad, original_max_position_embeddings=8, sliding_window=6, rope_parameters=longrope),
+        "olmo2_bias_older": lambda: t.Olmo2Config(**no_pad, attention_bias=True, tie_word_embeddings=True, rope_parameters=linear),
+        # transformers 5 takes rope_theta for layers without a window alone; its default is that of the published models.
+        "olmo3_older": lambda: t.Olmo3Config(
+            **sizes | dict(num_hidden_layers=4), pad_token_id=None, sliding_window=3,
+            rope_parameters=dict(sliding_attention=plain | dict(rope_theta=5e5), full_attention=yarn | dict(rope_theta=5e5)),
+        ),
+        "smollm3_bias_older": lambda: t.SmolLM3Config(**no_pad, attention_bias=True, mlp_bias=True, tie_word_embeddings=False, no_rope_layers=[0, 1], rope_parameters=linear),
+        "granite_bias_older": lambda: t.GraniteConfig(
+            **sizes, mlp_bias=True, embedding_multiplier=12.0, logits_scaling=0.25, residual_multiplier=0.22, attention_multiplier=0.5, rope_parameters=yarn
+        ),
+        "starcoder2_full": lambda: t.Starcoder2Config(**sizes, use_bias=False, sliding_window=None, tie_word_embeddings=False, rope_parameters=linear),
+        "gpt_neox_older": lambda: t.GPTNeoXConfig(**neox, attention_bias=False, rope_parameters=plain | dict(partial_rotary_factor=0.5)),
+        "gemma2_older": lambda: t.Gemma2Config(
+            **no_pad, head_dim=4, sliding_window=3, query_pre_attn_scalar=16, attn_logit_softcapping=None, final_logit_softcapping=3.0, rope_parameters=plain
+        ),
+        "gemma3_text_older": lambda: t.Gemma3TextConfig(
+            **no_pad, head_dim=8, sliding_window=4, query_pre_attn_scalar=6, sliding_window_pattern=2,
+            rope_parameters=dict(sliding_attention=plain | dict(rope_theta=100.0), full_attention=plain | dict(rope_type="linear", factor=4.0)),
+        ),
+        "ministral3_window": lambda: t.Ministral3Config(
+            **no_pad, head_dim=4, sliding_window=5, tie_word_embeddings=True, rope_parameters=yarn | dict(beta_fast=4.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
+        ),
+    }
+
+
+def use_older_dialect(path):
+    """config.json as transformers 4 wrote it and as most published folders have it."""
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    if "full_attention" in rope:
+        if config["model_type"] == "gemma3_text":
+            config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", None)
+    if config["model_type"] == "gpt_neox":
+        config |= {"rotary_emb_base": theta, "rotary_pct": partial}
+    else:
+        config |= {"rope_theta": theta} | ({} if partial in (None, 1.0) else {"partial_rotary_factor": partial})
+    if rope["rope_type"] == "longrope":
+        config["original_max_position_embeddings"] = rope.pop("original_max_position_embeddings")
+        rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
+    if "_sliding_window_pattern" in config:
+        config["sliding_window_pattern"] = config.pop("_sliding_window_pattern")
+    config.pop("layer_types", None)
+    config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

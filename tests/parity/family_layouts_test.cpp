@@ -1,0 +1,92 @@
+// Every family in every kind of layout: what one rank computes. The models are those of tests/interop/fixtures, so that
+// each family's config.json decides what is computed; with random weights of their own.
+#include "checkpoint/model_reader.h"
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+namespace echelon::testing {
+namespace {
+
+const std::filesystem::path fixtures = std::filesystem::path(ECHELON_SOURCE_DIR) / "tests/interop/fixtures";
+
+/// Of four heads, two kv heads and three layers. The batch is the same, so that one rank runs once with documents and
+/// once without. The last one mixes all others.
+std::vector<Layout> all_layouts() {
+  std::vector<Layout> layouts = {{.tp = 2},
+                                 {.tp = 4},
+                                 {.tp = 2, .sequence_parallel = true},
+                                 {.pp = 2, .layers_per_stage = {1, 2}},
+                                 {.shard = 2, .zero = 3},
+                                 {.replicate = 2, .recompute = whole_block},
+                                 {.tp = 2, .documents = true, .recompute = attention_internals},
+                                 {.shard = 2,
+                                  .tp = 2,
+                                  .pp = 2,
+                                  .sequence_parallel = true,
+                                  .zero = 3,
+                                  .layers_per_stage = {2, 1},
+                                  .documents = true,
+                                  .recompute = whole_block}};
+  for (Layout& layout : layouts) {
+    layout.layers = 3;
+    layout.seq_len = 12;
+    layout.microbatches = 4 / (layout.replicate * layout.shard);
+  }
+  return layouts;
+}
+
+RunConfig config_of_family(const std::string& fixture, const Layout& layout) {
+  RunConfig config = config_of(layout);
+  config.model = read_model_spec(fixtures / fixture);
+  config.model.set_num_layers(layout.layers);
+  config.model.initializer_range = 0.15;
+  config.training.steps = 3;
+  config.optimizer.eps = 1e-6;  // key biases have no gradient in theory (sweep/run_of.cpp)
+  if (layout.documents) {
+    config.data.reset_position_ids = config.data.eod_mask_loss = true;
+    config.data.packing = Packing::best_fit;
+  }
+  return config;
+}
+
+std::vector<std::string> all_fixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(fixtures))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// Claim (parity): Tiny models of all families compute in eight kinds of layout what one rank
+//   computes.
+// Bound: parity's bounds.
+// Tests: FamilyLayouts
+class FamilyLayouts : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FamilyLayouts, EqualOneRank) {
+  std::map<bool, std::unique_ptr<Trajectory>> of_one_rank;
+  for (const Layout& layout : all_layouts()) {
+    SCOPED_TRACE(name_of(layout));
+    const RunConfig config = config_of_family(GetParam(), layout);
+    auto& expected = of_one_rank[layout.documents];
+    if (!expected) expected = run_training(one_rank(config));
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                     }});
+    expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, FamilyLayouts, ::testing::ValuesIn(all_fixtures()),
+                         [](const auto& tested) { return tested.param; });
+
+}  // namespace
+}  // namespace echelon::testing

@@ -1,0 +1,109 @@
+// Adapters in every kind of layout: what is trained equals one rank's, what is frozen stays, and what is planned is
+// used.
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace echelon::testing {
+namespace {
+
+std::vector<Layout> lora_rows() {
+  using Kind = PipelineSchedule;
+  return {
+      {.tp = 2},
+      {.tp = 4, .sequence_parallel = true, .family = Family::qwen2},  // two ranks have the same kv heads
+      {.replicate = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
+      {.shard = 2, .tied = true, .zero = 1},
+      {.shard = 3, .microbatches = 3, .family = Family::gpt2, .zero = 2},
+      {.shard = 2, .zero = 3},
+      {.shard = 2, .pp = 2, .tied = true, .zero = 3, .reshard = ReshardAfterForward::never},
+      {.replicate = 2, .shard = 2, .tp = 2, .zero = 3, .reshard = ReshardAfterForward::step},
+      {.replicate = 2, .shard = 2, .family = Family::qwen3, .tied = true, .zero = 2},
+      {.pp = 3, .microbatches = 4, .tied = true},
+      {.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = Kind::zb_h1, .microbatches = 4},
+      {.shard = 2, .pp = 2, .schedule = Kind::zb_v, .microbatches = 5, .family = Family::gpt2, .tied = true},
+      {.pp = 2, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 4},
+      {.cp = 2},
+      {.shard = 2, .tp = 2, .zero = 3, .documents = true, .cp = 2, .balancer = LoadBalancer::striped},
+      {.tp = 2, .sequence_parallel = true, .recompute = whole_block},
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .zero = 3, .recompute = whole_block},
+      {.tp = 2, .family = Family::phi3},
+      {.shard = 2, .tp = 2, .pp = 2, .family = Family::phi3, .zero = 3},
+      {.cp = 3, .method = ContextMethod::all_gather},
+  };
+}
+
+RunConfig lora_config(const Layout& layout) {
+  RunConfig config = config_of(layout);
+  config.training.steps = 5;
+  config.lora = {.rank = 3, .alpha = 7, .use_rslora = layout.tied};
+  if (layout.pp == 3) config.lora.target_modules = {"q_proj", "down_proj"};
+  return config;
+}
+
+const Trajectory& lora_baseline(const RunConfig& config) {
+  static std::map<std::string, std::unique_ptr<Trajectory>> known;
+  const ModelSpec& model = config.model;
+  auto& trajectory = known[fmt::format(
+      "{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_hidden_layers, model.tie_word_embeddings,
+      model.num_attention_heads, config.training.seq_len, config.training.global_batch_size,
+      config.data.reset_attention_mask, config.lora.use_rslora, config.lora.target_modules.size())];
+  if (!trajectory) trajectory = run_training(one_rank(config));
+  return *trajectory;
+}
+
+class LoraParity : public ::testing::TestWithParam<Layout> {};
+
+// Claim (parity): 20 layouts train the adapters that one rank trains. The base stays as it is.
+// Bound: 5 steps in float64: losses and norms to 1e-11, adapters to 1e-9; planned bytes equal.
+// Tests: LoraParity
+TEST_P(LoraParity, EqualsOneRank) {
+  const RunConfig config = lora_config(GetParam());
+  const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                     expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                   }});
+  const Trajectory& expected = lora_baseline(config);
+  expect_equal(*actual, expected, 1e-11, 1e-9, config.optimizer.lr);
+  RunConfig before = config;
+  before.training.steps = 1;
+  before.lr_scheduler.warmup_steps = 0;
+  before.optimizer.lr = 0;
+  const auto untouched = run_training(one_rank(before));
+  std::size_t num_trained = 0;
+  for (const auto& [name, values] : actual->values.tensors()) {
+    EXPECT_EQ(values == untouched->values.tensors().at(name), !is_of_adapter(name)) << name;
+    num_trained += is_of_adapter(name) ? 1 : 0;
+  }
+  EXPECT_EQ(actual->first_gradients.tensors().size(), num_trained) << "others have no gradient";
+}
+
+// Reduced precision, gradients that are converted for their reduction, and states in other formats.
+TEST(LoraFormats, FollowFloat32) {
+  RunConfig config = lora_config({.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .zero = 3});
+  config.training.dtype = DType::float32;
+  const auto expected = run_training(one_rank(config));
+  config.training.dtype = DType::bfloat16;
+  for (const bool converts : {false, true}) {
+    for (const std::int64_t zero : {1, 2, 3}) {
+      config.parallelism.zero_level = zero;
+      if (converts) config.training.reduce_dtype = DType::bfloat16;
+      config.optimizer.store_param_remainders = converts;
+      const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                         expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                       }});
+      for (std::size_t step = 0; step < expected->losses.size(); ++step)
+        EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]) << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, LoraParity, ::testing::ValuesIn(lora_rows()),
+                         [](const auto& layout) { return name_of(layout.param); });
+
+}  // namespace
+}  // namespace echelon::testing

@@ -1,0 +1,133 @@
+#include "resume/layouts.h"
+
+#include "spec/config/config_reader.h"
+
+namespace echelon::testing {
+
+const std::vector<NamedLayout>& layouts() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"replicas-2", [](ParallelConfig& p) { p.data_parallel_replicate_degree = 2; }},
+      {"zero1-4", [](ParallelConfig& p) { p.data_parallel_shard_degree = 4; }},
+      {"zero2-3",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 3;
+         p.zero_level = 2;
+       }},
+      {"zero3-4",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 4;
+         p.zero_level = 3;
+       }},
+      {"hsdp-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_replicate_degree = p.data_parallel_shard_degree = 2;
+         p.zero_level = 3;
+       }},
+      {"tp-sp-4",
+       [](ParallelConfig& p) {
+         p.tensor_parallel_degree = 4;
+         p.sequence_parallel = true;
+       }},
+      {"pp-3", [](ParallelConfig& p) { p.pipeline_parallel_degree = 3; }},
+      {"interleaved-2x2",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.virtual_stages = 2;
+         p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
+       }},
+      {"dualpipev",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
+       }},
+      {"mpi-2x2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.tensor_parallel_degree = p.pipeline_parallel_degree = 2;
+         p.order = parse_axis_order("order", {"tp-cp-ep-dp-pp"});
+       },
+       Place::processes},
+      {"emulated-gpu", [](ParallelConfig&) {}, Place::emulated_gpu},
+  };
+  return all;
+}
+
+const std::vector<NamedLayout>& layouts_of_documents() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"packed-4",
+       [](ParallelConfig& p) {
+         p.context_parallel_degree = 4;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
+       }},
+      {"zero2-packed-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
+         p.context_parallel_method = ContextMethod::all_gather;
+       }},
+      {"pp-per-document-2x3",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.context_parallel_degree = 3;
+         p.context_parallel_load_balancer = LoadBalancer::per_document;
+       }},
+  };
+  return all;
+}
+
+const std::vector<NamedLayout>& layouts_of_experts() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"zero3-tp-3x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.zero_level = 3;
+         p.tensor_parallel_degree = 2;
+       }},
+      {"zero3-ep-4x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 4;
+         p.expert_parallel_degree = 2;
+         p.zero_level = 3;
+       }},
+      {"tp-sp-ep-2x6",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 3;
+         p.tensor_parallel_degree = 2;
+         p.expert_parallel_degree = 6;
+         p.sequence_parallel = true;
+       }},
+      {"pp-tp-sp-2x4",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.tensor_parallel_degree = 4;
+         p.sequence_parallel = true;
+       }},
+  };
+  return all;
+}
+
+const std::vector<NamedLayout>& layouts_of_adapters() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"zero3-tp-sp-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.tensor_parallel_degree = 2;
+         p.zero_level = 3;
+         p.sequence_parallel = true;
+       }},
+      {"pp-tp-2x4",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = 2;
+         p.tensor_parallel_degree = 4;
+       }},
+      {"zero2-packed-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
+       }},
+  };
+  return all;
+}
+
+}  // namespace echelon::testing

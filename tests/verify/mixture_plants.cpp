@@ -1,0 +1,153 @@
+#include "verify/mixture_plants.h"
+
+#include "engine/param_pieces.h"
+#include "spec/groups.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon::testing {
+namespace {
+
+bool is_of_experts(const Param& param) { return param.name.find(".experts.") != std::string::npos; }
+
+template <class P, class... Arguments>
+Seed mixture_seed(Arguments... arguments) {
+  return [=] { return std::make_unique<P>(arguments...); };
+}
+
+class DividedExperts final : public Plant {
+ public:
+  explicit DividedExperts(int n) : n_(n) {}
+  void begins(Place& place) override {
+    if (place.action.kind != ActionKind::clip) return;
+    visit_gradients(place.run->model(), [&](const ParamPiece& piece) {
+      if (is_of_experts(piece.param)) place.ops.scale(piece.numbers, 1.0 / n_);
+    });
+  }
+
+ private:
+  int n_;
+};
+
+class AveragedInNorm final : public Plant {
+ public:
+  explicit AveragedInNorm(int n) : n_(n) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<SumOfSquaresArgs>();
+    if (args == nullptr || place.action.kind != ActionKind::clip) return false;
+    const Param* param = place.param_of(args->x);
+    if (param == nullptr || !is_of_experts(*param)) return false;
+    place.ops.scale(args->x, std::sqrt(1.0 / n_));
+    place.ops.sum_of_squares(args->x, args->sum);
+    place.ops.scale(args->x, std::sqrt(static_cast<double>(n_)));
+    return true;
+  }
+
+ private:
+  int n_;
+};
+
+class BiasOfOwnCounts final : public Plant {
+ public:
+  int times(Place& place, const Group& /*group*/, Tensor x) override {
+    if (place.action.kind != ActionKind::report || x.sizes.num_dims() != 2) return 1;
+    own_.resize(static_cast<std::size_t>(x.num_elements()));
+    place.ops.download(own_.data(), x);
+    return 1;
+  }
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<BalanceExpertsArgs>();
+    if (args == nullptr) return false;
+    std::vector<double> all(own_.size());
+    place.ops.download(all.data(), args->counts);
+    place.ops.upload(args->counts, own_.data());
+    place.ops.perform(operation);
+    place.ops.upload(args->counts, all.data());
+    return true;
+  }
+
+ private:
+  std::vector<double> own_;
+};
+
+class LossOfAPart final : public Plant {
+ public:
+  int times(Place& place, const Group& group, Tensor /*x*/) override {
+    return is_compute(place.action.kind) && (group == sequence_group || group == cp_group) ? 0 : 1;
+  }
+};
+
+/// After rows of a round are put into the order in which they came, in a forward pass.
+class GivenBack : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    if (const auto* slots = operation.get_if<ArrivedSlotsArgs>()) first_row_ = slots->first_row;
+    const auto* args = operation.get_if<CombineExpertsArgs>();
+    if (args == nullptr || place.action.kind != ActionKind::forward || args->slots.size(1) != 1) return false;
+    place.ops.perform(operation);
+    spoil(place, args->out);
+    return true;
+  }
+
+ protected:
+  virtual void spoil(Place& place, Tensor rows) = 0;
+  std::int64_t first_row_ = 0;
+};
+
+class RowsInAnotherOrder final : public GivenBack {
+  void spoil(Place& place, Tensor rows) override {
+    if (rows.size(0) < 2) return;
+    std::vector<double> values(static_cast<std::size_t>(rows.num_elements()));
+    place.ops.download(values.data(), rows);
+    const auto D = static_cast<std::ptrdiff_t>(rows.size(1));
+    std::swap_ranges(values.begin(), values.begin() + D, values.begin() + D);
+    place.ops.upload(rows, values.data());
+  }
+};
+
+class LostLastRound final : public GivenBack {
+  void spoil(Place& place, Tensor rows) override {
+    if (first_row_ > 0) place.ops.fill(rows, 0.0);
+  }
+};
+
+class CountedByRecomputation final : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<CountExpertsArgs>();
+    if (args == nullptr || !args->num_nan.exists()) return false;
+    for (int i = 0; i < 2; ++i) place.ops.perform(operation);
+    return true;
+  }
+};
+
+class WrongChoices final : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<ChooseExpertsArgs>();
+    if (args == nullptr || place.action.kind != ActionKind::forward) return false;
+    place.ops.perform(operation);
+    std::vector<std::int32_t> experts(static_cast<std::size_t>(args->experts.num_elements()));
+    place.ops.download(experts.data(), args->experts);
+    const auto E = static_cast<std::int32_t>(args->logits.size(1));
+    for (std::size_t i = 1; i < experts.size(); i += 2) do
+        experts[i] = (experts[i] + 1) % E;
+      while (experts[i] == experts[i - 1]);
+    place.ops.upload(args->experts, experts.data());
+    return true;
+  }
+};
+
+}  // namespace
+
+Seed divided_experts(int n) { return mixture_seed<DividedExperts>(n); }
+Seed averaged_experts_in_norm(int n) { return mixture_seed<AveragedInNorm>(n); }
+Seed bias_of_own_counts() { return mixture_seed<BiasOfOwnCounts>(); }
+Seed loss_of_a_part() { return mixture_seed<LossOfAPart>(); }
+Seed rows_in_another_order() { return mixture_seed<RowsInAnotherOrder>(); }
+Seed lost_last_round() { return mixture_seed<LostLastRound>(); }
+Seed counted_by_recomputation() { return mixture_seed<CountedByRecomputation>(); }
+Seed wrong_choices() { return mixture_seed<WrongChoices>(); }
+
+}  // namespace echelon::testing

@@ -1,0 +1,25 @@
+// Injected faults of mixtures of experts.
+#pragma once
+
+#include "verify/plants.h"
+
+namespace echelon::testing {
+
+/// The reduced gradients of experts are divided by `n`.
+[[nodiscard]] Seed divided_experts(int n);
+/// The norm divides the squares of experts by `n`.
+[[nodiscard]] Seed averaged_experts_in_norm(int n);
+/// The biases of choices move by the counts of the rank alone.
+[[nodiscard]] Seed bias_of_own_counts();
+/// The loss of a sequence has the counts of the rank's part.
+[[nodiscard]] Seed loss_of_a_part();
+/// Two rows change places when they come back from their experts.
+[[nodiscard]] Seed rows_in_another_order();
+/// Nothing comes back from the last round of an exchange.
+[[nodiscard]] Seed lost_last_round();
+/// Backward passes count the rows of experts twice.
+[[nodiscard]] Seed counted_by_recomputation();
+/// The second expert of each token is the one after it.
+[[nodiscard]] Seed wrong_choices();
+
+}  // namespace echelon::testing

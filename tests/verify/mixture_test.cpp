@@ -1,0 +1,181 @@
+// Mixtures of experts: choices are compared before values, ties are no faults, and injected faults are named.
+#include "data/masked_batches.h"
+#include "spec/groups.h"
+#include "verify/mixture_plants.h"
+#include "verify/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace echelon::testing {
+namespace {
+
+struct MixtureLayout {
+  int shard = 1, tp = 1, ep = 1;
+  bool sequence_parallel = false;
+  Family family = Family::mixtral;
+  double bound = 1.2;
+  BlockOperations recompute = {};
+  bool losses = false;
+};
+
+RunConfig mixture_config(const MixtureLayout& layout) {
+  RunConfig config;
+  ModelSpec& model = config.model;
+  model = family_defaults(layout.family);
+  model.num_attention_heads = 4;
+  model.num_key_value_heads = 2;
+  model.head_dim = 4;
+  model.hidden_size = 16;
+  model.num_hidden_layers = 2;
+  model.intermediate_size = 27;
+  model.vocab_size = 41;
+  model.max_position_embeddings = 32;
+  model.initializer_range = 0.15;
+  model.mixture.num_experts = 4;
+  model.mixture.num_experts_per_tok = 2;
+  model.mixture.moe_intermediate_size = 12;
+  if (layout.family != Family::mixtral) model.mixture.shared_expert_intermediate_size = 12;
+  config.training.steps = 3;
+  config.training.seq_len = 16;
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = 2 * layout.shard;
+  config.training.dtype = DType::float64;
+  config.training.recompute = layout.recompute;
+  config.optimizer.lr = 1e-2;
+  config.optimizer.eps = 1e-7;
+  config.parallelism.data_parallel_shard_degree = layout.shard;
+  config.parallelism.tensor_parallel_degree = layout.tp;
+  config.parallelism.sequence_parallel = layout.sequence_parallel;
+  config.parallelism.expert_parallel_degree = layout.ep;
+  config.moe.dispatch_bound = layout.bound;
+  if (layout.losses) config.moe = {.seq_aux_loss_coeff = 0.2, .global_aux_loss_coeff = 0.3, .z_loss_coeff = 0.05};
+  if (model.mixture.has_bias) config.moe.bias_update_rate = 0.02;
+  return config;
+}
+
+Verdict verdict_on(const MixtureLayout& layout, const Interpose& interpose, const Interpose& of_one_rank = {}) {
+  const RunConfig config = mixture_config(layout);
+  const FormulaTokens tokens(1, config.model.vocab_size);
+  const UnevenTargets batches(tokens, 1);
+  return verify(config, batches, {.interpose = interpose, .interpose_reference = of_one_rank});
+}
+
+struct PlantedMixture {
+  std::string name;
+  MixtureLayout layout;
+  Seed seed;
+  std::string kind, tensor, evidence;
+};
+
+void PrintTo(const PlantedMixture& planted, std::ostream* out) { *out << planted.name; }
+
+class MixturePlants : public ::testing::TestWithParam<PlantedMixture> {};
+
+// Claim (checks): `echelon verify` finds faults of mixtures: in gradients and norms of experts, in what routers choose
+//   and count, and in rows that travel.
+// Bound: eleven faults, eight by their kind.
+// Tests: MixturePlants|MixtureControls|MixtureChoices
+TEST_P(MixturePlants, AreFound) {
+  const PlantedMixture& planted = GetParam();
+  const Verdict verdict = verdict_on(planted.layout, grow(planted.seed));
+  ASSERT_FALSE(verdict.is_equal());
+  ASSERT_TRUE(verdict.diagnosis);
+  const Finding& finding = verdict.diagnosis->finding;
+  SCOPED_TRACE(verdict.diagnosis->sentence());
+  EXPECT_EQ(name_of(finding.kind), planted.kind);
+  EXPECT_THAT(finding.tensor, ::testing::HasSubstr(planted.tensor));
+  EXPECT_THAT(finding.evidence, ::testing::HasSubstr(planted.evidence));
+}
+
+std::vector<PlantedMixture> planted_mixtures() {
+  const MixtureLayout ep = {.shard = 4, .ep = 2}, tp = {.tp = 2};
+  const MixtureLayout with_losses = {.tp = 2, .sequence_parallel = true, .losses = true};
+  const MixtureLayout shared = {.shard = 4, .ep = 2, .family = Family::qwen2_moe};
+  const MixtureLayout rounds = {.shard = 2, .ep = 2, .bound = 0.5};
+  const MixtureLayout recomputed = {.shard = 2, .recompute = {BlockOperation::mlp}};
+  const std::string experts = "model.layers.1.mlp.experts.gate_proj.weight", gate = "model.layers.1.mlp.gate.weight";
+  return {
+      {"DividedExperts", ep, divided_experts(2), "mean instead of a sum", ".experts.", "divided by 2"},
+      {"ExpertsOfOwnTokens", ep, sum_of_gradient(experts, ActionKind::reduce_gradients, 0), "missing sum", ".experts.",
+       "not summed over"},
+      {"AveragedInNorm", ep, averaged_experts_in_norm(2), "mean instead of a sum", ".experts.", "divided by 2"},
+      {"BiasOfOwnCounts",
+       {.shard = 2, .family = Family::dots1},
+       bias_of_own_counts(),
+       "wrong bias of a router",
+       ".mlp.gate",
+       "right counts"},
+      {"LossOfAPart", with_losses, loss_of_a_part(), "wrong loss of a router", ".mlp.gate", "whole sequences"},
+      {"RouterNotSummed", tp, sum_of_gradient(gate, ActionKind::sum_replicas, 0), "missing sum", gate,
+       "not summed over tp"},
+      {"RowsInAnotherOrder", ep, rows_in_another_order(), "unknown", "layers.0.mlp.experts", ""},
+      {"RowsNextToASharedExpert", shared, rows_in_another_order(), "unknown", "layers.0.mlp.experts", ""},
+      {"LostLastRound", rounds, lost_last_round(), "unknown", "layers.0.mlp.experts", ""},
+      {"CountedByRecomputation", recomputed, counted_by_recomputation(), "repeated counts of experts", ".mlp.gate",
+       "2 times"},
+      {"WrongChoices", ep, wrong_choices(), "wrong choice of experts", "layers.0.mlp.gate", "chose experts"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, MixturePlants, ::testing::ValuesIn(planted_mixtures()),
+                         [](const auto& row) { return row.param.name; });
+
+TEST(MixtureControls, UnplantedLayoutsAreEqual) {
+  for (const MixtureLayout& layout :
+       {MixtureLayout{.shard = 4, .ep = 2, .losses = true},
+        MixtureLayout{.tp = 2, .sequence_parallel = true, .bound = 0.4},
+        MixtureLayout{.tp = 2, .family = Family::qwen2_moe, .recompute = {BlockOperation::mlp}},
+        MixtureLayout{.shard = 2, .family = Family::dots1}}) {
+    const Verdict verdict = verdict_on(layout, {});
+    EXPECT_TRUE(verdict.is_equal());
+    ASSERT_TRUE(verdict.choices);
+    const RunConfig config = mixture_config(layout);
+    EXPECT_EQ(verdict.choices->num_choices,
+              config.training.global_batch_size * 16 * config.model.num_hidden_layers * config.training.steps);
+    EXPECT_EQ(verdict.choices->num_ties, 0);
+    EXPECT_EQ(verdict.choices->num_wrong, 0);
+  }
+}
+
+/// All logits are equal, and so close together that `noise`, which only decides a tie, is smaller than rounding.
+class Ties final : public Plant {
+ public:
+  explicit Ties(double noise) : noise_(noise) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<ChooseExpertsArgs>();
+    if (args == nullptr || place.action.kind != ActionKind::forward) return false;
+    std::vector<double> logits(static_cast<std::size_t>(args->logits.num_elements()));
+    for (std::size_t i = 3; i < logits.size(); i += 8) logits[i] = noise_;  // expert 3 of every second token
+    place.ops.upload(args->logits, logits.data());
+    place.ops.perform(operation);
+    return true;
+  }
+
+ private:
+  double noise_;
+};
+
+Interpose ties(double noise) {
+  return grow([=] { return std::make_unique<Ties>(noise); });
+}
+
+// Rounding decides between equal scores. That is no fault: one rank takes the layout's choices, and the rest is equal.
+TEST(MixtureChoices, TiesAreReplayed) {
+  const MixtureLayout layout = {.shard = 4, .ep = 2};
+  const Verdict verdict = verdict_on(layout, ties(1e-14), ties(0));
+  EXPECT_EQ(verdict.choices->num_ties, verdict.choices->num_choices / 2);
+  EXPECT_EQ(verdict.choices->num_wrong, 0);
+  EXPECT_TRUE(verdict.is_equal()) << verdict.diagnosis->sentence();
+}
+
+// And a fault is no tie: with scores that differ, one rank keeps its choice.
+TEST(MixtureChoices, FaultsAreNoTies) {
+  const Verdict verdict = verdict_on({.shard = 4, .ep = 2}, ties(1e-3), ties(0));
+  EXPECT_EQ(verdict.choices->num_wrong, verdict.choices->num_choices / 2);
+  EXPECT_EQ(verdict.choices->num_ties, 0);
+  EXPECT_FALSE(verdict.is_equal());
+}
+
+}  // namespace
+}  // namespace echelon::testing
