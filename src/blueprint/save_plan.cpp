@@ -1,12 +1,12 @@
 #include "blueprint/save_plan.h"
 
-#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/state/state_file_plan.h"
 #include "checkpoint/state/state_names.h"
 #include "executor/unit_state.h"
 #include "optim/state_parts.h"
 #include "spec/config/config_reader.h"
 #include "spec/groups.h"
+#include "spec/lora_parameters.h"
 
 #include <algorithm>
 #include <limits>

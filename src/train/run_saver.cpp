@@ -1,6 +1,5 @@
 #include "train/run_saver.h"
 
-#include "checkpoint/hf/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "spec/groups.h"
 #include "train/export_model.h"

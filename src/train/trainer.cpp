@@ -7,6 +7,7 @@
 #include "files/file.h"
 #include "report/system_memory.h"
 #include "report/trace_file.h"
+#include "spec/config/model_flops.h"
 #include "spec/machine/probe_errors.h"
 #include "train/moe_report.h"
 #include "train/validation.h"
@@ -24,6 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 Trainer::Trainer(const RunConfig& config, const TrainerContext& context)
     : config_(config),
+      model_flops_per_token_(model_flops_per_token(config)),
       context_(context),
       scalars_(context.start),
       scaler_(config),
@@ -185,7 +187,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.step_seconds = seconds;
   report.takes_snapshot = takes_snapshot_;
   if (context_.saver != nullptr) report.snapshot_wait_seconds = context_.saver->take_waited_seconds();
-  set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len),
+  set_rates(report, model_flops_per_token_,
             context_.host
                 ? (context_.host->all_cores * context_.host->num_hosts).peak_flops(name_of(config_.training.dtype))
                 : std::nullopt);

@@ -61,6 +61,7 @@ class Trainer {
   void save(SaveReason reason);
 
   const RunConfig& config_;
+  double model_flops_per_token_ = 0;
   TrainerContext context_;
   RunScalars scalars_;  // after the last step
   LossScaler scaler_;

@@ -1,6 +1,7 @@
 // What a frozen base leaves out: gradients, master weights, moments, and their traffic.
 #include "blueprint/blueprint.h"
 #include "blueprint/small_config.h"
+#include "spec/config/model_flops.h"
 #include "spec/groups.h"
 
 #include <gtest/gtest.h>
@@ -65,6 +66,26 @@ TEST(LoraMemory, ZeroThreeShardsTheBaseToo) {
     EXPECT_EQ(gradients, 4 * n * (level == 1 ? 4 : 1)) << level;
     EXPECT_EQ(moments, 8 * n) << level;
   }
+}
+
+// Matmuls of a step, without those of attention, are what model_flops_per_token counts for weights, and 2 N_a more, as
+// the backward pass computes u and du again. Both count dx of the first block, for which nothing below asks.
+TEST(LoraFlops, AreThoseOfTheMatmulsOfAStep) {
+  RunConfig config = lora_config();
+  config.training.global_batch_size = config.training.micro_batch_size;
+  const ModelSpec& m = config.model;
+  const Blueprint blueprint(config);
+  const RankBlueprint rank = blueprint.rank(0);
+  double flops = 0;
+  for (const Action& action : rank.program(ProgramKind::training))
+    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).operations())
+      if (op.kind == OpKind::matmul) flops += 2.0 * static_cast<double>(op.m * op.n * op.k);
+  const auto tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  const std::int64_t attention =
+                         12 * m.num_hidden_layers * m.num_attention_heads * m.head_dim * config.training.seq_len,
+                     of_norms = 4 * (2 * m.num_hidden_layers + 1) * m.hidden_size;
+  EXPECT_DOUBLE_EQ(flops / tokens, model_flops_per_token(config) - static_cast<double>(attention + of_norms) +
+                                       2.0 * static_cast<double>(num_in_adapters(config)));
 }
 
 // No gradient of the base travels: adapters are reduced and, up to ZeRO-2, gathered. ZeRO-3 gathers the base, as it

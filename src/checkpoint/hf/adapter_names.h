@@ -1,21 +1,15 @@
-// The parameters of a model's adapters, and the place of each in PEFT's adapter_model.safetensors. There they have the
-// names of the family's modules. Where several of Echelon's linear layers are one module, they share its A, and each
+// The place of each parameter of a model's adapters in PEFT's adapter_model.safetensors. There they have the names of
+// the family's modules. Where several of Echelon's linear layers are one module, they share its A, and each
 // has some rows of its B.
 #pragma once
 
 #include "checkpoint/hf/weight_names.h"
-#include "spec/lora.h"
+#include "spec/lora_parameters.h"
 
 namespace echelon {
 
-/// In the order of the forward pass; names as those of weights, with ".lora_A.weight" and ".lora_B.weight".
-[[nodiscard]] std::vector<NamedShape> adapter_parameters(const ModelSpec& model, const LoraConfig& lora);
-
 /// Of the A of a layer, "model.layers.3.self_attn.q_proj": that of the first layer of its module.
 [[nodiscard]] std::string name_of_a(const ModelSpec& model, const std::string& layer);
-
-/// What a run has to save: every parameter of the model, or its adapters if it has some.
-[[nodiscard]] std::vector<NamedShape> saved_parameters(const ModelSpec& model, const LoraConfig& lora);
 
 /// Every one by name.
 [[nodiscard]] std::map<std::string, PlacedParameter, std::less<>> placed_adapters(const ModelSpec& model,

@@ -1,9 +1,9 @@
-// The parameters of a model, and the place of each in the files of its family. Parameters have Hugging Face's Llama
-// names in every family. Files of other families use other names, store several linear layers as one tensor, or
-// transpose every matrix (GPT-2's Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
+// The place of each parameter of a model in the files of its family. Files of other families than Llama use other
+// names, store several linear layers as one tensor, or transpose every matrix (GPT-2's Conv1D: y = x W with W[in,
+// out]). RoPE halves are stored as they are used.
 #pragma once
 
-#include "spec/model_spec.h"
+#include "spec/parameter_list.h"
 #include "tensor/tensor_slice.h"
 
 #include <algorithm>
@@ -13,15 +13,6 @@
 #include <vector>
 
 namespace echelon {
-
-struct NamedShape {
-  std::string name;
-  Sizes sizes;
-  bool operator==(const NamedShape&) const = default;
-};
-
-/// Every parameter once (a tied head is the embedding), in the order of the forward pass.
-[[nodiscard]] std::vector<NamedShape> global_parameters(const ModelSpec& model);
 
 /// The bias of the choice of a layer with experts: float32 [experts], which is no parameter, as no gradient trains it.
 [[nodiscard]] std::string router_bias_name(std::int64_t layer);

@@ -2,7 +2,7 @@
 
 #include "predict/host/host_step.h"
 #include "predict/step/context_rank.h"
-#include "spec/model_spec.h"
+#include "spec/config/model_flops.h"
 
 namespace echelon {
 
@@ -14,7 +14,7 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
   result.step_seconds = step.seconds;
   result.timeline = step.timeline;
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
-  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  result.model_flops = model_flops_per_token(config) * static_cast<double>(tokens);
   result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
   const int num_alike = num_ranks / num_stages;
   const ContextRanks context_ranks(config);

@@ -6,7 +6,7 @@
 #include "predict/machine/device_time.h"
 #include "predict/simulation/host_simulation.h"
 #include "predict/step/step_work.h"
-#include "spec/model_spec.h"
+#include "spec/config/model_flops.h"
 
 #include <algorithm>
 #include <optional>
@@ -27,7 +27,7 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
 /// What all ranks together compute and could compute, and the smallest device of each stage.
 void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
-  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  result.model_flops = model_flops_per_token(config) * static_cast<double>(tokens);
   const int num_links = num_communicators(devices.mesh(), partial_groups(config));
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const int num_alike = works.num_alike(simulated);
