@@ -78,7 +78,8 @@ constexpr const char* names[] = {"gpt2",         "llama",      "llama_tied",    
                                  "phi3",         "starcoder2", "llama_biases",    "qwen3_yarn", "phi3_long",
                                  "phi3_short",   "smollm3",    "ministral3",      "olmo2",      "olmo3",
                                  "granite",      "gpt_neox",   "gpt_neox_serial", "gemma2",     "gemma3_text",
-                                 "gemma3",       "mistral3",   "olmoe",           "qwen2_moe"};
+                                 "gemma3",       "mistral3",   "olmoe",           "qwen2_moe",  "deepseek_v3",
+                                 "deepseek_v3_dense", "deepseek_v2", "deepseek_v2_groups"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),
@@ -165,7 +166,7 @@ TEST_P(BalancedInterop, GradientsAndTwentySteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, BalancedInterop,
-                         ::testing::Combine(::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe"),
+                         ::testing::Combine(::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe", "deepseek_v3", "deepseek_v2", "deepseek_v2_groups"),
                                             ::testing::Values(Precision{DType::float64, 1e-10, 1e-10},
                                                               Precision{DType::float32, 1e-5, 1e-5})),
                          [](const ::testing::TestParamInfo<BalancedInterop::ParamType>& parameters) {

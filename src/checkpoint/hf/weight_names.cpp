@@ -51,13 +51,10 @@ class ParameterList {
 
   void add_layer(const std::string& layer, std::int64_t index) {
     if (model_.norm_placement != NormPlacement::after) add_norm(layer + "input_layernorm");
-    add_linear(layer + "self_attn.q_proj", w_.Q, w_.D, model_.qkv_bias);
-    add_linear(layer + "self_attn.k_proj", w_.K, w_.D, model_.qkv_bias);
-    add_linear(layer + "self_attn.v_proj", w_.K, w_.D, model_.qkv_bias);
-    const bool is_whole = model_.qk_norm_of_projection;
-    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
-    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {is_whole ? w_.K : model_.head_dim});
-    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.o_bias);
+    if (model_.has_latents())
+      add_latents(layer + "self_attn.");
+    else
+      add_heads(layer + "self_attn.");
     add_norm(layer + "post_attention_layernorm");
     if (model_.norm_placement == NormPlacement::both) add_norm(layer + "pre_feedforward_layernorm");
     if (model_.mixture.is_in(index))
@@ -65,6 +62,33 @@ class ParameterList {
     else
       add_mlp(layer + "mlp.");
     if (model_.norm_placement != NormPlacement::before) add_norm(layer + "post_feedforward_layernorm");
+  }
+
+  void add_latents(const std::string& attention) {
+    const std::int64_t Lq = model_.q_lora_rank, L = model_.kv_lora_rank, R = model_.qk_rope_head_dim,
+                       H = model_.num_attention_heads, V = model_.v_head_dim;
+    if (Lq == 0) {
+      add(attention + "q_proj.weight", {w_.Q, w_.D});
+    } else {
+      add(attention + "q_a_proj.weight", {Lq, w_.D});
+      add(attention + "q_a_layernorm.weight", {Lq});
+      add(attention + "q_b_proj.weight", {w_.Q, Lq});
+    }
+    add(attention + "kv_a_proj.weight", {L, w_.D});
+    add(attention + "k_rope_proj.weight", {R, w_.D});
+    add(attention + "kv_a_layernorm.weight", {L});
+    add(attention + "kv_b_proj.weight", {H * (model_.head_dim - R + V), L});
+    add(attention + "o_proj.weight", {w_.D, H * V});
+  }
+
+  void add_heads(const std::string& attention) {
+    add_linear(attention + "q_proj", w_.Q, w_.D, model_.qkv_bias);
+    add_linear(attention + "k_proj", w_.K, w_.D, model_.qkv_bias);
+    add_linear(attention + "v_proj", w_.K, w_.D, model_.qkv_bias);
+    const bool is_whole = model_.qk_norm_of_projection;
+    if (model_.qk_norm) add(attention + "q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
+    if (model_.qk_norm) add(attention + "k_norm.weight", {is_whole ? w_.K : model_.head_dim});
+    add_linear(attention + "o_proj", w_.D, w_.Q, model_.o_bias);
   }
 
   void add_mlp(const std::string& mlp) {
@@ -98,7 +122,21 @@ struct SlotRows {
   std::int64_t num_rows = 0;
 };
 
-SlotRows rows_of(Slot slot, const Widths& w, std::int64_t own, std::int64_t C) {
+/// Rotary columns are first in a parameter and last in the files, where those of a pair may be adjacent.
+FusedRows rotary_rows(const ModelSpec& model, std::int64_t head_dim) {
+  const std::int64_t R = model.qk_rope_head_dim, P = head_dim - R;
+  FusedRows rows = {.first = 0, .block = head_dim, .stride = head_dim};
+  if (model.rope_interleave)
+    rows.runs = {{R / 2, P, 2}, {R / 2, P + 1, 2}};
+  else
+    rows.runs = {{R, P, 1}};
+  if (P > 0) rows.runs.push_back({P, 0, 1});
+  return rows;
+}
+
+SlotRows rows_of(Slot slot, const ModelSpec& model, std::int64_t own) {
+  const Widths w(model);
+  const std::int64_t C = model.head_dim;
   const std::int64_t qkv = w.Q + 2 * w.K;
   switch (slot) {
     case Slot::whole: return {{}, own};
@@ -109,6 +147,13 @@ SlotRows rows_of(Slot slot, const Widths& w, std::int64_t own, std::int64_t C) {
     case Slot::up: return {{.first = w.F}, 2 * w.F};
     case Slot::query_of_heads: return {{.first = 0, .block = C, .stride = 3 * C}, qkv};
     case Slot::key_of_heads: return {{.first = C, .block = C, .stride = 3 * C}, qkv};
+    case Slot::rotary_query: return {rotary_rows(model, C), own};
+    case Slot::latent: return {{}, model.kv_lora_rank + model.qk_rope_head_dim};
+    case Slot::rotary_key: {
+      FusedRows rows = rotary_rows(model, model.qk_rope_head_dim);
+      rows.first = model.kv_lora_rank;
+      return {rows, model.kv_lora_rank + model.qk_rope_head_dim};
+    }
     case Slot::value_of_heads: return {{.first = 2 * C, .block = C, .stride = 3 * C}, qkv};
   }
   return {};
@@ -151,7 +196,7 @@ FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
   const std::string_view stem(parameter.name.data(), parameter.name.size() - suffix.size());
   const Found found = find_tensor(description_of(model.family).weights, stem);
   Sizes sizes = sizes_of_one(parameter.sizes);
-  const SlotRows slot = rows_of(found.slot, Widths(model), sizes[0], model.head_dim);
+  const SlotRows slot = rows_of(found.slot, model, sizes[0]);
   sizes[0] = slot.num_rows;
   const bool transposed = found.is_transposed && sizes.num_dims() == 2;
   if (transposed) sizes = {sizes[1], sizes[0]};
