@@ -151,7 +151,7 @@ constexpr Preset presets[] = {
     {"ministral3-8b",     Family::ministral3,  4096,  34,  32,   8, 128, 14336, 131072, 262144, 1e6, false},
     {"deepseek-v2-lite",  Family::deepseek_v2, 2048,  27,  16,  16, 192, 10944, 102400, 163840, 1e4, false, 0, "kv_lora_rank=512 qk_rope_head_dim=64 v_head_dim=128 rope_scaling.mscale=0.707 rope_scaling.mscale_all_dim=0.707", {64, 6, 1408, false, 2816, 1}},
     {"deepseek-v3",       Family::deepseek_v3, 7168,  61, 128, 128, 192, 18432, 129280, 163840, 1e4, false, 0, "kv_lora_rank=512 q_lora_rank=1536 qk_rope_head_dim=64 v_head_dim=128 rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1", {256, 8, 2048, true, 2048, 3, 2.5, 8, 4}},
-    {"deepseek-v3-60m",   Family::deepseek_v3,  256,   8,   4,   4,  96,   768,   4096,   1024, 1e4, false, 0, "kv_lora_rank=64 q_lora_rank=96 qk_rope_head_dim=32 v_head_dim=64 rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1", {16, 4, 256, true, 256, 1, 2.5, 4, 2}},
+    {"deepseek-v3-28m",   Family::deepseek_v3,  256,   8,   4,   4,  96,   768,   4096,   1024, 1e4, false, 0, "kv_lora_rank=64 q_lora_rank=96 qk_rope_head_dim=32 v_head_dim=64 rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1", {16, 4, 256, true, 256, 1, 2.5, 4, 2}},
 };
 // clang-format on
 

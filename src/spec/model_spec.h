@@ -71,7 +71,7 @@ struct ModelSpec {
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;  // of a value, which is not wider than a key of head_dim
   bool rope_interleave = true;  // in the files a pair of rotary columns is adjacent
-  double norm_eps = 1e-5;  // rms_norm_eps | layer_norm_epsilon
+  double norm_eps = 1e-5;       // rms_norm_eps | layer_norm_epsilon
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
   double partial_rotary_factor = 1.0;        // RoPE turns the first columns of a head

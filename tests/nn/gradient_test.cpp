@@ -3,9 +3,9 @@
 #include "nn/decoder/attention.h"
 #include "nn/decoder/decoder_block.h"
 #include "nn/decoder/embedding.h"
+#include "nn/decoder/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
-#include "nn/latent/latent_attention.h"
 #include "nn/models.h"
 
 #include <gtest/gtest.h>

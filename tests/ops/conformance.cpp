@@ -652,13 +652,13 @@ TEST_P(OpsConformance, ExpandedLatents) {
     compare("expand_latents" + sizes,
             {random({N, H, W}, 1), random({N, R}, 2), random({N, H, C}, 3), random({N, H, C}, 4)},
             [](Ops& ops, Tensors& t) { ops.expand_latents({.x = t[0], .rope = t[1], .k = t[2], .v = t[3]}); });
-    compare("expand_latents_backward" + sizes,
-            {random({N, H, C}, 1), random({N, H, C}, 2), random({N, H, W}, 3), random({N, R}, 4)},
-            [](Ops& ops, Tensors& t) {
-              ops.expand_latents_backward({.dk = t[0], .dv = t[1], .dx = t[2], .drope = t[3]});
-            });
+    compare(
+        "expand_latents_backward" + sizes,
+        {random({N, H, C}, 1), random({N, H, C}, 2), random({N, H, W}, 3), random({N, R}, 4)},
+        [](Ops& ops, Tensors& t) { ops.expand_latents_backward({.dk = t[0], .dv = t[1], .dx = t[2], .drope = t[3]}); });
     for (const auto& [from, to] : {std::pair(C, V), std::pair(V, C)})
-      compare(fmt::format("resize_rows{} from {} to {}", sizes, from, to), {random({N * H, from}, 1), random({N * H, to}, 2)},
+      compare(fmt::format("resize_rows{} from {} to {}", sizes, from, to),
+              {random({N * H, from}, 1), random({N * H, to}, 2)},
               [](Ops& ops, Tensors& t) { ops.resize_rows({.x = t[0], .y = t[1]}); });
   }
 }

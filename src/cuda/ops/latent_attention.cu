@@ -19,9 +19,8 @@ __device__ __forceinline__ std::int64_t this_index() {
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads)
-    expand_kernel(const T* __restrict__ x, const T* __restrict__ rope, T* __restrict__ k, T* __restrict__ v,
-                  LatentSizes of) {
+__global__ void __launch_bounds__(block_threads) expand_kernel(const T* __restrict__ x, const T* __restrict__ rope,
+                                                               T* __restrict__ k, T* __restrict__ v, LatentSizes of) {
   const std::int64_t i = this_index();
   if (i >= of.num_tokens * of.H * of.C) return;
   const std::int64_t row = i / of.C, c = i % of.C, P = of.C - of.R;

@@ -32,8 +32,7 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   rotate(context, 0, q, false, first_position);
   rotate(context, 1, k, false, first_position);
   const Tensor out = context.workspace.take(options_.dtype, q.sizes);
-  attend_to_cache(context, options_, *core_, {q, k, v},
-                  {.cache = cache, .first_position = first_position, .out = out});
+  attend_to_cache(context, options_, *core_, {q, k, v}, {.cache = cache, .first_position = first_position, .out = out});
   output_.forward(context, out.reshaped(qkv[0].sizes), y);
 }
 

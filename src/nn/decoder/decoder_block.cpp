@@ -1,9 +1,9 @@
 #include "nn/decoder/decoder_block.h"
 
 #include "nn/decoder/attention.h"
+#include "nn/decoder/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
-#include "nn/latent/latent_attention.h"
 
 #include <fmt/format.h>
 

@@ -26,8 +26,7 @@ void ReferenceOps::compute(const ExpandLatentsBackwardArgs& args) {
     using A = Accumulate<T>;
     for (std::int64_t row = 0; row < N * H; ++row)
       for (std::int64_t c = 0; c < W; ++c)
-        args.dx.as<T>()[row * W + c] =
-            c < P ? args.dk.as<T>()[row * C + R + c] : args.dv.as<T>()[row * C + c - P];
+        args.dx.as<T>()[row * W + c] = c < P ? args.dk.as<T>()[row * C + R + c] : args.dv.as<T>()[row * C + c - P];
     for (std::int64_t n = 0; n < N; ++n)
       for (std::int64_t c = 0; c < R; ++c) {
         A sum = 0;

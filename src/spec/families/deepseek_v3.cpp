@@ -46,8 +46,8 @@ FamilyDescription describe_deepseek_v3() {
   fixed.mixture.scoring_func = RouterScores::sigmoid;
   fixed.mixture.sums_two_of_group = true;
   fixed.mixture.has_bias = true;
-  FamilyDescription family = describe_deepseek(fixed, {FixedField{"attention_bias", false},
-                                                       FlagField{"rope_interleave", {&ModelSpec::rope_interleave}}});
+  FamilyDescription family = describe_deepseek(
+      fixed, {FixedField{"attention_bias", false}, FlagField{"rope_interleave", {&ModelSpec::rope_interleave}}});
   family.model_type = "deepseek_v3";
   family.architecture = "DeepseekV3ForCausalLM";
   return family;

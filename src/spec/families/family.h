@@ -102,8 +102,20 @@ struct MixtureFields {
 };
 
 /// The rows of a fused tensor that a linear layer has. `of_heads`: the parts alternate from head to head.
-enum class Slot : std::uint8_t { whole, query, key, value, gate, up, query_of_heads, key_of_heads, value_of_heads,
-  rotary_query, latent, rotary_key };
+enum class Slot : std::uint8_t {
+  whole,
+  query,
+  key,
+  value,
+  gate,
+  up,
+  query_of_heads,
+  key_of_heads,
+  value_of_heads,
+  rotary_query,
+  latent,
+  rotary_key
+};
 
 /// The name of a norm or a linear layer in the files, without ".weight" or ".bias".
 struct WeightName {
@@ -132,7 +144,9 @@ struct FamilyDescription {
   RopeFields rope{};
   WeightNames weights{};
   std::optional<MixtureFields> mixture{};
-  bool has_latents = false;  // of attention: kv_lora_rank and the widths of its heads
+  // Latents of attention: kv_lora_rank and the widths of its heads. Further layers in the files, which predict further
+  // tokens, are left out.
+  bool has_latents = false;
 };
 
 [[nodiscard]] const FamilyDescription& description_of(Family family);

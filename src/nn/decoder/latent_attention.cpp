@@ -1,4 +1,4 @@
-#include "nn/latent/latent_attention.h"
+#include "nn/decoder/latent_attention.h"
 
 #include "nn/tensor_parallel.h"
 
@@ -55,7 +55,8 @@ LatentAttention::LatentAttention(const LayerOptions& options, const std::string&
       down_(whole_linear(options, name + ".kv_a_proj", options.model.kv_lora_rank)),
       rope_proj_(whole_linear(options, name + ".k_rope_proj", options.model.qk_rope_head_dim)),
       norm_(norm_of_latent(options, name + ".kv_a_layernorm", options.model.kv_lora_rank)),
-      expand_(expanding(options, name + ".kv_b_proj", split_, options.model.kv_lora_rank, expanded_head(options.model))),
+      expand_(
+          expanding(options, name + ".kv_b_proj", split_, options.model.kv_lora_rank, expanded_head(options.model))),
       core_(make_attention_core(options, split_)),
       output_(row_parallel(options, name + ".o_proj", options.model.num_attention_heads * options.model.v_head_dim,
                            {split_.first_head * options.model.v_head_dim, split_.num_heads * options.model.v_head_dim},
@@ -134,9 +135,8 @@ void LatentAttention::backward_input(Context& context, Tensor dy, Tensor dx, Sta
   const Gradients d =
       take_gradients([&](const Sizes& sizes) { return stash.save_gradient(this, which++, options_.dtype, sizes); });
   gather_tokens_into(context, options_, d.dy, dy);
-  backward_to_latents(context, d, stash, [&](const Norm& norm, Tensor from, Tensor to) {
-    norm.backward_input(context, from, to, stash);
-  });
+  backward_to_latents(context, d, stash,
+                      [&](const Norm& norm, Tensor from, Tensor to) { norm.backward_input(context, from, to, stash); });
   input_gradient(context, d, dx);
 }
 
@@ -180,16 +180,16 @@ void LatentAttention::backward_to_latents(Context& context, const Gradients& d, 
   {
     const Stack::Scope scope(context.workspace);
     const Tensor dk = take_like(context, d.dq), dv = take_like(context, d.dq),
-                 dshort = context.workspace.take(
-                     options_.dtype, {options_.num_tokens(), split_.num_heads * options_.model.v_head_dim});
+                 dshort = context.workspace.take(options_.dtype,
+                                                 {options_.num_tokens(), split_.num_heads * options_.model.v_head_dim});
     const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
     output_.backward_input(context, d.dy, dshort);
     const std::int64_t rows = options_.num_tokens() * split_.num_heads;
     context.ops.resize_rows({.x = dshort.reshaped({rows, options_.model.v_head_dim}),
                              .y = of_out.dout.reshaped({rows, options_.model.head_dim})});
     context.mesh.enter_layer(name_);
-    core_->backward(context, saved_qkv(stash), of_out,
-                    {heads_BTHC(d.dq, B), heads_BTHC(dk, B), heads_BTHC(dv, B)}, stash);
+    core_->backward(context, saved_qkv(stash), of_out, {heads_BTHC(d.dq, B), heads_BTHC(dk, B), heads_BTHC(dv, B)},
+                    stash);
     context.mesh.leave_layer();
     rotate(context, heads_BTHC(d.dq, B), true);
     const Tensor drope = partial_of(context, options_, d.drope);
