@@ -1,50 +1,11 @@
 #include "nn/decoder/latent_attention.h"
 
+#include "nn/latent_projections.h"
 #include "nn/tensor_parallel.h"
 
-#include <array>
 #include <utility>
 
 namespace echelon {
-namespace {
-
-constexpr double eps_of_latents = 1e-6;  // whatever the model's norm_eps
-
-/// Whole on every rank.
-Linear whole_linear(const LayerOptions& options, const std::string& name, std::int64_t out) {
-  Param weight = replicated(options, name + ".weight", {out, options.model.hidden_size});
-  weight.init_std = options.model.initializer_range;
-  return {options, std::move(weight)};
-}
-
-Norm norm_of_latent(const LayerOptions& options, const std::string& name, std::int64_t width) {
-  ModelSpec model = options.model;
-  model.norm_eps = eps_of_latents;
-  return {NormKind::rms_norm, model, replicated(options, name + ".weight", {width}), {}};
-}
-
-/// From `in` values of a token to `width` for each head of this rank.
-ColumnParallel expanding(const LayerOptions& options, const std::string& name, const HeadSplit& split, std::int64_t in,
-                         std::int64_t width) {
-  const Slice rows = {split.first_head * width, split.num_heads * width};
-  const Sizes sizes = {options.model.num_attention_heads * width, in};
-  std::vector<Linear> linears;
-  linears.emplace_back(options, row_slice_of_matrix(options, name + ".weight", sizes, rows));
-  return {options, std::move(linears)};
-}
-
-std::int64_t expanded_head(const ModelSpec& model) {
-  return model.head_dim - model.qk_rope_head_dim + model.v_head_dim;
-}
-
-ColumnParallel expanding_query(const LayerOptions& options, const std::string& name, const HeadSplit& split) {
-  const ModelSpec& model = options.model;
-  const bool is_direct = model.q_lora_rank == 0;
-  return expanding(options, name + (is_direct ? ".q_proj" : ".q_b_proj"), split,
-                   is_direct ? model.hidden_size : model.q_lora_rank, model.head_dim);
-}
-
-}  // namespace
 
 LatentAttention::LatentAttention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
     : options_(options),
@@ -55,8 +16,7 @@ LatentAttention::LatentAttention(const LayerOptions& options, const std::string&
       down_(whole_linear(options, name + ".kv_a_proj", options.model.kv_lora_rank)),
       rope_proj_(whole_linear(options, name + ".k_rope_proj", options.model.qk_rope_head_dim)),
       norm_(norm_of_latent(options, name + ".kv_a_layernorm", options.model.kv_lora_rank)),
-      expand_(
-          expanding(options, name + ".kv_b_proj", split_, options.model.kv_lora_rank, expanded_head(options.model))),
+      expand_(expanding_keys(options, name, split_)),
       core_(make_attention_core(options, split_)),
       output_(row_parallel(options, name + ".o_proj", options.model.num_attention_heads * options.model.v_head_dim,
                            {split_.first_head * options.model.v_head_dim, split_.num_heads * options.model.v_head_dim},
