@@ -50,6 +50,8 @@ FamilyDescription describe_deepseek_v3() {
       fixed, {FixedField{"attention_bias", false}, FlagField{"rope_interleave", {&ModelSpec::rope_interleave}}});
   family.model_type = "deepseek_v3";
   family.architecture = "DeepseekV3ForCausalLM";
+  family.mixture->absent = {
+      .norm_topk_prob = true, .routed_scaling_factor = 2.5, .n_group = 8, .topk_group = 4, .first_k_dense_replace = 3};
   return family;
 }
 

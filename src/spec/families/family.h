@@ -97,6 +97,8 @@ struct MixtureFields {
   bool is_of_deepseek = false;
   bool has_topk_method = false;  // says whether there are groups; weights are never normalised (DeepSeek-V2)
 
+  MixtureSpec absent = {};  // what absent fields say
+
   /// Whether a dense layer and an expert have the same width.
   [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
 };
