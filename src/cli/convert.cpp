@@ -1,13 +1,16 @@
 // echelon convert: a checkpoint or a Hugging Face folder to a Hugging Face folder.
 #include "checkpoint/convert_model.h"
 
+#include "checkpoint/hf/hf_reader.h"
 #include "cli/command.h"
 #include "spec/config/run_formats.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
+#include <string>
 
 namespace echelon {
 namespace {
@@ -24,6 +27,9 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
   if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
   convert_model(arguments.source, arguments.folder, options);
   fmt::print("model: {}\n", arguments.folder);
+  if (!std::filesystem::exists(std::filesystem::path(arguments.source) / "config.json")) return ExitStatus::success;
+  const std::string note = HuggingFaceReader(arguments.source).unused_tensors_note();
+  if (!note.empty()) fmt::print("{}\n", note);
   return ExitStatus::success;
 }
 

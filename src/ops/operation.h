@@ -10,6 +10,7 @@
 #include "ops/operations/elementwise.h"
 #include "ops/operations/embedding.h"
 #include "ops/operations/head_exchange.h"
+#include "ops/operations/latent_attention.h"
 #include "ops/operations/layer_norm.h"
 #include "ops/operations/matmul.h"
 #include "ops/operations/mixture/balance.h"
@@ -56,6 +57,9 @@
   X(split_heads, SplitHeadsArgs)                             \
   X(join_heads, JoinHeadsArgs)                               \
   X(gather_rows, GatherRowsArgs)                             \
+  X(expand_latents, ExpandLatentsArgs)                       \
+  X(expand_latents_backward, ExpandLatentsBackwardArgs)      \
+  X(resize_rows, ResizeRowsArgs)                             \
   X(gelu, GeluArgs)                                          \
   X(gelu_backward, GeluBackwardArgs)                         \
   X(swiglu, SwigluArgs)                                      \

@@ -130,6 +130,24 @@ void validate_mixture(const ModelSpec& m) {
           shared, of_one, std::max<std::int64_t>(1, shared / of_one) * of_one);
 }
 
+void validate_latents(const ModelSpec& m) {
+  const bool is_of_family = description_of(m.family).has_latents;
+  require(m.has_latents() == is_of_family, "model.mechanisms has kv_lora_rank = {} in a model of family {} (use {})",
+          m.kv_lora_rank, name_of(m.family), is_of_family ? "512" : "0");
+  if (!is_of_family) return;
+  require(m.q_lora_rank >= 0, "model.mechanisms has q_lora_rank = {}, which is below 0 (use 0)", m.q_lora_rank);
+  require(m.num_key_value_heads == m.num_attention_heads,
+          "model.num_key_value_heads = {} differs from model.num_attention_heads, but each head has keys of its own "
+          "(use {})",
+          m.num_key_value_heads, m.num_attention_heads);
+  require(m.qk_rope_head_dim >= 2 && m.qk_rope_head_dim % 2 == 0 && m.qk_rope_head_dim < m.head_dim,
+          "model.mechanisms has qk_rope_head_dim = {}, which is no even number below model.head_dim = {} (use {})",
+          m.qk_rope_head_dim, m.head_dim, std::max<std::int64_t>(2, m.head_dim / 6 * 2));
+  require(m.v_head_dim >= 1 && m.v_head_dim <= m.head_dim,
+          "model.mechanisms has v_head_dim = {}, which is not from 1 to model.head_dim = {} (use {})", m.v_head_dim,
+          m.head_dim, m.head_dim);
+}
+
 }  // namespace
 
 void validate(const ModelSpec& m) {
@@ -158,6 +176,7 @@ void validate(const ModelSpec& m) {
           m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
   require(m.initializer_range > 0 && m.initializer_range < 10,
           "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
+  validate_latents(m);
   validate_windows(m);
   validate_mixture(m);
   validate_norms(m);

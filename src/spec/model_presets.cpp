@@ -15,6 +15,9 @@ struct Experts {
   std::int64_t num = 0, per_tok = 0, intermediate_size = 0;
   bool normalises = true;
   std::int64_t shared_intermediate_size = 0;
+  std::int64_t num_dense_layers = 0;  // the first ones
+  double scale = 1.0;
+  std::int64_t num_groups = 1, num_chosen_groups = 1;
 };
 
 // The columns in which models of one family differ.
@@ -47,6 +50,10 @@ constexpr Common common[] = {
     {Family::gemma3_text,
      "layer_types=sliding_attention,sliding_attention,sliding_attention,sliding_attention,sliding_attention,"
      "full_attention sliding_rope_theta=10000"},
+    {Family::deepseek_v2,
+     "rope_scaling.rope_type=yarn rope_scaling.factor=40 rope_scaling.original_max_position_embeddings=4096"},
+    {Family::deepseek_v3,
+     "rope_scaling.rope_type=yarn rope_scaling.factor=40 rope_scaling.original_max_position_embeddings=4096"},
     {Family::ministral3,
      "rope_scaling.rope_type=yarn rope_scaling.factor=16 rope_scaling.original_max_position_embeddings=16384 "
      "rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1 rope_scaling.llama_4_scaling_beta=0.1"},
@@ -142,6 +149,9 @@ constexpr Preset presets[] = {
     {"gemma3-27b",        Family::gemma3_text, 5376,  62,  32,  16, 128, 21504, 262208, 131072, 1e6, true, 1024, "rope_scaling.rope_type=linear rope_scaling.factor=8 query_pre_attn_scalar=168"},
     {"ministral3-3b",     Family::ministral3,  3072,  26,  32,   8, 128,  9216, 131072, 262144, 1e6, true},
     {"ministral3-8b",     Family::ministral3,  4096,  34,  32,   8, 128, 14336, 131072, 262144, 1e6, false},
+    {"deepseek-v2-lite",  Family::deepseek_v2, 2048,  27,  16,  16, 192, 10944, 102400, 163840, 1e4, false, 0, "kv_lora_rank=512 qk_rope_head_dim=64 v_head_dim=128 rope_scaling.mscale=0.707 rope_scaling.mscale_all_dim=0.707", {64, 6, 1408, false, 2816, 1}},
+    {"deepseek-v3",       Family::deepseek_v3, 7168,  61, 128, 128, 192, 18432, 129280, 163840, 1e4, false, 0, "kv_lora_rank=512 q_lora_rank=1536 qk_rope_head_dim=64 v_head_dim=128 rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1", {256, 8, 2048, true, 2048, 3, 2.5, 8, 4}},
+    {"deepseek-v3-28m",   Family::deepseek_v3,  256,   8,   4,   4,  96,   768,   4096,   1024, 1e4, false, 0, "kv_lora_rank=64 q_lora_rank=96 qk_rope_head_dim=32 v_head_dim=64 rope_scaling.mscale=1 rope_scaling.mscale_all_dim=1", {16, 4, 256, true, 256, 1, 2.5, 4, 2}},
 };
 // clang-format on
 
@@ -180,6 +190,10 @@ ModelSpec preset(std::string_view name) {
     spec.mixture.moe_intermediate_size = p.experts.intermediate_size;
     spec.mixture.norm_topk_prob = p.experts.normalises;
     spec.mixture.shared_expert_intermediate_size = p.experts.shared_intermediate_size;
+    spec.mixture.first_k_dense_replace = p.experts.num_dense_layers;
+    spec.mixture.routed_scaling_factor = p.experts.scale;
+    spec.mixture.n_group = p.experts.num_groups;
+    spec.mixture.topk_group = p.experts.num_chosen_groups;
     return spec;
   }
   const std::string meant = similar(name, preset_names());

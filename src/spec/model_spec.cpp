@@ -19,18 +19,28 @@ void repeat_to(std::vector<T>& list, std::int64_t count) {
 
 }  // namespace
 
+std::int64_t ModelSpec::num_attention_parameters() const {
+  const std::int64_t D = hidden_size, H = num_attention_heads, Q = H * head_dim, KV = num_key_value_heads * head_dim;
+  if (has_latents()) {
+    const std::int64_t L = kv_lora_rank, R = qk_rope_head_dim,
+                       of_q = q_lora_rank > 0 ? q_lora_rank * (D + 1 + Q) : D * Q;
+    return of_q + D * (L + R) + L + L * H * (head_dim - R + v_head_dim) + H * v_head_dim * D;
+  }
+  std::int64_t sum = D * (Q + 2 * KV) + Q * D;
+  if (qkv_bias) sum += Q + 2 * KV;
+  if (o_bias) sum += D;
+  if (qk_norm) sum += qk_norm_of_projection ? Q + KV : 2 * head_dim;
+  return sum;
+}
+
 std::int64_t ModelSpec::num_parameters() const {
-  const std::int64_t D = hidden_size, F = intermediate_size, Q = num_attention_heads * head_dim,
-                     KV = num_key_value_heads * head_dim;
+  const std::int64_t D = hidden_size, F = intermediate_size;
   const std::int64_t norm_size = norm == NormKind::layer_norm ? 2 * D : D;
   const std::int64_t num_up = is_gated(mlp) ? 2 : 1;  // gate and up, or up alone
 
   const std::int64_t num_norms = norm_placement == NormPlacement::both ? 4 : 2;
-  std::int64_t layer = num_norms * norm_size + D * (Q + 2 * KV) + Q * D + (num_up + 1) * D * F;
-  if (qkv_bias) layer += Q + 2 * KV;
-  if (o_bias) layer += D;
+  std::int64_t layer = num_norms * norm_size + num_attention_parameters() + (num_up + 1) * D * F;
   if (mlp_bias) layer += num_up * F + D;
-  if (qk_norm) layer += qk_norm_of_projection ? Q + KV : 2 * head_dim;
 
   const std::int64_t positions = position == PositionKind::learned ? max_position_embeddings * D : 0;
   const std::int64_t head = tie_word_embeddings ? 0 : vocab_size * D;
@@ -117,7 +127,11 @@ void ModelSpec::set_head_dim(std::int64_t width) {
 
 double ModelSpec::attention_scale() const {
   if (attention_multiplier > 0) return attention_multiplier;
-  return 1.0 / std::sqrt(query_pre_attn_scalar > 0 ? query_pre_attn_scalar : static_cast<double>(head_dim));
+  const double usual =
+      1.0 / std::sqrt(query_pre_attn_scalar > 0 ? query_pre_attn_scalar : static_cast<double>(head_dim));
+  if (!has_latents() || !rope_scaling || rope_scaling->mscale_all_dim == 0 || rope_scaling->factor <= 1) return usual;
+  const double mscale = 0.1 * rope_scaling->mscale_all_dim * std::log(rope_scaling->factor) + 1;
+  return usual * mscale * mscale;
 }
 
 std::vector<RopeSpec> ModelSpec::ropes() const {
@@ -142,7 +156,7 @@ double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
     layer = end;
   }
   return 6.0 * static_cast<double>(N) +
-         12.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * static_cast<double>(keys);
+         6.0 * static_cast<double>(m.num_attention_heads * (m.head_dim + m.value_dim())) * static_cast<double>(keys);
 }
 
 }  // namespace echelon

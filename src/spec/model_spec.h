@@ -34,7 +34,9 @@ enum class Family : std::uint8_t {
   granite,
   gemma2,
   gemma3_text,
-  gpt_neox
+  gpt_neox,
+  deepseek_v2,
+  deepseek_v3
 };
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class PositionKind : std::uint8_t { learned, rope };
@@ -62,7 +64,14 @@ struct ModelSpec {
   std::int64_t intermediate_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;
-  double norm_eps = 1e-5;  // rms_norm_eps | layer_norm_epsilon
+  // Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values are expanded from kv_lora_rank values
+  // of a token. 0: there is none. The first qk_rope_head_dim columns of a head are rotary, and keys share theirs.
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t q_lora_rank = 0;  // 0: queries are not expanded
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;  // of a value, which is not wider than a key of head_dim
+  bool rope_interleave = true;  // in the files a pair of rotary columns is adjacent
+  double norm_eps = 1e-5;       // rms_norm_eps | layer_norm_epsilon
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
   double partial_rotary_factor = 1.0;        // RoPE turns the first columns of a head
@@ -136,11 +145,17 @@ struct ModelSpec {
   void set_num_layers(std::int64_t count);
   void set_head_dim(std::int64_t width);
 
+  [[nodiscard]] bool has_latents() const { return kv_lora_rank > 0; }
+  /// The width of a value in the output projection and in the files; attention pads it to head_dim.
+  [[nodiscard]] std::int64_t value_dim() const { return has_latents() ? v_head_dim : head_dim; }
+  [[nodiscard]] std::int64_t num_attention_parameters() const;
+
   /// What scores are multiplied by.
   [[nodiscard]] double attention_scale() const;
 
   /// Columns of a head that RoPE turns.
   [[nodiscard]] std::int64_t rotary_dim() const {
+    if (has_latents()) return qk_rope_head_dim;
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
   }
   /// Those of layers without a window, and of layers with one if they differ; then as many of queries if they grow.

@@ -48,13 +48,10 @@ class ParameterList {
 
   void add_layer(const std::string& layer, std::int64_t index) {
     if (model_.norm_placement != NormPlacement::after) add_norm(layer + "input_layernorm");
-    add_linear(layer + "self_attn.q_proj", w_.Q, w_.D, model_.qkv_bias);
-    add_linear(layer + "self_attn.k_proj", w_.K, w_.D, model_.qkv_bias);
-    add_linear(layer + "self_attn.v_proj", w_.K, w_.D, model_.qkv_bias);
-    const bool is_whole = model_.qk_norm_of_projection;
-    if (model_.qk_norm) add(layer + "self_attn.q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
-    if (model_.qk_norm) add(layer + "self_attn.k_norm.weight", {is_whole ? w_.K : model_.head_dim});
-    add_linear(layer + "self_attn.o_proj", w_.D, w_.Q, model_.o_bias);
+    if (model_.has_latents())
+      add_latents(layer + "self_attn.");
+    else
+      add_heads(layer + "self_attn.");
     add_norm(layer + "post_attention_layernorm");
     if (model_.norm_placement == NormPlacement::both) add_norm(layer + "pre_feedforward_layernorm");
     if (model_.mixture.is_in(index))
@@ -62,6 +59,33 @@ class ParameterList {
     else
       add_mlp(layer + "mlp.");
     if (model_.norm_placement != NormPlacement::before) add_norm(layer + "post_feedforward_layernorm");
+  }
+
+  void add_latents(const std::string& attention) {
+    const std::int64_t Lq = model_.q_lora_rank, L = model_.kv_lora_rank, R = model_.qk_rope_head_dim,
+                       H = model_.num_attention_heads, V = model_.v_head_dim;
+    if (Lq == 0) {
+      add(attention + "q_proj.weight", {w_.Q, w_.D});
+    } else {
+      add(attention + "q_a_proj.weight", {Lq, w_.D});
+      add(attention + "q_a_layernorm.weight", {Lq});
+      add(attention + "q_b_proj.weight", {w_.Q, Lq});
+    }
+    add(attention + "kv_a_proj.weight", {L, w_.D});
+    add(attention + "k_rope_proj.weight", {R, w_.D});
+    add(attention + "kv_a_layernorm.weight", {L});
+    add(attention + "kv_b_proj.weight", {H * (model_.head_dim - R + V), L});
+    add(attention + "o_proj.weight", {w_.D, H * V});
+  }
+
+  void add_heads(const std::string& attention) {
+    add_linear(attention + "q_proj", w_.Q, w_.D, model_.qkv_bias);
+    add_linear(attention + "k_proj", w_.K, w_.D, model_.qkv_bias);
+    add_linear(attention + "v_proj", w_.K, w_.D, model_.qkv_bias);
+    const bool is_whole = model_.qk_norm_of_projection;
+    if (model_.qk_norm) add(attention + "q_norm.weight", {is_whole ? w_.Q : model_.head_dim});
+    if (model_.qk_norm) add(attention + "k_norm.weight", {is_whole ? w_.K : model_.head_dim});
+    add_linear(attention + "o_proj", w_.D, w_.Q, model_.o_bias);
   }
 
   void add_mlp(const std::string& mlp) {

@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Transformers, Fixture,
                                            "mixtral", "qwen3_moe", "dots1", "phi3", "starcoder2", "llama_biases",
                                            "qwen3_yarn", "phi3_long", "phi3_short", "smollm3", "ministral3", "olmo2",
                                            "olmo3", "granite", "gpt_neox", "gpt_neox_serial", "gemma2", "gemma3_text",
-                                           "olmoe", "qwen2_moe"),
+                                           "olmoe", "qwen2_moe", "deepseek_v3", "deepseek_v3_dense", "deepseek_v2",
+                                           "deepseek_v2_groups"),
                          [](const auto& test) { return test.param; });
 
 TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md describes them

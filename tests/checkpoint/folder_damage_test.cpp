@@ -3,6 +3,7 @@
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
+#include "files/file.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"
 
@@ -97,6 +98,22 @@ TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
   EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
               testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));
+}
+
+// DeepSeek-V3's last layer predicts a further token, and has experts of its own.
+TEST(DamagedFolder, LeavesOutLayersThatPredictFurtherTokens) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::deepseek_v3, true);
+  write_model(scratch / "model", model, 1'000'000);
+  ModelSpec smaller = model;
+  smaller.num_hidden_layers = 1;
+  write_model_config(scratch / "model", smaller, {});
+  const ModelReader reader(scratch / "model");
+  EXPECT_THAT(reader.unused_tensors_note(),
+              testing::HasSubstr("has layers that predict further tokens, whose 32 tensors are left out"));
+  EXPECT_THAT(reader.unused_tensors_note(), testing::Not(testing::HasSubstr("does not ask for")));
+  EXPECT_THAT(read_text_in_folder(scratch / "model", "config.json"),
+              testing::HasSubstr("num_nextn_predict_layers\": 0"));
 }
 
 // Others have read such folders with random experts, or without some of them.

@@ -173,8 +173,9 @@ TEST(ReadModelSpec, RefusesByName) {
 
 TEST(WriteModelConfig, IsReadBackEqual) {
   const ScratchFolder scratch;
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
-                              Family::mixtral, Family::qwen3_moe, Family::dots1, Family::olmoe, Family::qwen2_moe})
+  for (const Family family :
+       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral, Family::mixtral, Family::qwen3_moe,
+        Family::dots1, Family::olmoe, Family::qwen2_moe, Family::deepseek_v2, Family::deepseek_v3})
     for (const bool tied : {false, true}) {
       ModelSpec model = tiny_model(family, tied);
       model.norm_eps = 3e-6;
@@ -191,6 +192,17 @@ TEST(WriteModelConfig, IsReadBackEqual) {
       EXPECT_EQ(written.at("eos_token_id"), 5);
       EXPECT_TRUE(written.at("pad_token_id").is_null());  // else transformers takes that of a published model
     }
+}
+
+// As transformers' DeepseekV3Config has them.
+TEST(ReadModelSpec, AbsentChoicesOfDeepSeekV3AreThoseOfThePublishedModel) {
+  const ScratchFolder scratch;
+  const ModelSpec model = preset("deepseek-v3");
+  write_model_config(scratch.path(), model, {});
+  json config = json::parse(get(scratch / "config.json"));
+  for (const char* key : {"n_group", "topk_group", "routed_scaling_factor", "norm_topk_prob", "first_k_dense_replace"})
+    config.erase(key);
+  EXPECT_EQ(read(config), model);
 }
 
 TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {

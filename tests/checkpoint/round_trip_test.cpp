@@ -137,9 +137,10 @@ TEST_P(RoundTrip, FlatRangesOfSlices) {
 INSTANTIATE_TEST_SUITE_P(
     Families, RoundTrip,
     ::testing::Values(Case{Family::gpt2, true}, Case{Family::gpt2, false}, Case{Family::mixtral, false},
-                      Case{Family::qwen3_moe, true}, Case{Family::dots1, false}, Case{Family::olmoe, true},
-                      Case{Family::qwen2_moe, false}, Case{Family::llama, true}, Case{Family::llama, false},
-                      Case{Family::qwen2, false}, Case{Family::qwen3, true}),
+                      Case{Family::qwen3_moe, true}, Case{Family::dots1, false}, Case{Family::deepseek_v3, true},
+                      Case{Family::deepseek_v2, false}, Case{Family::olmoe, true}, Case{Family::qwen2_moe, false},
+                      Case{Family::llama, true}, Case{Family::llama, false}, Case{Family::qwen2, false},
+                      Case{Family::qwen3, true}),
     [](const auto& test) { return std::string(name_of(test.param.family)) + (test.param.tied ? "Tied" : "Untied"); });
 
 TEST(GlobalParameters, AddUpToTheModelsCount) {

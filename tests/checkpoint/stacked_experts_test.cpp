@@ -104,7 +104,7 @@ TEST_P(StackedExperts, AreRefusedInAnotherShape) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StackedExperts,
-                         ::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe"));
+                         ::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe", "deepseek_v3"));
 
 }  // namespace
 }  // namespace echelon

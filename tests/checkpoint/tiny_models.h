@@ -38,6 +38,13 @@ inline ModelSpec tiny_model(Family family, bool tied) {
   model.mixture.first_k_dense_replace = 1;
   model.mixture.routed_scaling_factor = 2.5;
   model.mixture.shared_expert_intermediate_size = 14;
+  if (!description_of(family).has_latents) return model;
+  model.num_key_value_heads = model.num_attention_heads;
+  model.head_dim = 6;
+  model.kv_lora_rank = 7;
+  model.q_lora_rank = tied ? 5 : 0;
+  model.qk_rope_head_dim = 4;
+  model.v_head_dim = 3;
   return model;
 }
 

@@ -40,7 +40,7 @@ TEST(Verdict, NamesTheFieldsOfOtherArchitectures) {
        {{"hidden_size_per_layer_input", 256}},
        {"hidden_size_per_layer_input = 256 says that \"gemma4_text\" is a model with an embedding for every layer"}},
       {"gpt_oss", {{"num_local_experts", 32}}, {"has attention sinks", "num_local_experts = 32"}},
-      {"deepseek_v3",
+      {"deepseek_v32",
        {{"kv_lora_rank", 512}, {"quantization_config", {{"quant_method", "fp8"}}}},
        {"quantization_config.quant_method = \"fp8\" is a kind of quantized weights", "multi-head latent attention"}},
       {"mamba2", {{"state_size", 128}}, {"state_size = 128 says that \"mamba2\" is a state-space model"}},

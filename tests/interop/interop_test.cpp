@@ -17,7 +17,7 @@ class Interop : public ::testing::TestWithParam<std::tuple<const char*, Precisio
   Precision precision_ = std::get<1>(GetParam());
 };
 
-// Claim (reference): 48 tiny models of all 20 families, with each kind of RoPE, give
+// Claim (reference): 52 tiny models of all 22 families, with each kind of RoPE, give
 //   PyTorch's logits, loss and every gradient.
 // Bound: 1e-10 in float64, 1e-5 in float32.
 // Tests: Interop
@@ -73,12 +73,39 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
   }
 }
 
-constexpr const char* names[] = {"gpt2",         "llama",      "llama_tied",      "qwen2",      "qwen3",
-                                 "qwen2_window", "mistral",    "mixtral",         "qwen3_moe",  "dots1",
-                                 "phi3",         "starcoder2", "llama_biases",    "qwen3_yarn", "phi3_long",
-                                 "phi3_short",   "smollm3",    "ministral3",      "olmo2",      "olmo3",
-                                 "granite",      "gpt_neox",   "gpt_neox_serial", "gemma2",     "gemma3_text",
-                                 "gemma3",       "mistral3",   "olmoe",           "qwen2_moe"};
+constexpr const char* names[] = {"gpt2",
+                                 "llama",
+                                 "llama_tied",
+                                 "qwen2",
+                                 "qwen3",
+                                 "qwen2_window",
+                                 "mistral",
+                                 "mixtral",
+                                 "qwen3_moe",
+                                 "dots1",
+                                 "phi3",
+                                 "starcoder2",
+                                 "llama_biases",
+                                 "qwen3_yarn",
+                                 "phi3_long",
+                                 "phi3_short",
+                                 "smollm3",
+                                 "ministral3",
+                                 "olmo2",
+                                 "olmo3",
+                                 "granite",
+                                 "gpt_neox",
+                                 "gpt_neox_serial",
+                                 "gemma2",
+                                 "gemma3_text",
+                                 "gemma3",
+                                 "mistral3",
+                                 "olmoe",
+                                 "qwen2_moe",
+                                 "deepseek_v3",
+                                 "deepseek_v3_dense",
+                                 "deepseek_v2",
+                                 "deepseek_v2_groups"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                          ::testing::Combine(::testing::ValuesIn(names),
@@ -165,7 +192,8 @@ TEST_P(BalancedInterop, GradientsAndTwentySteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, BalancedInterop,
-                         ::testing::Combine(::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe"),
+                         ::testing::Combine(::testing::Values("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe",
+                                                              "deepseek_v3", "deepseek_v2", "deepseek_v2_groups"),
                                             ::testing::Values(Precision{DType::float64, 1e-10, 1e-10},
                                                               Precision{DType::float32, 1e-5, 1e-5})),
                          [](const ::testing::TestParamInfo<BalancedInterop::ParamType>& parameters) {

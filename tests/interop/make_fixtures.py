@@ -33,8 +33,10 @@ SIZES = dict(
     eos_token_id=None,
 )
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=128)
+LATENTS = dict(num_key_value_heads=4, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, pad_token_id=None, tie_word_embeddings=False)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9)
 T = 16
-ROUTED = ("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe")
+ROUTED = ("mixtral", "qwen3_moe", "dots1", "olmoe", "qwen2_moe", "deepseek_v3", "deepseek_v2", "deepseek_v2_groups")
 ROUTER_LOSSES = (0.2, 0.3, 0.05)  # coefficients of the loss of each sequence, of that of all tokens, and of the z-loss
 BIAS_RATE = 0.02
 PACKED = ("gpt2", "llama")  # learned and rotary positions
@@ -148,6 +150,23 @@ LATER = {
     "qwen2_moe": lambda: transformers.Qwen2MoeConfig(
         **SIZES | dict(num_hidden_layers=3), num_experts=12, num_experts_per_tok=3, moe_intermediate_size=8, shared_expert_intermediate_size=12,
         mlp_only_layers=[1], tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    # Heads of 10 columns, of which 4 are rotary, and values of 6; queries are expanded from a latent, or not.
+    "deepseek_v3": lambda: transformers.DeepseekV3Config(
+        **SIZES | LATENTS | dict(num_hidden_layers=3), q_lora_rank=10, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=2,
+        moe_intermediate_size=8, first_k_dense_replace=1, routed_scaling_factor=1.5, num_mtp_layers=0, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+    ),
+    "deepseek_v3_dense": lambda: transformers.DeepseekV3Config(
+        **SIZES | LATENTS, q_lora_rank=None, rope_interleave=False, rms_norm_eps=1e-4, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+        n_shared_experts=1, moe_intermediate_size=8, first_k_dense_replace=2, num_mtp_layers=0, rope_parameters=dict(rope_theta=1000.0, **YARN)
+    ),
+    "deepseek_v2": lambda: transformers.DeepseekV2Config(
+        **SIZES | LATENTS | dict(num_hidden_layers=3), q_lora_rank=None, n_routed_experts=8, num_experts_per_tok=3, topk_method="greedy", n_shared_experts=2,
+        moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters=dict(rope_theta=1000.0, **YARN)
+    ),
+    "deepseek_v2_groups": lambda: transformers.DeepseekV2Config(
+        **SIZES | LATENTS, q_lora_rank=10, n_routed_experts=8, num_experts_per_tok=3, topk_method="group_limited_greedy", n_group=4, topk_group=2, n_shared_experts=1,
+        moe_intermediate_size=8, first_k_dense_replace=0, routed_scaling_factor=3.0, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
     ),
 }
 ALL = CONFIGS | LATER  # those of tests/interop/fixtures

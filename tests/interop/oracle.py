@@ -108,6 +108,8 @@ def llama(config, weights, tokens, hidden, positions, routed=None):
         return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
     def attention_of(h, layer, i):
+        if config.get("kv_lora_rank"):
+            return latent_attention(config, w, h, layer + "self_attn.", hidden, positions)
         q, k, v = (linear(h, layer + f"self_attn.{part}_proj") for part in "qkv")
         q, k = (norm_if(norms_projections, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
         q, k, v = heads(q, H), heads(k, K), heads(v, K)
@@ -144,6 +146,34 @@ def llama(config, weights, tokens, hidden, positions, routed=None):
     return capped(norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1.0), config.get("final_logit_softcapping"))
 
 
+def latent_attention(config, w, x, name, hidden, positions):
+    """Keys and values expanded from a latent, and rotary columns that all heads share (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
+    H, L, R, V = (config[key] for key in ("num_attention_heads", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim"))
+    rope = rope_of(config, 0)
+
+    def linear(x, part):
+        return F.linear(x, w[f"{name}{part}.weight"])
+
+    def norm(x, part):  # whose eps is not that of config.json
+        return w[f"{name}{part}.weight"] * x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+    def turned(x):
+        if config.get("rope_interleave", True):
+            x = torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
+        frequency, factor = frequencies(config, rope, R, positions.shape[-1], x.dtype)
+        return rotate(x, positions[:, None, :, None].to(x.dtype) * frequency, factor)
+
+    q = heads(linear(x, "q_proj") if config["q_lora_rank"] is None else linear(norm(linear(x, "q_a_proj"), "q_a_layernorm"), "q_b_proj"), H)
+    latent, k_rope = linear(x, "kv_a_proj_with_mqa").split([L, R], dim=-1)
+    k, v = heads(linear(norm(latent, "kv_a_layernorm"), "kv_b_proj"), H).split([q.shape[-1] - R, V], dim=-1)
+    q = torch.cat((q[..., :-R], turned(q[..., -R:])), dim=-1)
+    k = torch.cat((k, turned(k_rope[:, None]).expand(-1, H, -1, -1)), dim=-1)
+    scale = q.shape[-1] ** -0.5
+    if rope.get("mscale_all_dim") and rope["factor"] > 1:
+        scale *= (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1) ** 2
+    return linear(attention(q, k, v, hidden, scale), "o_proj")
+
+
 def capped(x, most):
     return most * torch.tanh(x / most) if most else x
 
@@ -161,7 +191,7 @@ def query_scale(config, q, positions):
 def mixture(config, w, x, name, routed=None):
     """Every expert for every token, times its weight: the score of the router, zero for those that are not among a token's largest."""
     logits = F.linear(x, w[name + ".gate.weight"])
-    is_deepseek = config["model_type"] == "dots1"
+    is_deepseek = config["model_type"] in ("dots1", "deepseek_v3")
     scores = logits.sigmoid() if is_deepseek else logits.softmax(-1)
     values = scores
     if is_deepseek:  # by scores and a bias, in the groups whose two best are the largest together
@@ -170,6 +200,10 @@ def mixture(config, w, x, name, routed=None):
         best = groups.topk(2, dim=-1).values.sum(-1).topk(config["topk_group"], dim=-1).indices
         is_open = torch.zeros_like(groups[..., 0]).scatter(-1, best, 1.0) > 0
         values = groups.masked_fill(~is_open[..., None], -math.inf).flatten(-2)
+    if config.get("topk_method") == "group_limited_greedy":  # in the groups with the best experts
+        groups = values.unflatten(-1, (config["n_group"], -1))
+        best = groups.amax(-1).topk(config["topk_group"], dim=-1).indices
+        values = (groups * torch.zeros_like(groups[..., 0]).scatter(-1, best, 1.0)[..., None]).flatten(-2)
     chosen = torch.zeros_like(scores).scatter(-1, values.topk(config["num_experts_per_tok"], dim=-1).indices, 1.0)
     if routed is not None:
         routed.append((logits, chosen, scores / scores.sum(-1, keepdim=True)))

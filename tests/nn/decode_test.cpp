@@ -105,8 +105,8 @@ ModelSpec small_windows(std::int64_t window) {
 }
 
 TEST(Decode, GivesTheLogitsOfAForwardPass) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_groups_of_experts(),
-                                 small_windows(1), small_windows(2), small_windows(5)}) {
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_latents(),
+                                 small_groups_of_experts(), small_windows(1), small_windows(2), small_windows(5)}) {
     Generator generator(model);
     expect_softmax(generator.decode(0, 3), log_softmax_of_forward(model, 2), model.vocab_size);  // the prompt
     expect_softmax(generator.decode(3, 1), log_softmax_of_forward(model, 3), model.vocab_size);  // token by token

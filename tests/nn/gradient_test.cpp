@@ -3,6 +3,7 @@
 #include "nn/decoder/attention.h"
 #include "nn/decoder/decoder_block.h"
 #include "nn/decoder/embedding.h"
+#include "nn/decoder/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 #include "nn/models.h"
@@ -88,6 +89,15 @@ TEST(Gradient, AttentionWithLearnedPositions) {
   expect_right_gradients(attention, options);
 }
 
+TEST(Gradient, LatentAttention) {
+  for (const ModelSpec& model : {small_latents(), small_latents_of_keys()}) {
+    const LayerOptions options = one_rank(model);
+    const Tables tables(options);
+    LatentAttention attention(options, "attention", tables.rope);
+    expect_right_gradients(attention, options);
+  }
+}
+
 TEST(Gradient, Mlps) {
   for (const ModelSpec& model : {small_llama(), small_gpt2(), small_yarn(), small_gelu()}) {
     const LayerOptions options = one_rank(model);
@@ -126,7 +136,7 @@ TEST(Gradient, Mixtures) {
 }
 
 TEST(Gradient, DecoderBlocks) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture()}) {
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_latents()}) {
     LayerOptions options = one_rank(model);
     options.has_experts = model.mixture.exists();
     const Tables tables(options);

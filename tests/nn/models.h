@@ -69,6 +69,30 @@ inline ModelSpec small_groups_of_experts() {
   return model;
 }
 
+/// DeepSeek-V3-like: expanded queries, keys and values; heads of 6 columns, of which 4 are rotary, and values of 3.
+inline ModelSpec small_latents() {
+  ModelSpec model = small_llama();
+  model.num_key_value_heads = model.num_attention_heads;
+  model.kv_lora_rank = 7;
+  model.q_lora_rank = 5;
+  model.qk_rope_head_dim = 4;
+  model.v_head_dim = 3;
+  model.rope_scaling = RopeScaling{.rope_type = RopeType::yarn,
+                                   .factor = 4,
+                                   .original_max_position_embeddings = 4,
+                                   .mscale = 0.7,
+                                   .mscale_all_dim = 0.9};
+  return model;
+}
+
+/// DeepSeek-V2-Lite-like: queries that are not expanded, and values as wide as keys.
+inline ModelSpec small_latents_of_keys() {
+  ModelSpec model = small_latents();
+  model.q_lora_rank = 0;
+  model.v_head_dim = 6;
+  return model;
+}
+
 /// GPT-2-like: LayerNorm, learned positions, GELU, biases everywhere, no shared kv heads.
 inline ModelSpec small_gpt2() {
   ModelSpec model = small_llama();

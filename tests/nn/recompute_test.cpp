@@ -92,14 +92,14 @@ void expect_same_bits(Case of, const std::vector<BlockOperations>& kinds) {
 }
 
 TEST(Recompute, GivesTheSameBits) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture()})
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_latents()})
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
       for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
         expect_same_bits({.model = model, .dtype = dtype, .kind = kind}, all_kinds);
 }
 
 TEST(Recompute, GivesTheSameBitsUnderTensorParallelism) {
-  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture()})
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2(), small_mixture(), small_latents()})
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
       for (const auto& [tp, sequence_parallel] : {std::pair{2, false}, std::pair{2, true}, std::pair{4, true}})
         expect_same_bits({.model = model, .kind = kind, .tp = tp, .sequence_parallel = sequence_parallel}, all_kinds);
@@ -107,7 +107,7 @@ TEST(Recompute, GivesTheSameBitsUnderTensorParallelism) {
 
 // Operations that end late, with poison where their results will be.
 TEST(Recompute, GivesTheSameBitsWithDelayedOperations) {
-  for (const ModelSpec& model : {small_qwen(), small_gpt2(), small_mixture()})
+  for (const ModelSpec& model : {small_qwen(), small_gpt2(), small_mixture(), small_latents()})
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
       expect_same_bits({.model = model, .kind = kind, .tp = 2, .sequence_parallel = true, .is_delayed = true},
                        {attention_internals, {mlp}, whole_block});

@@ -141,6 +141,12 @@ void expect_layouts_agree(const ModelSpec& model, const std::vector<int>& degree
 
 TEST(TensorParallel, LlamaWithSharedKvHeads) { expect_layouts_agree(small_llama(), {2, 4}); }
 
+// The latents are whole on every rank, and the heads of four do not divide by three.
+TEST(TensorParallel, LatentAttention) {
+  expect_layouts_agree(small_latents(), {2, 3, 4});
+  expect_layouts_agree(small_latents_of_keys(), {3});
+}
+
 TEST(TensorParallel, QwenWithBiasesAndNormsOfSharedKvHeads) { expect_layouts_agree(small_qwen(), {2, 4}); }
 
 TEST(TensorParallel, MixturesOfExperts) {

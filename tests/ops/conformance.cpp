@@ -641,6 +641,28 @@ TEST_P(OpsConformance, HeadsThatAreExchanged) {
   }
 }
 
+// N tokens, H heads, R rotary columns, P others of a key, V columns of a value.
+TEST_P(OpsConformance, ExpandedLatents) {
+  struct Case {
+    std::int64_t N, H, R, P, V;
+  };
+  for (const auto& [N, H, R, P, V] : {Case{1, 1, 2, 1, 1}, {7, 3, 4, 2, 5}, {130, 16, 64, 128, 128}, {0, 2, 4, 4, 8}}) {
+    const std::int64_t C = R + P, W = P + V;
+    const std::string sizes = fmt::format(" [{}, {}] x {} + {}, {}", N, H, R, P, V);
+    compare("expand_latents" + sizes,
+            {random({N, H, W}, 1), random({N, R}, 2), random({N, H, C}, 3), random({N, H, C}, 4)},
+            [](Ops& ops, Tensors& t) { ops.expand_latents({.x = t[0], .rope = t[1], .k = t[2], .v = t[3]}); });
+    compare(
+        "expand_latents_backward" + sizes,
+        {random({N, H, C}, 1), random({N, H, C}, 2), random({N, H, W}, 3), random({N, R}, 4)},
+        [](Ops& ops, Tensors& t) { ops.expand_latents_backward({.dk = t[0], .dv = t[1], .dx = t[2], .drope = t[3]}); });
+    for (const auto& [from, to] : {std::pair(C, V), std::pair(V, C)})
+      compare(fmt::format("resize_rows{} from {} to {}", sizes, from, to),
+              {random({N * H, from}, 1), random({N * H, to}, 2)},
+              [](Ops& ops, Tensors& t) { ops.resize_rows({.x = t[0], .y = t[1]}); });
+  }
+}
+
 TEST_P(OpsConformance, GatheredRows) {
   for (const std::int64_t N : {0, 1, 7, 700})
     for (const std::int64_t W : {1, 8, 33}) {

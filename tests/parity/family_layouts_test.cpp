@@ -85,6 +85,26 @@ TEST_P(FamilyLayouts, EqualOneRank) {
   }
 }
 
+// Experts over ranks, and context parallelism, next to latents that are whole on each rank.
+TEST(DeepSeekLayouts, EqualOneRank) {
+  std::vector<Layout> layouts = {{.shard = 2, .ep = 2},
+                                 {.shard = 2, .tp = 2, .sequence_parallel = true, .ep = 4},
+                                 {.shard = 2, .pp = 2, .zero = 3, .recompute = whole_block, .ep = 2},
+                                 {.shard = 2, .cp = 2, .ep = 4}};
+  for (const std::string fixture : {"deepseek_v3", "deepseek_v2_groups"}) {
+    std::unique_ptr<Trajectory> expected;
+    for (Layout& layout : layouts) {
+      layout.layers = 3;
+      layout.seq_len = 12;
+      layout.microbatches = 2;
+      SCOPED_TRACE(fixture + name_of(layout));
+      const RunConfig config = config_of_family(fixture, layout);
+      if (!expected) expected = run_training(one_rank(config));
+      expect_equal(*run_training(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, FamilyLayouts, ::testing::ValuesIn(all_fixtures()),
                          [](const auto& tested) { return tested.param; });
 

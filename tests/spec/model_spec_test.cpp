@@ -53,6 +53,9 @@ TEST(Presets, HaveThePublishedNumbersOfActiveParameters) {
   const auto billions = [](std::string_view name) {
     return static_cast<double>(preset(name).num_active_parameters()) / 1e9;
   };
+  // DeepSeek-AI's formula counts the bias of the choice of 58 layers, which is no parameter.
+  EXPECT_EQ(preset("deepseek-v3").num_active_parameters(), 37'552'297'472 - 58 * 256);
+  EXPECT_EQ(preset("deepseek-v2-lite").num_active_parameters(), 2'661'150'208);
   EXPECT_NEAR(billions("mixtral-8x7b"), 12.9, 0.05);
   EXPECT_NEAR(billions("mixtral-8x22b"), 39.1, 0.15);
   EXPECT_NEAR(billions("qwen3-30b-a3b"), 3.3, 0.06);
@@ -126,8 +129,9 @@ TEST(Presets, ThatTheHelpNamesExist) {
 }
 
 TEST(Family, NamesAreThoseOfConfigJson) {
-  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral,
-                              Family::mixtral, Family::qwen3_moe, Family::dots1, Family::olmoe, Family::qwen2_moe}) {
+  for (const Family family :
+       {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3, Family::mistral, Family::mixtral, Family::qwen3_moe,
+        Family::dots1, Family::olmoe, Family::qwen2_moe, Family::deepseek_v2, Family::deepseek_v3}) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }
@@ -185,6 +189,12 @@ INSTANTIATE_TEST_SUITE_P(
                                  m.mixture.num_experts_per_tok = 2, m.mixture.moe_intermediate_size = 300;
                                  m.mixture.shared_expert_intermediate_size = 1000;
                                }},
+                    ModelFault{"model.mechanisms has kv_lora_rank = 8 in a model of family llama (use 0)",
+                               [](ModelSpec& m) { m.kv_lora_rank = 8; }},
+                    ModelFault{"model.mechanisms has v_head_dim = 200, which is not from 1 to model.head_dim = 192",
+                               [](ModelSpec& m) { m = preset("deepseek-v3"), m.v_head_dim = 200; }},
+                    ModelFault{"model.mechanisms has qk_rope_head_dim = 63, which is no even number below",
+                               [](ModelSpec& m) { m = preset("deepseek-v3"), m.qk_rope_head_dim = 63; }},
                     ModelFault{"model.rope_scaling.factor = 0.5",
                                [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
 

@@ -395,6 +395,24 @@ TEST_F(ExchangeRules, TokensBecomeHeadsAndReturn) {
               HasSubstr("do not belong together"));
 }
 
+// 2 heads of a rank, keys of 6 columns, of which 4 are rotary, and values of 3.
+TEST_F(LayoutTypeRules, HeadsOfARankExpandWhatAllShare) {
+  const Tensor x = tensor({5, 2, 5}), rope = tensor({5, 4}, whole), k = tensor({5, 2, 6}), v = tensor({5, 2, 6});
+  typed(x, sharded_along(x, 1));
+  ops_.expand_latents({.x = x, .rope = rope, .k = k, .v = v});
+  EXPECT_EQ(type_of(k), "sharded(1)");
+  EXPECT_EQ(type_of(v), "sharded(1)");
+  const Tensor dx = tensor({5, 2, 5}), drope = tensor({5, 4});
+  ops_.expand_latents_backward({.dk = k, .dv = v, .dx = dx, .drope = drope});
+  EXPECT_EQ(type_of(dx), "sharded(1)");
+  EXPECT_EQ(type_of(drope), "partial");
+  EXPECT_THAT(fault([&] { ops_.expand_latents({.x = x, .rope = drope, .k = k, .v = v}); }),
+              HasSubstr("is partial over tp"));
+  const Tensor shortened = tensor({10, 3});
+  ops_.resize_rows({.x = v.reshaped({10, 6}), .y = shortened});
+  EXPECT_EQ(type_of(shortened.reshaped({5, 6})), "sharded(1)");
+}
+
 TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {
   const Tensor tokens = tensor({6}, whole, DType::int32), w = tensor({8, 4}, rows), y = tensor({6, 4});
   ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});

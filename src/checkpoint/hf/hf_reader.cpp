@@ -8,6 +8,7 @@
 #include "spec/families/family.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <set>
 
@@ -23,6 +24,18 @@ bool is_redundant(std::string_view name, const ModelSpec& model) {
   constexpr std::string_view buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
                                           ".attention.masked_bias", ".rotary_emb.inv_freq"};
   return is_tied_head || std::ranges::any_of(buffers, [&](std::string_view buffer) { return name.ends_with(buffer); });
+}
+
+/// Of a layer after the last one, which predicts a further token (DeepSeek-V3, section 2.2).
+bool predicts_further(std::string_view name, const ModelSpec& model) {
+  constexpr std::string_view layers = "layers.";
+  const auto at = name.find(layers);
+  if (!description_of(model.family).has_latents || at == std::string_view::npos) return false;
+  std::int64_t layer = 0;
+  const std::string_view digits = name.substr(at + layers.size());
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+  return error == std::errc() && end != digits.data() + digits.size() && *end == '.' &&
+         layer >= model.num_hidden_layers;
 }
 
 /// A few bytes of config.json may claim any number of layers.
@@ -72,7 +85,7 @@ void HuggingFaceReader::require_no_other_experts() const {
   std::set<std::string> known;
   for (const NamedShape& expected : file_tensors(spec_)) known.insert(expected.name);
   for (const auto& [name, entry] : weights_.entries()) {
-    if (name.find(".experts.") == std::string::npos) continue;
+    if (name.find(".experts.") == std::string::npos || predicts_further(name, spec_)) continue;
     require(known.contains(name) || known.contains("model." + name),
             "{} has tensor '{}', but its config.json has no such expert (use its number of experts)",
             entry.path.string(), printable(name, 200));
@@ -119,16 +132,23 @@ std::string HuggingFaceReader::unused_tensors_note() const {
   std::set<const WeightFolder::Entry*> used;
   for (const NamedShape& expected : file_tensors(spec_)) used.insert(find(expected.name));
   std::vector<std::string> unused;
+  std::int64_t num_predicting = 0;
   for (const auto& [name, entry] : weights_.entries())
-    if (names_.are_of(name) && !used.contains(&entry) && !is_redundant(name, spec_))
+    if (predicts_further(name, spec_))
+      ++num_predicting;
+    else if (names_.are_of(name) && !used.contains(&entry) && !is_redundant(name, spec_))
       unused.push_back(printable(name, 200));
-  if (unused.empty()) return "";
+  const std::string left_out =
+      num_predicting == 0 ? ""
+                          : fmt::format("{} has layers that predict further tokens, whose {} tensors are left out",
+                                        folder_.string(), num_predicting);
+  if (unused.empty()) return left_out;
   constexpr std::size_t most_named = 3;
   const std::size_t num_unused = unused.size();
   unused.resize(std::min(num_unused, most_named));
-  return fmt::format("{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
-                     folder_.string(), num_unused, num_unused == 1 ? "" : "s", num_unused == 1 ? "is" : "are",
-                     fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
+  return fmt::format("{}{}{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
+                     left_out, left_out.empty() ? "" : "; ", folder_.string(), num_unused, num_unused == 1 ? "" : "s",
+                     num_unused == 1 ? "is" : "are", fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
 }
 
 std::int64_t HuggingFaceReader::num_other_tensors() const {

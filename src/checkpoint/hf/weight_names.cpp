@@ -23,7 +23,21 @@ struct SlotRows {
   std::int64_t num_rows = 0;
 };
 
-SlotRows rows_of(Slot slot, const ProjectionRows& w, std::int64_t own, std::int64_t C) {
+/// Rotary columns are first in a parameter and last in the files, where those of a pair may be adjacent.
+FusedRows rotary_rows(const ModelSpec& model, std::int64_t head_dim) {
+  const std::int64_t R = model.qk_rope_head_dim, P = head_dim - R;
+  FusedRows rows = {.first = 0, .block = head_dim, .stride = head_dim};
+  if (model.rope_interleave)
+    rows.runs = {{R / 2, P, 2}, {R / 2, P + 1, 2}};
+  else
+    rows.runs = {{R, P, 1}};
+  if (P > 0) rows.runs.push_back({P, 0, 1});
+  return rows;
+}
+
+SlotRows rows_of(Slot slot, const ModelSpec& model, std::int64_t own) {
+  const ProjectionRows w(model);
+  const std::int64_t C = model.head_dim;
   const std::int64_t qkv = w.Q + 2 * w.K;
   switch (slot) {
     case Slot::whole: return {{}, own};
@@ -34,6 +48,13 @@ SlotRows rows_of(Slot slot, const ProjectionRows& w, std::int64_t own, std::int6
     case Slot::up: return {{.first = w.F}, 2 * w.F};
     case Slot::query_of_heads: return {{.first = 0, .block = C, .stride = 3 * C}, qkv};
     case Slot::key_of_heads: return {{.first = C, .block = C, .stride = 3 * C}, qkv};
+    case Slot::rotary_query: return {rotary_rows(model, C), own};
+    case Slot::latent: return {{}, model.kv_lora_rank + model.qk_rope_head_dim};
+    case Slot::rotary_key: {
+      FusedRows rows = rotary_rows(model, model.qk_rope_head_dim);
+      rows.first = model.kv_lora_rank;
+      return {rows, model.kv_lora_rank + model.qk_rope_head_dim};
+    }
     case Slot::value_of_heads: return {{.first = 2 * C, .block = C, .stride = 3 * C}, qkv};
   }
   return {};
@@ -76,7 +97,7 @@ FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
   const std::string_view stem(parameter.name.data(), parameter.name.size() - suffix.size());
   const Found found = find_tensor(description_of(model.family).weights, stem);
   Sizes sizes = sizes_of_one(parameter.sizes);
-  const SlotRows slot = rows_of(found.slot, ProjectionRows(model), sizes[0], model.head_dim);
+  const SlotRows slot = rows_of(found.slot, model, sizes[0]);
   sizes[0] = slot.num_rows;
   const bool transposed = found.is_transposed && sizes.num_dims() == 2;
   if (transposed) sizes = {sizes[1], sizes[0]};

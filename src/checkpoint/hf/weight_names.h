@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -21,19 +22,36 @@ namespace echelon {
 [[nodiscard]] std::vector<NamedShape> router_biases(const ModelSpec& model);
 
 /// Where the outputs of a linear layer (rows of its weight, entries of its bias) are among those of a fused tensor:
-/// blocks of equal size at equal distances.
+/// blocks of equal size at equal distances, whose rows may have another order.
 struct FusedRows {
+  /// `count` rows in a row of a parameter's block: in the tensor from `first` of its block on, `step` apart.
+  struct Run {
+    std::int64_t count = 0, first = 0, step = 1;
+  };
   std::int64_t first = 0, block = 0, stride = 0;  // a block of 0: all rows in one
+  std::vector<Run> runs = {};                     // of each block; empty: one run
 
   /// visit(rows of the parameter, the first of them in the tensor), in order.
   template <class F>
   void for_each_block(Range rows, F&& visit) const {
     if (block == 0) return visit(rows, rows.first + first);
     for (std::int64_t at = rows.first, end = rows.first + rows.count; at < end;) {
-      const std::int64_t count = std::min(end - at, block - at % block);
-      visit(Range{at, count}, at / block * stride + first + at % block);
-      at += count;
+      const auto [count, first_of_block] = run_from(at % block);
+      const std::int64_t visited = std::min(end - at, count);
+      visit(Range{at, visited}, at / block * stride + first + first_of_block);
+      at += visited;
     }
+  }
+
+ private:
+  /// How many rows from row `at` of a block on are adjacent in the tensor, and the first of them there.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> run_from(std::int64_t at) const {
+    for (std::int64_t begin = 0; const Run& run : runs) {
+      if (at < begin + run.count)
+        return {run.step == 1 ? begin + run.count - at : 1, run.first + (at - begin) * run.step};
+      begin += run.count;
+    }
+    return {block - at, at};
   }
 };
 

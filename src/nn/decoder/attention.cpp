@@ -146,19 +146,8 @@ Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
 
 void Attention::rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse,
                        std::int64_t first_position) const {
-  if (options_.model.position != PositionKind::rope || !options_.has_rope) return;
   const RopeTables& rope = which == 0 && rope_.of_queries != nullptr ? *rope_.of_queries : rope_;
-  context.ops.rope({.x = x_BTHC,
-                    .y = x_BTHC,
-                    .cos = rope.cos,
-                    .sin = rope.sin,
-                    .inverse = inverse,
-                    .first_position = first_position,
-                    .positions = options_.has_positions ? context.microbatch.positions : Tensor(),
-                    .frequencies = rope.frequencies,
-                    .scale = rope.rotation.attention_factor,
-                    .growth = rope.rotation.growth,
-                    .period = rope.rotation.period});
+  rotate_heads(context, options_, rope, {.x_BTHC = x_BTHC, .inverse = inverse, .first_position = first_position});
 }
 
 }  // namespace echelon

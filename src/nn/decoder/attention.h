@@ -62,9 +62,6 @@ class Attention : public Branch {
   [[nodiscard]] Qkv compute_qkv(const ComputePass& pass, Tensor x) const;
   /// From the gradient of y to those of q, k and v before RoPE, in `dqkv` or, with norms, in the norms' outputs.
   [[nodiscard]] Qkv backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const;
-  /// Of new queries in `decode`, from `first_query` on, counted from the first key: int32 [1, num_queries], the first
-  /// key that each sees. Does not exist where that is key 0 for all.
-  [[nodiscard]] Tensor upload_begins(Context& context, std::int64_t first_query, std::int64_t num_queries) const;
   /// which: 0 for q, 1 for k.
   void rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 

@@ -2,8 +2,8 @@
 
 #include "nn/context_parallel/gathered_attention.h"
 #include "nn/context_parallel/head_exchange.h"
+#include "nn/context_parallel/ring_attention.h"
 #include "nn/context_parallel/ulysses_attention.h"
-#include "nn/decoder/ring_attention.h"
 
 namespace echelon {
 namespace {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "nn/compute_pass.h"
+#include "nn/decoder/kv_cache.h"
 #include "nn/key_attention.h"
 
 namespace echelon {
@@ -37,5 +38,14 @@ class AttentionCore {
 
 /// Of a rank that has all tokens of its heads, or its part of them (options.tokens).
 [[nodiscard]] std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split);
+
+/// Adds k and v of new positions to the cache, and attends with q to what it has then. All of [B, n, heads, C].
+struct CachedAttention {
+  const KvCache& cache;
+  std::int64_t first_position = 0;
+  Tensor out;
+};
+void attend_to_cache(Context& context, const LayerOptions& options, const AttentionCore& core, const Qkv& qkv,
+                     const CachedAttention& to);
 
 }  // namespace echelon

@@ -1,6 +1,7 @@
 #include "nn/decoder/decoder_block.h"
 
 #include "nn/decoder/attention.h"
+#include "nn/decoder/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 
@@ -13,6 +14,11 @@ namespace {
 
 std::string name_of_block(std::int64_t index) { return fmt::format("model.layers.{}.", index); }
 
+std::unique_ptr<Branch> attention(const LayerOptions& options, const std::string& name, const RopeTables& rope) {
+  if (options.model.has_latents()) return std::make_unique<LatentAttention>(options, name, rope);
+  return std::make_unique<Attention>(options, name, rope);
+}
+
 std::unique_ptr<Branch> feed_forward(const LayerOptions& options, const std::string& name) {
   if (options.has_experts) return std::make_unique<Mixture>(options, name);
   return std::make_unique<Mlp>(options, name);
@@ -23,7 +29,7 @@ std::unique_ptr<Branch> feed_forward(const LayerOptions& options, const std::str
 DecoderBlock::DecoderBlock(const LayerOptions& options, std::int64_t index, const RopeTables& rope)
     : options_(options) {
   const std::string name = name_of_block(index);
-  sublayers_ = {sublayer(0, name, std::make_unique<Attention>(options, name + "self_attn", rope)),
+  sublayers_ = {sublayer(0, name, attention(options, name + "self_attn", rope)),
                 sublayer(1, name, feed_forward(options, name + "mlp"))};
 }
 

@@ -129,4 +129,19 @@ void upload_rope_tables(Ops& ops, const Rotation& rotation, const RopeTables& ta
     upload_as<float>(ops, rotation, tables, positions);
 }
 
+void rotate_heads(Context& context, const LayerOptions& options, const RopeTables& rope, const RotatedHeads& heads) {
+  if (options.model.position != PositionKind::rope || !options.has_rope) return;
+  context.ops.rope({.x = heads.x_BTHC,
+                    .y = heads.x_BTHC,
+                    .cos = rope.cos,
+                    .sin = rope.sin,
+                    .inverse = heads.inverse,
+                    .first_position = heads.first_position,
+                    .positions = options.has_positions ? context.microbatch.positions : Tensor(),
+                    .frequencies = rope.frequencies,
+                    .scale = rope.rotation.attention_factor,
+                    .growth = rope.rotation.growth,
+                    .period = rope.rotation.period});
+}
+
 }  // namespace echelon

@@ -7,6 +7,7 @@
 //     arXiv:2309.00071) longrope    each frequency / a factor of its own, likewise (Ding et al. 2024, arXiv:2402.13753)
 #pragma once
 
+#include "nn/context.h"
 #include "ops/ops.h"
 #include "spec/model_spec.h"
 
@@ -47,5 +48,13 @@ struct RopeTables {
 /// those of the first rows, in the sequence; empty: row i is position i. Rows of padding have position 0.
 void upload_rope_tables(Ops& ops, const Rotation& rotation, const RopeTables& tables,
                         std::span<const std::int32_t> positions = {});
+
+/// Rotates heads in place, or back, if the block has RoPE. x [B, T, heads, C]; first_position: of row 0 in the tables.
+struct RotatedHeads {
+  Tensor x_BTHC;
+  bool inverse = false;
+  std::int64_t first_position = 0;
+};
+void rotate_heads(Context& context, const LayerOptions& options, const RopeTables& rope, const RotatedHeads& heads);
 
 }  // namespace echelon

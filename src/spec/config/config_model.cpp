@@ -59,7 +59,7 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
   if (!settings.has("model.num_key_value_heads") && equal_heads) model.num_key_value_heads = model.num_attention_heads;
   const bool width_changed =
       model.hidden_size != base.hidden_size || model.num_attention_heads != base.num_attention_heads;
-  if (!settings.has("model.head_dim") && width_changed && model.num_attention_heads > 0) {
+  if (!settings.has("model.head_dim") && width_changed && !model.has_latents() && model.num_attention_heads > 0) {
     require(
         model.hidden_size % model.num_attention_heads == 0,
         "model.hidden_size = {} is not a multiple of model.num_attention_heads = {} (use {}, or set model.head_dim)",

@@ -51,6 +51,9 @@ void check_float8(const RunConfig& config) {
   if (t.linear_dtype != LinearDType::float8) return;
   const ParallelConfig& p = config.parallelism;
   const ModelSpec& m = config.model;
+  require(!m.has_latents(),
+          "training.linear_dtype = 'float8' is not supported for model.model_type = '{}' (omit linear_dtype)",
+          name_of(m.family));
   constexpr std::int64_t unit = 16;  // of tensor cores in 8 bits
   const auto require_units = [&](std::string_view key, std::int64_t value, std::int64_t of) {
     require(
@@ -72,6 +75,9 @@ void check_float8(const RunConfig& config) {
 }
 
 void check_lora(const RunConfig& config) {
+  require(!config.lora.exists() || !config.model.has_latents(),
+          "lora.rank = {} is not supported for model.model_type = '{}' (use 0)", config.lora.rank,
+          name_of(config.model.family));
   validate(config.lora, config.model);
   require(!config.lora.exists() || config.training.linear_dtype != LinearDType::float8,
           "training.linear_dtype = 'float8' is not supported with lora.rank = {} (omit linear_dtype)",

@@ -17,10 +17,11 @@ std::string_view key_of(const FamilyField& field) {
 
 const std::vector<FamilyDescription>& all_families() {
   static const std::vector<FamilyDescription> families = {
-      describe_gpt2(),       describe_llama(),     describe_qwen2(),      describe_qwen3(),       describe_mistral(),
-      describe_mixtral(),    describe_qwen3_moe(), describe_dots1(),      describe_qwen2_moe(),   describe_phi3(),
-      describe_starcoder2(), describe_smollm3(),   describe_ministral3(), describe_olmo2(),       describe_olmo3(),
-      describe_olmoe(),      describe_granite(),   describe_gemma2(),     describe_gemma3_text(), describe_gpt_neox()};
+      describe_gpt2(),        describe_llama(),      describe_qwen2(),      describe_qwen3(),       describe_mistral(),
+      describe_mixtral(),     describe_qwen3_moe(),  describe_dots1(),      describe_qwen2_moe(),   describe_phi3(),
+      describe_starcoder2(),  describe_smollm3(),    describe_ministral3(), describe_olmo2(),       describe_olmo3(),
+      describe_olmoe(),       describe_granite(),    describe_gemma2(),     describe_gemma3_text(), describe_gpt_neox(),
+      describe_deepseek_v2(), describe_deepseek_v3()};
   return families;
 }
 

@@ -95,13 +95,29 @@ struct MixtureFields {
   // As DeepSeek-V3: first_k_dense_replace, groups of experts, a scale, n_shared_experts as wide as so many experts, and
   // a bias of the choice, "mlp.gate.e_score_correction_bias" in the files.
   bool is_of_deepseek = false;
+  bool has_topk_method = false;  // says whether there are groups; weights are never normalised (DeepSeek-V2)
+
+  MixtureSpec absent = {};  // what absent fields say
 
   /// Whether a dense layer and an expert have the same width.
   [[nodiscard]] bool shares_width() const { return intermediate_size == "intermediate_size"; }
 };
 
 /// The rows of a fused tensor that a linear layer has. `of_heads`: the parts alternate from head to head.
-enum class Slot : std::uint8_t { whole, query, key, value, gate, up, query_of_heads, key_of_heads, value_of_heads };
+enum class Slot : std::uint8_t {
+  whole,
+  query,
+  key,
+  value,
+  gate,
+  up,
+  query_of_heads,
+  key_of_heads,
+  value_of_heads,
+  rotary_query,
+  latent,
+  rotary_key
+};
 
 /// The name of a norm or a linear layer in the files, without ".weight" or ".bias".
 struct WeightName {
@@ -130,6 +146,9 @@ struct FamilyDescription {
   RopeFields rope{};
   WeightNames weights{};
   std::optional<MixtureFields> mixture{};
+  // Latents of attention: kv_lora_rank and the widths of its heads. Further layers in the files, which predict further
+  // tokens, are left out.
+  bool has_latents = false;
 };
 
 [[nodiscard]] const FamilyDescription& description_of(Family family);
@@ -183,5 +202,7 @@ std::int64_t always(const ModelSpec& /*model*/) {
 [[nodiscard]] FamilyDescription describe_gemma2();
 [[nodiscard]] FamilyDescription describe_gemma3_text();
 [[nodiscard]] FamilyDescription describe_gpt_neox();
+[[nodiscard]] FamilyDescription describe_deepseek_v2();
+[[nodiscard]] FamilyDescription describe_deepseek_v3();
 
 }  // namespace echelon

@@ -102,6 +102,27 @@ struct FieldWriter {
   Json& config;
 };
 
+// transformers calls the rotary columns of a head head_dim.
+void read_latents(const ConfigFields& config, ModelSpec& model) {
+  model.kv_lora_rank = config.integer("kv_lora_rank", max_width);
+  model.q_lora_rank = config.integer("q_lora_rank", max_width, 0);
+  model.qk_rope_head_dim = config.integer("qk_rope_head_dim", max_heads);
+  model.v_head_dim = config.integer("v_head_dim", max_heads);
+  model.head_dim = config.integer("qk_nope_head_dim", max_heads) + model.qk_rope_head_dim;
+}
+
+void write_latents(const ModelSpec& model, Json& config) {
+  config["kv_lora_rank"] = model.kv_lora_rank;
+  config["q_lora_rank"] = model.q_lora_rank > 0 ? Json(model.q_lora_rank) : Json(nullptr);
+  config["qk_rope_head_dim"] = model.qk_rope_head_dim;
+  config["v_head_dim"] = model.v_head_dim;
+  config["qk_nope_head_dim"] = model.head_dim - model.qk_rope_head_dim;
+  config["head_dim"] = model.qk_rope_head_dim;
+  // The layers that predict further tokens are left out.
+  if (config.contains("num_mtp_layers")) config["num_mtp_layers"] = 0;
+  config["num_nextn_predict_layers"] = 0;
+}
+
 // Heads that the config gives no width share the model's.
 void derive_heads(const ConfigFields& config, const FamilyDescription& family, ModelSpec& model) {
   if (model.num_key_value_heads == 0) model.num_key_value_heads = model.num_attention_heads;
@@ -119,6 +140,7 @@ ModelSpec read_family_fields(const ConfigFields& config, Family family) {
   const FamilyDescription& description = description_of(family);
   ModelSpec model = family_defaults(family);
   for (const FamilyField& field : description.fields) std::visit(FieldReader(config, model), field);
+  if (description.has_latents) read_latents(config, model);
   derive_heads(config, description, model);
   set_embedding_multiplier(model);
   read_windows(config, description, model);
@@ -135,6 +157,7 @@ void write_family_fields(const ModelSpec& model, Json& config) {
   if (model.position == PositionKind::rope) write_rope(model, description.rope, config);
   write_windows(model, description.windows, config);
   if (description.mixture) write_mixture(model, *description.mixture, config);
+  if (description.has_latents) write_latents(model, config);
 }
 
 }  // namespace echelon

@@ -68,6 +68,7 @@ bool is_of_mixture(std::string_view key, const std::optional<MixtureFields>& mix
 }
 
 bool is_own(std::string_view key, const FamilyDescription& family) {
+  if (family.has_latents && key.ends_with("_lora_rank")) return true;
   return is_of_rope(key, family.rope) || is_of_mixture(key, family.mixture) ||
          std::ranges::any_of(family.fields, [&](const FamilyField& field) {
            return std::visit([&](const auto& own) { return own.key == key; }, field);

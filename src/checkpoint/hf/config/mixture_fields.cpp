@@ -19,14 +19,21 @@ void read_layers(const ConfigFields& config, ModelSpec& model) {
 
 constexpr std::int64_t max_groups = 32;
 
-void read_deepseek(const ConfigFields& config, ModelSpec& model) {
+constexpr std::string_view topk_methods[] = {"greedy", "group_limited_greedy"};
+
+void read_deepseek(const ConfigFields& config, const MixtureFields& fields, ModelSpec& model) {
   MixtureSpec& mixture = model.mixture;
-  mixture.first_k_dense_replace = config.integer("first_k_dense_replace", max_layers, 0, 0);
-  mixture.n_group = config.integer("n_group", max_groups, 1);
-  mixture.topk_group = config.integer("topk_group", max_groups, 1);
-  mixture.routed_scaling_factor = config.number("routed_scaling_factor", 1.0);
+  mixture.first_k_dense_replace =
+      config.integer("first_k_dense_replace", max_layers, fields.absent.first_k_dense_replace, 0);
+  mixture.n_group = config.integer("n_group", max_groups, fields.absent.n_group);
+  mixture.topk_group = config.integer("topk_group", max_groups, fields.absent.topk_group);
+  mixture.routed_scaling_factor = config.number("routed_scaling_factor", fields.absent.routed_scaling_factor);
   mixture.shared_expert_intermediate_size =
       config.integer("n_shared_experts", max_experts) * mixture.moe_intermediate_size;
+  if (!fields.has_topk_method) return;
+  const std::string method = config.text("topk_method", std::string(topk_methods[0]));
+  config.require_one_of("topk_method", method, {topk_methods[0], topk_methods[1]});
+  if (method == topk_methods[0]) mixture.n_group = mixture.topk_group = 1;
 }
 
 void write_deepseek(const MixtureSpec& mixture, nlohmann::ordered_json& config) {
@@ -45,9 +52,10 @@ void read_mixture(const ConfigFields& config, const MixtureFields& fields, Model
   mixture.num_experts = config.integer(is_other ? fields.also_num_experts : fields.num_experts, max_experts);
   mixture.num_experts_per_tok = config.integer("num_experts_per_tok", max_experts);
   mixture.moe_intermediate_size = config.integer(fields.intermediate_size, max_width);
-  mixture.norm_topk_prob = fields.normalises ? *fields.normalises : config.boolean("norm_topk_prob", false);
+  mixture.norm_topk_prob =
+      fields.normalises ? *fields.normalises : config.boolean("norm_topk_prob", fields.absent.norm_topk_prob);
   if (fields.has_dense_layers) read_layers(config, model);
-  if (fields.is_of_deepseek) read_deepseek(config, model);
+  if (fields.is_of_deepseek) read_deepseek(config, fields, model);
   if (fields.has_gated_shared_expert)
     mixture.shared_expert_intermediate_size = config.integer("shared_expert_intermediate_size", max_width);
 }
@@ -61,6 +69,7 @@ void write_mixture(const ModelSpec& model, const MixtureFields& fields, nlohmann
   config[fields.intermediate_size] = mixture.moe_intermediate_size;
   if (!fields.normalises) config["norm_topk_prob"] = mixture.norm_topk_prob;
   if (fields.is_of_deepseek) write_deepseek(mixture, config);
+  if (fields.has_topk_method) config["topk_method"] = topk_methods[mixture.n_group > 1 ? 1 : 0];
   if (fields.has_gated_shared_expert)
     config["shared_expert_intermediate_size"] = mixture.shared_expert_intermediate_size;
   if (!fields.has_dense_layers) return;

@@ -1,4 +1,4 @@
-#include "nn/decoder/ring_attention.h"
+#include "nn/context_parallel/ring_attention.h"
 
 #include "nn/context_parallel/block_ring.h"
 
