@@ -117,7 +117,8 @@ TEST(Samples, CostWhatTheirSizesSay) {
     EXPECT_EQ((std::vector{cost.m, cost.n, cost.k}), (std::vector{usual.m[0], usual.n[0], usual.k[0]}))
         << name_of(static_cast<OpKind>(kind));
   }
-  EXPECT_EQ(num_timed, num_op_kinds - 11);  // six are of mixtures, four of context parallelism, and one is three flops
+  EXPECT_EQ(num_timed,
+            num_op_kinds - 12);  // seven are of mixtures, four of context parallelism, and one is three flops
 }
 
 }  // namespace
