@@ -18,7 +18,7 @@ KeyRecords find_records(const RankBlueprint& rank, ProgramKind kind, std::int64_
     for (const CommRecord& comm : rank.trace(kind).of(action).communications()) {
       if (comm.group.axes != AxisSet{Axis::cp}) continue;
       bytes += comm.sent_bytes;
-      if (comm.group != group) continue;
+      if (comm.group != group || comm.dtype == DType::int32) continue;  // or choices of experts
       records.sends += comm.kind == CommKind::send ? 1 : 0;
       records.gathers += comm.kind == CommKind::all_gather ? 1 : 0;
       records.sums += comm.kind == CommKind::reduce_scatter ? 1 : 0;

@@ -68,7 +68,7 @@ void ActionExecutor::load_batch() {
   upload(BufferRole::rows_by_position, batch.rows_by_position);
   upload(BufferRole::rows_by_rank, batch.rows_by_rank);
   upload(BufferRole::positions, batch.positions);
-  upload(BufferRole::is_routed, batch.is_routed);
+  upload(BufferRole::places, batch.places);
   if (has_router_sums()) ops_.fill(router().sums, 0.0);
   ops_.upload(scalars(0, num_scalars), &values_->given);
 }
@@ -267,7 +267,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .rows_by_position = rows(BufferRole::rows_by_position),
           .rows_by_rank = rows(BufferRole::rows_by_rank),
           .positions = rows(BufferRole::positions),
-          .is_routed = rows(BufferRole::is_routed),
+          .places = rows(BufferRole::places),
           .key_transfers = key_transfers(index),
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),

@@ -23,7 +23,7 @@ struct HostBatch {
   const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
   const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
-  const std::int32_t* is_routed = nullptr;
+  const std::int32_t* places = nullptr;
   const KeyTransfers* key_transfers = nullptr;  // [microbatches, B], of LayerOptions::skips_unseen_keys
 };
 

@@ -34,7 +34,7 @@ enum class BufferRole : std::uint8_t {
   rows_by_position,
   rows_by_rank,
   positions,
-  is_routed,
+  places,
   // of (microbatch, stage)
   stash,        // what forward saves until the weights' gradients are computed,
   input_stash,  // and what it saves until its input's gradient is

@@ -145,6 +145,8 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.freezes_router = config.moe.freeze_router;
   options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
   options.ep_rank = options.ep > 1 ? mesh.place_in(expert_group(options.ep), rank).index : 0;
+  options.expert_capacity = expert_capacity(config.moe, config.model.mixture, config.training.seq_len);
+  options.drops_by_score = config.moe.capacity_order == CapacityOrder::score;
   options.dispatch_bound = config.moe.dispatch_bound;
   options.tp = mesh.degree(Axis::tp);
   options.divides_expert_features = options.tp > 1 && expert_tensor_degree(config.parallelism) == options.tp;
@@ -231,7 +233,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     if (role == BufferRole::key_begin) return std::ssize(options.windows) * N;
     const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
                          (role == BufferRole::positions && options.has_positions) ||
-                         (role == BufferRole::is_routed && options.model.mixture.exists());
+                         (role == BufferRole::places && options.model.mixture.exists());
     return is_read ? N : 0;
   }
   const KeyBlockSizes& blocks = options.tokens->blocks;
@@ -243,7 +245,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
     case BufferRole::rows_by_rank: return is_exchanged ? blocks.ranks_of_block() * N : 0;
     case BufferRole::positions: return options.has_positions ? N : 0;
-    case BufferRole::is_routed: return options.model.mixture.exists() ? N : 0;
+    case BufferRole::places: return options.model.mixture.exists() ? N : 0;
     default: return N;
   }
 }

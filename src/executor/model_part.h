@@ -17,7 +17,7 @@ namespace echelon {
 /// What a rank is given of a batch: HostBatch.
 inline constexpr std::array batch_roles = {
     BufferRole::tokens,           BufferRole::targets,      BufferRole::key_begin, BufferRole::key_end,
-    BufferRole::rows_by_position, BufferRole::rows_by_rank, BufferRole::positions, BufferRole::is_routed};
+    BufferRole::rows_by_position, BufferRole::rows_by_rank, BufferRole::positions, BufferRole::places};
 
 /// One virtual stage on a rank.
 struct StagePart {

@@ -66,6 +66,9 @@ struct LayerOptions {
   // this one those of `ep_rank`.
   bool divides_expert_features = false;
   int ep = 1, ep_rank = 0;
+  // Rows of a whole sequence that an expert takes in training, the first by weight or by position; 0: all.
+  std::int64_t expert_capacity = 0;
+  bool drops_by_score = false;
   double dispatch_bound = 1;  // rows that a rank takes in one round of an exchange, of those that it sends
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
@@ -126,7 +129,9 @@ struct Microbatch {
   // [B, rows], and its inverse; -1 is padding.
   Tensor rows_by_position = {}, rows_by_rank = {};
   Tensor positions = {};  // int32 [B T], of LayerOptions::has_positions
-  Tensor is_routed = {};  // int32 [B T]: 0 for padding, which has no experts; empty: there is no padding
+  // int32 [B T]: 0 for padding, which has no experts; else 1 + b times the length of a whole sequence + the position in
+  // it, of the b-th one. Empty: there is no padding.
+  Tensor places = {};
   // By sequence, of LayerOptions::skips_unseen_keys; empty: all rows travel.
   std::span<const KeyTransfers> key_transfers = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats

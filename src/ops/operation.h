@@ -14,6 +14,7 @@
 #include "ops/operations/layer_norm.h"
 #include "ops/operations/matmul.h"
 #include "ops/operations/mixture/balance.h"
+#include "ops/operations/mixture/capacity.h"
 #include "ops/operations/mixture/experts.h"
 #include "ops/operations/mixture/grouped_matmul.h"
 #include "ops/operations/mixture/router.h"
@@ -78,6 +79,7 @@
   X(combine_experts_backward, CombineExpertsBackwardArgs)    \
   X(choose_experts, ChooseExpertsArgs)                       \
   X(choose_experts_backward, ChooseExpertsBackwardArgs)      \
+  X(limit_experts, LimitExpertsArgs)                         \
   X(count_experts, CountExpertsArgs)                         \
   X(router_losses, RouterLossesArgs)                         \
   X(balance_experts, BalanceExpertsArgs)                     \

@@ -19,6 +19,7 @@ struct PartOfPlan {
 struct MoeReport {
   std::vector<double> max_load = {};            // of each layer with experts: the largest load over the mean
   std::vector<std::int64_t> idle_experts = {};  // of each: experts without a row
+  std::vector<std::int64_t> dropped_rows = {};  // of each: beyond moe.capacity_factor
   double seq_aux_loss = 0, global_aux_loss = 0, z_loss = 0;  // sums over layers, with their coefficients
   std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
 };

@@ -16,6 +16,7 @@ std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture
     report.max_load.push_back(all == 0 ? 1
                                        : *std::max_element(row, end) * static_cast<double>(mixture.num_experts) / all);
     report.idle_experts.push_back(std::count(row, end, 0.0));
+    report.dropped_rows.push_back(static_cast<std::int64_t>(row[columns.num_dropped()]));
     report.seq_aux_loss += row[columns.losses()];
     report.global_aux_loss += row[columns.losses() + 1];
     report.z_loss += row[columns.losses() + 2];

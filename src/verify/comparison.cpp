@@ -81,6 +81,7 @@ void Comparison::compare_routers(const RankView& rank, std::int64_t step) {
     for (std::size_t i = 0; i < b.losses.size(); ++i) note_error(a.losses[i], b.losses[i], std::abs(b.losses[i]));
     for (std::size_t e = 0; e < b.bias.size(); ++e) note_error(a.bias[e], b.bias[e], std::abs(b.bias[e]));
     note_error(a.num_nan[0], b.num_nan[0], 1);
+    note_error(a.num_dropped[0], b.num_dropped[0], 1);
     note({step, Quantity::router, reference_.position(router)}, router, found);
   }
   const std::lock_guard lock(mutex_);

@@ -21,7 +21,7 @@ struct RouterValues {
 struct RouterRow {
   std::span<const double> counts;  // of experts
   std::span<const double> losses;
-  std::span<const double> num_nan;
+  std::span<const double> num_nan, num_dropped;
   std::span<const float> bias;
 };
 /// `router`: the name of its weight.

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 
 namespace echelon::test {
 namespace {
@@ -25,8 +26,8 @@ class Oracle {
     for (const Param* param : bench.params()) weights_[param->name] = numbers_of(param->value);
   }
 
-  [[nodiscard]] Values output(const Values& x) const {
-    const Values weights = weights_of_experts(x);
+  [[nodiscard]] Values output(const Values& x) const { return output(x, weights_of_experts(x)); }
+  [[nodiscard]] Values output(const Values& x, const Values& weights) const {
     Values y(x.size(), 0.0);
     for (std::int64_t e = 0; e < spec_.num_experts; ++e)
       add(y, weights[static_cast<std::size_t>(e)], feed_forward("mlp.experts.", e, x));
@@ -137,6 +138,66 @@ TEST(MixtureOfExperts, EveryTokenMayChooseTheSameExperts) {
     spec.num_experts_per_tok = k;
     expect_output_of_oracle(spec, Gate::zero);
   }
+}
+
+/// Forward passes of training, of which `places` tells the positions.
+Passes training_passes(Mixture& mixture, std::vector<std::int32_t>& places) {
+  Passes passes = passes_of(mixture);
+  passes.forward = [forward = passes.forward, &places](Context& context, Tensor x, Tensor y, Stash& stash) {
+    context.microbatch.places = {reinterpret_cast<std::byte*>(places.data()), DType::int32, {std::ssize(places)}};
+    context.microbatch.needs_gradient = true;
+    forward(context, x, y, stash);
+  };
+  return passes;
+}
+
+/// weights[n][e] of the T tokens of a sequence: those of dropped rows become zero. Returns how many there are.
+int drop(std::span<Values> weights, std::size_t e, std::int64_t capacity, bool by_score) {
+  std::vector<Values*> rows;
+  for (Values& of_token : weights)
+    if (of_token[e] > 0) rows.push_back(&of_token);
+  if (by_score) std::ranges::stable_sort(rows, [&](const Values* a, const Values* b) { return (*a)[e] > (*b)[e]; });
+  for (std::size_t i = static_cast<std::size_t>(capacity); i < rows.size(); ++i) (*rows[i])[e] = 0;
+  return static_cast<int>(std::max<std::int64_t>(0, std::ssize(rows) - capacity));
+}
+
+// An expert with a capacity takes the first rows of a sequence, by position or by score. A dropped row adds nothing,
+// and the other weights of its token stay as they are.
+TEST(MixtureOfExperts, DropsRowsBeyondTheCapacity) {
+  constexpr std::int64_t B = 3, T = 7, capacity = 3;
+  for (const bool by_score : {false, true})
+    for (const bool normalises : {false, true}) {
+      ModelSpec model = small_llama();
+      model.mixture = {.num_experts = 4, .num_experts_per_tok = 2, .moe_intermediate_size = 5};
+      model.mixture.norm_topk_prob = normalises;
+      LayerOptions options = one_rank(model, B, T);
+      options.expert_capacity = capacity;
+      options.drops_by_score = by_score;
+      std::vector<std::int32_t> places(static_cast<std::size_t>(B * T));
+      std::iota(places.begin(), places.end(), 1);
+      Mixture mixture(options, "mlp");
+      LonelyMesh mesh;
+      Bench bench(training_passes(mixture, places), options, mesh, mesh);
+      const Oracle oracle(model.mixture, bench);
+      for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
+        EXPECT_EQ(bench.run(kind), bench.measured(kind)) << "memory depends on what is dropped";
+      bench.forward();
+      std::vector<Values> weights;
+      for (std::int64_t n = 0; n < B * T; ++n) weights.push_back(oracle.weights_of_experts(row_of(bench.x(), n)));
+      int num_dropped = 0;
+      for (std::size_t b = 0; b < B; ++b)
+        for (std::size_t e = 0; e < 4; ++e)
+          num_dropped += drop(std::span(weights).subspan(b * T, T), e, capacity, by_score);
+      EXPECT_GT(num_dropped, 2);
+      for (std::int64_t n = 0; n < B * T; ++n) {
+        const Values expected = oracle.output(row_of(bench.x(), n), weights[static_cast<std::size_t>(n)]),
+                     actual = row_of(bench.y(), n);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          EXPECT_NEAR(actual[i], expected[i], 1e-10 * (1 + std::abs(expected[i]))) << "token " << n << ", " << i;
+      }
+      std::string worst;
+      EXPECT_LT(finite_difference_error(bench, worst), 1e-7) << worst;
+    }
 }
 
 }  // namespace

@@ -58,6 +58,17 @@ TEST_P(OpsConformance, CountExperts) {
                                  .tokens_per_sequence = of.N});
             });
     EXPECT_EQ(after[2].get(0), static_cast<double>((of.N + 2) / 3));
+    Numbers slots(DType::int32, {of.N, of.k});
+    for (std::int64_t i = 0; i < of.N * of.k; i += 2) slots.tensor().as<std::int32_t>()[i] = -1;
+    compare("count_experts that drop rows" + name_of(of),
+            {experts_of(of), Numbers(DType::float64, {1, of.E}), Numbers(DType::float64, {1}), slots},
+            [&](Ops& ops, Tensors& t) {
+              ops.count_experts({.experts = of_tokens(t[0], of),
+                                 .counts = t[1],
+                                 .slots = t[3],
+                                 .num_dropped = t[2],
+                                 .tokens_per_sequence = of.N});
+            });
     double rows = 0;
     for (std::int64_t e = 0; e < of.E; ++e) rows += after[1].get(e);
     EXPECT_EQ(rows, static_cast<double>(of.k * (of.N - of.N / 7)));

@@ -119,7 +119,7 @@ TEST(Samples, CostWhatTheirSizesSay) {
   }
   EXPECT_EQ(
       num_timed,
-      num_op_kinds - 14);  // six are of mixtures, four of context parallelism, three of latents, one is three flops
+      num_op_kinds - 15);  // seven are of mixtures, four of context parallelism, three of latents, one is three flops
 }
 
 }  // namespace

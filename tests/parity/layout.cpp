@@ -79,6 +79,8 @@ std::string name_of(const Layout& layout) {
     name << "_experts" << layout.experts << (layout.dense_between ? "_and_dense" : "")
          << (layout.router_losses ? "_losses" : "");
   if (layout.ep > 1) name << "_ep" << layout.ep << "_bound" << std::llround(100 * layout.bound);
+  if (layout.capacity < 1e6)
+    name << "_capacity" << std::llround(100 * layout.capacity) << (layout.drops_by_score ? "_score" : "");
   if (layout.etp > 0) name << "_etp" << layout.etp;
   if (layout.seq_len > 0) name << "_T" << layout.seq_len;
   if (!layout.order.empty()) name << "_order_";
@@ -119,6 +121,8 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.expert_parallel_degree = layout.ep;
   config.parallelism.expert_tensor_parallel_degree = layout.etp;
   config.moe.dispatch_bound = layout.bound;
+  config.moe.capacity_factor = layout.capacity;
+  if (layout.drops_by_score) config.moe.capacity_order = CapacityOrder::score;
   config.training.recompute = layout.recompute;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
@@ -865,6 +869,17 @@ std::vector<Layout> expert_parallel_rows() {
       {.shard = 2, .window = 5, .recompute = whole_block, .experts = 4, .dense_between = true, .ep = 2, .bound = 0.2},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
+  return layouts;
+}
+
+std::vector<Layout> capacity_rows() {
+  std::vector<Layout> layouts = expert_rows();
+  for (const Layout& layout : expert_parallel_rows()) layouts.push_back(layout);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    layouts[i].bound = Layout().bound;
+    layouts[i].capacity = 0.5 + 0.3 * static_cast<double>(i % 3);
+    layouts[i].drops_by_score = i % 2 == 0;
+  }
   return layouts;
 }
 

@@ -30,11 +30,13 @@ struct Layout {
   ContextMethod method = ContextMethod::ring;
   int ulysses = 0;  // ranks that exchange heads in ulysses_ring
   BlockOperations recompute = {};
-  int experts = 0;                          // of a layer, of which each token has two; 0: all layers are dense
-  bool dense_between = false;               // every second layer has no experts
-  bool router_losses = false;               // all of them
-  int ep = 1, etp = 0;                      // etp 0: 1 with sequence parallelism, or tp
-  double bound = 1.2;                       // of rows in one round of an exchange
+  int experts = 0;             // of a layer, of which each token has two; 0: all layers are dense
+  bool dense_between = false;  // every second layer has no experts
+  bool router_losses = false;  // all of them
+  int ep = 1, etp = 0;         // etp 0: 1 with sequence parallelism, or tp
+  double bound = 1.2;          // of rows in one round of an exchange
+  double capacity = 1e6;       // moe.capacity_factor
+  bool drops_by_score = false;
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
 };
 
@@ -69,6 +71,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Experts over ranks together with every other axis, in one round or several.
 [[nodiscard]] std::vector<Layout> expert_parallel_rows();
+
+/// Both with experts that drop rows, by position or by score.
+[[nodiscard]] std::vector<Layout> capacity_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -97,7 +97,7 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
     expert_flops = experts.flops;
   }
   if (ops != nullptr) {
-    const bool may_be_padded = ep == 1 && run.blueprint().part().batch_size(BufferRole::is_routed) > 0;
+    const bool may_be_padded = ep == 1 && run.blueprint().part().batch_size(BufferRole::places) > 0;
     const std::int64_t most_missing = may_be_padded ? expert_flops : 0;  // padding has no experts
     EXPECT_LE(ops->expert_flops(), expert_flops);
     EXPECT_GE(ops->expert_flops(), expert_flops - most_missing) << "of experts, counted by their rows";

@@ -18,12 +18,13 @@ namespace {
 const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
-  const std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads,
-      model.num_hidden_layers, model.tie_word_embeddings, config.training.seq_len, config.training.global_batch_size,
-      name_of(config.training.dtype), config.training.steps, config.data.reset_attention_mask,
-      config.data.reset_position_ids, model.sliding_window, model.mixture.num_experts,
-      model.mixture.decoder_sparse_step, config.moe.z_loss_coeff);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family),
+                  model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
+                  config.training.seq_len, config.training.global_batch_size, name_of(config.training.dtype),
+                  config.training.steps, config.data.reset_attention_mask, config.data.reset_position_ids,
+                  model.sliding_window, model.mixture.num_experts, model.mixture.decoder_sparse_step,
+                  config.moe.z_loss_coeff, config.moe.capacity_factor, name_of(config.moe.capacity_order));
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
@@ -93,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Documents, Parity, ::testing::ValuesIn(document_rows())
 INSTANTIATE_TEST_SUITE_P(ContextMethods, Parity, ::testing::ValuesIn(context_method_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Windows, Parity, ::testing::ValuesIn(window_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(Experts, Parity, ::testing::ValuesIn(expert_rows()), test_name);
+INSTANTIATE_TEST_SUITE_P(Capacity, Parity, ::testing::ValuesIn(capacity_rows()), test_name);
 INSTANTIATE_TEST_SUITE_P(ExpertParallel, Parity, ::testing::ValuesIn(expert_parallel_rows()), test_name);
 
 // Claim (schedules): Every schedule, with one to four ranks and with data, tensor and sequence

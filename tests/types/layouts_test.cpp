@@ -22,6 +22,7 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (const Layout& row : expert_rows()) layouts.push_back(row);
   for (const Layout& row : expert_parallel_rows()) layouts.push_back(row);
+  for (const Layout& row : capacity_rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
     if (i % 2 == 1) config.training.dtype = DType::bfloat16;  // with master weights
@@ -46,6 +47,7 @@ TEST(LayoutTypes, WhatIsFormedAgainFits) {
   for (const Layout& row : context_method_rows()) layouts.push_back(row);
   for (const Layout& row : expert_rows()) layouts.push_back(row);
   for (const Layout& row : expert_parallel_rows()) layouts.push_back(row);
+  for (const Layout& row : capacity_rows()) layouts.push_back(row);
   for (const Layout& layout : layouts)
     for (const BlockOperations& recompute : recomputations) {
       RunConfig config = config_of(layout);

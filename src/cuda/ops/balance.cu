@@ -50,6 +50,16 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) *num_nan += count;
 }
 
+__global__ void __launch_bounds__(block_threads)
+    count_dropped_kernel(CountedTokens of, const std::int32_t* __restrict__ slots, double* num_dropped) {
+  double count = 0;
+  for (std::int64_t row = threadIdx.x; row < of.N * of.k; row += block_threads)
+    if (of.experts[row] >= 0 && of.experts[row] < of.E && slots[row] < 0) count += 1;
+  __shared__ double scratch[block_warps];
+  count = block_sum(count, scratch);
+  if (threadIdx.x == 0) *num_dropped += count;
+}
+
 /// What the losses of tokens are computed from; null where a loss has none.
 template <class W>
 struct LossInputs {
@@ -179,6 +189,9 @@ void CudaOps::compute(const CountExpertsArgs& args) {
   const std::int64_t num_counts = args.counts.num_elements();
   launch({.num_blocks = blocks_for(num_counts, block_warps), .num_threads = block_threads, .stream = stream()},
          count_kernel, tokens, numbers<double>(args.counts), num_counts);
+  if (args.num_dropped.exists())
+    launch({.num_threads = block_threads, .stream = stream()}, count_dropped_kernel, tokens,
+           numbers<std::int32_t>(args.slots), numbers<double>(args.num_dropped));
   if (!args.num_nan.exists()) return;
   const auto of_type = [&]<class W>(W) {
     launch({.num_threads = block_threads, .stream = stream()}, count_nan_kernel<W>, numbers<W>(args.weights), tokens.N,

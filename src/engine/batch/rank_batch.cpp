@@ -39,7 +39,7 @@ void RankBatch::make_room() {
   resize(rows_by_position_, BufferRole::rows_by_position);
   resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
-  resize(is_routed_, BufferRole::is_routed);
+  resize(places_, BufferRole::places);
   const auto T = static_cast<std::size_t>(config_->training.seq_len);
   for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
   key_transfers_.resize(model_->options.skips_unseen_keys
@@ -104,9 +104,15 @@ void RankBatch::read_whole(std::int64_t sequence, std::size_t row) {
   for (std::size_t w = 0; w < windows.size(); ++w) pairs_.add(w, num_pairs(visibility(windows[w])));
   for (std::int64_t i = 0; i < T && !positions_.empty(); ++i)
     positions_[static_cast<std::size_t>(at + i)] = static_cast<std::int32_t>(i) - starts_[static_cast<std::size_t>(i)];
-  const std::int64_t num_tokens = is_routed_.empty() ? T : source_->num_tokens(sequence, T);
-  for (std::int64_t i = 0; i < T && !is_routed_.empty(); ++i)
-    is_routed_[static_cast<std::size_t>(at + i)] = i < num_tokens ? 1 : 0;
+  const std::int64_t num_tokens = places_.empty() ? T : source_->num_tokens(sequence, T);
+  for (std::int64_t i = 0; i < T && !places_.empty(); ++i)
+    places_[static_cast<std::size_t>(at + i)] = i < num_tokens ? place_of(i, row) : 0;
+}
+
+// Microbatch::places.
+std::int32_t RankBatch::place_of(std::int64_t position, std::size_t row) const {
+  const std::int64_t in_microbatch = static_cast<std::int64_t>(row) % model_->options.num_sequences;
+  return static_cast<std::int32_t>(1 + in_microbatch * config_->training.seq_len + position);
 }
 
 // [microbatches, windows, B, T].
@@ -130,7 +136,7 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   if (!lists_of_all_) lists_.assign(of_rank, documents_);
   const Lists& lists = lists_of_all_ ? *lists_of_all_ : lists_;
 
-  const std::int64_t num_tokens = is_routed_.empty() ? 0 : source_->num_tokens(sequence, config_->training.seq_len);
+  const std::int64_t num_tokens = places_.empty() ? 0 : source_->num_tokens(sequence, config_->training.seq_len);
   const auto num_rows = static_cast<std::size_t>(of_rank.rows);
   const std::span<const std::int32_t> positions = lists.of_ranks.positions(of_rank.rank);
   for (std::size_t i = 0; i < num_rows; ++i) {
@@ -138,8 +144,10 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
     tokens_[row * num_rows + i] = is_padding ? 0 : all_tokens_[position];
     targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
-    if (!is_routed_.empty())
-      is_routed_[row * num_rows + i] = !is_padding && static_cast<std::int64_t>(position) < num_tokens ? 1 : 0;
+    if (!places_.empty())
+      places_[row * num_rows + i] = !is_padding && static_cast<std::int64_t>(position) < num_tokens
+                                        ? place_of(static_cast<std::int64_t>(position), row)
+                                        : 0;
   }
   if (!positions_.empty()) write_positions(positions, row);
   write_ranges(lists.blocks, row);
@@ -212,7 +220,7 @@ HostBatch RankBatch::values() const {
           .rows_by_position = rows_by_position_.data(),
           .rows_by_rank = rows_by_rank_.data(),
           .positions = positions_.data(),
-          .is_routed = is_routed_.data(),
+          .places = places_.data(),
           .key_transfers = key_transfers_.empty() ? nullptr : key_transfers_.data()};
 }
 

@@ -82,8 +82,8 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
                 memory);
   if (part.batch_size(BufferRole::positions) > 0)
     memory.name(of_batch(BufferRole::positions), {.name = "the positions", .type = batch, .is_of_host = true});
-  if (part.batch_size(BufferRole::is_routed) > 0)
-    memory.name(of_batch(BufferRole::is_routed), {.name = "which rows are tokens", .type = batch, .is_of_host = true});
+  if (part.batch_size(BufferRole::places) > 0)
+    memory.name(of_batch(BufferRole::places), {.name = "which rows are tokens", .type = batch, .is_of_host = true});
   name_router(run, memory);
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
   const LayoutType zero = everywhere(TensorPlacement::zero), given = {};

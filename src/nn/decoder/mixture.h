@@ -6,10 +6,10 @@
 //     y = sum_j (w_j silu(x wgate[e_j]^T) * (x wup[e_j]^T)) wdown[e_j]^T  [+ SwiGLU of the shared expert, with or
 //     without a gate]
 //
-// No row is padded or dropped (Gale et al. 2022, arXiv:2211.15841): how many rows an expert has is known to the device
-// alone, but R is a constant, and so is all memory. The weight is applied before wdown, so that no pass stores a row of
-// hidden_size. What the router chose is saved by forward in every format of recomputation: a backward pass that chose
-// again could differ from forward in a tie.
+// No row is padded (Gale et al. 2022, arXiv:2211.15841), and none is dropped unless experts have a capacity: how many
+// rows an expert has is known to the device alone, but R is a constant, and so is all memory. The weight is applied
+// before wdown, so that no pass stores a row of hidden_size. What the router chose is saved by forward in every format
+// of recomputation: a backward pass that chose again could differ from forward in a tie.
 //
 // Tensor-parallel ranks divide the features of every expert as they divide those of a dense branch: each routes all
 // tokens, and its gradients of the weights w_j, and hence of the router, are addends over the ranks. Or, under sequence
@@ -100,6 +100,10 @@ class Mixture : public Branch {
   };
 
   void route(Context& context, Tensor logits, const Choice& choice) const;
+  /// int32 [N, k] in the workspace: the experts of the choice, -1 where a row is beyond the capacity of its expert.
+  [[nodiscard]] Tensor within_capacity(Context& context, const Choice& choice) const;
+  /// The ranks with parts of a sequence; none: this rank has whole ones.
+  [[nodiscard]] std::optional<Group> sequence_parts() const;
   /// Adds what the router chose to the counts of the step, and its losses. Returns their gradient of the logits in the
   /// workspace, or nothing: of ranks with the same tokens, the first alone counts them.
   [[nodiscard]] Tensor balance(Context& context, Tensor logits, const Choice& choice) const;

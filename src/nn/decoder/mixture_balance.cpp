@@ -1,7 +1,6 @@
 // How a mixture keeps its experts loaded evenly. Backward does it, once for each microbatch: a recomputation and an
 // evaluation count nothing.
 #include "nn/decoder/mixture.h"
-#include "spec/groups.h"
 
 namespace echelon {
 
@@ -16,6 +15,8 @@ Tensor Mixture::balance(Context& context, Tensor logits, const Choice& choice) c
                      .counts = sums.rows(0, columns.num_experts).reshaped({1, columns.num_experts}),
                      .weights = choice.weights,
                      .num_nan = sums.rows(columns.num_nan(), 1),
+                     .slots = choice.slots,
+                     .num_dropped = sums.rows(columns.num_dropped(), 1),
                      .tokens_per_sequence = num_tokens()});
   if (!losses.exist()) return {};
   const Tensor gradient = context.workspace.take(logits.dtype, logits.sizes);
@@ -36,8 +37,6 @@ Tensor Mixture::balance(Context& context, Tensor logits, const Choice& choice) c
   return gradient;
 }
 
-// Of a sequence, context-parallel ranks have parts, and so have ranks that route their own tokens under sequence
-// parallelism.
 Tensor Mixture::counts_of_sequences(Context& context, const Choice& choice) const {
   const Tensor counts = context.workspace.take(DType::float64, {options_.num_sequences, spec().num_experts});
   context.ops.fill(counts, 0.0);
@@ -45,10 +44,10 @@ Tensor Mixture::counts_of_sequences(Context& context, const Choice& choice) cons
                              .counts = counts,
                              .first_token = first_token(),
                              .tokens_per_sequence = options_.seq_len});
-  const bool has_parts = num_tokens() < options_.num_tokens();
-  if (!options_.tokens && !has_parts) return counts;
+  const std::optional<Group> parts = sequence_parts();
+  if (!parts) return counts;
   context.ops.publish();
-  context.mesh.comm(has_parts ? sequence_group : cp_group).all_reduce(counts, ReduceOp::sum).wait();
+  context.mesh.comm(*parts).all_reduce(counts, ReduceOp::sum).wait();
   return counts;
 }
 

@@ -2,22 +2,70 @@
 #include "nn/decoder/mixture.h"
 
 #include "nn/tensor_parallel.h"
+#include "spec/groups.h"
 
 namespace echelon {
 
 void Mixture::route(Context& context, Tensor logits, const Choice& choice) const {
   Ops& ops = context.ops;
-  const Tensor& is_routed = context.microbatch.is_routed;
-  ops.choose_experts({.logits = logits,
-                      .experts = choice.experts,
-                      .weights = choice.weights,
-                      .bias = row_of(context.microbatch.router.bias),
-                      .is_routed = is_routed.exists() && num_tokens() < is_routed.size(0)
-                                       ? local_tokens(options_, is_routed)
-                                       : is_routed,
-                      .rule = rule_});
-  ops.expert_slots({.experts = choice.experts, .slots = choice.slots, .offsets = choice.offsets});
+  const Tensor& places = context.microbatch.places;
+  ops.choose_experts(
+      {.logits = logits,
+       .experts = choice.experts,
+       .weights = choice.weights,
+       .bias = row_of(context.microbatch.router.bias),
+       .is_routed = places.exists() && num_tokens() < places.size(0) ? local_tokens(options_, places) : places,
+       .rule = rule_});
+  const Stack::Scope scope(context.workspace);
+  const bool drops = options_.expert_capacity > 0 && context.microbatch.needs_gradient;
+  ops.expert_slots({.experts = drops ? within_capacity(context, choice) : choice.experts,
+                    .slots = choice.slots,
+                    .offsets = choice.offsets});
   if (choice.of_ranks.exists()) exchange_.gather(context, choice.of_ranks, choice.offsets);
+}
+
+// Of a sequence, context-parallel ranks have parts, and so have ranks that route their own tokens under sequence
+// parallelism.
+std::optional<Group> Mixture::sequence_parts() const {
+  if (num_tokens() < options_.num_tokens()) return sequence_group;
+  return options_.tokens ? std::optional(cp_group) : std::nullopt;
+}
+
+// Which rows are dropped is a function of whole sequences: each rank gathers the choices of its sequences from all
+// ranks that have parts of them, computes the same, and takes its own part. Forward does it once: a dropped row has no
+// slot.
+Tensor Mixture::within_capacity(Context& context, const Choice& choice) const {
+  const std::optional<Group> parts = sequence_parts();
+  const auto gathered = [&](const Group& group, const Tensor& part) {
+    Comm& comm = context.mesh.comm(group);
+    Sizes sizes = part.sizes;
+    sizes[0] *= comm.size();
+    const Tensor whole = context.workspace.take(part.dtype, sizes);
+    context.ops.publish();
+    comm.all_gather(whole, part).wait();
+    return whole;
+  };
+  const Tensor kept = context.workspace.take(DType::int32, choice.experts.sizes), &places = context.microbatch.places;
+  const auto of_sequences = [&](const Tensor& part) { return parts ? gathered(*parts, part) : part; };
+  // Weights travel as integers: of floats, a group of cp transfers keys alone (blueprint/context_traffic.h).
+  const auto weights_of_sequences = [&] {
+    Tensor integers = choice.weights;
+    integers.dtype = DType::int32;
+    integers.sizes[1] *= size_of(choice.weights.dtype) / size_of(DType::int32);
+    Tensor all = of_sequences(integers);
+    all.dtype = choice.weights.dtype;
+    all.sizes[1] = choice.weights.size(1);
+    return all;
+  };
+  context.ops.limit_experts({.experts = choice.experts,
+                             .of_sequences = of_sequences(choice.experts),
+                             .places = options_.tokens ? gathered(cp_group, places) : places,
+                             .kept = kept,
+                             .weights = options_.drops_by_score ? weights_of_sequences() : Tensor(),
+                             .first_token = parts ? context.mesh.comm(*parts).rank() * num_tokens() : 0,
+                             .tokens_per_sequence = options_.whole_seq_len(),
+                             .capacity = options_.expert_capacity});
+  return kept;
 }
 
 void Mixture::router_gradient(Context& context, const Stash& stash, Tensor dweights, Tensor dlogits) const {

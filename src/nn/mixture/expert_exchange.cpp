@@ -8,10 +8,19 @@
 namespace echelon {
 namespace {
 
+/// That experts of one rank take of all sequences of their group, which holds the same part of each.
+std::int64_t rows_within_capacity(const LayerOptions& options) {
+  const std::int64_t ranks_of_sequence = (options.tokens ? options.tokens->cp : 1) * options.tp;
+  return options.num_sequences * std::max<std::int64_t>(1, options.ep / ranks_of_sequence) *
+         (options.model.mixture.num_experts / options.ep) * options.expert_capacity;
+}
+
 std::int64_t most_rows_of(const LayerOptions& options) {
   const MixtureSpec& spec = options.model.mixture;
   const std::int64_t tokens = options.num_local_tokens(), rows = tokens * spec.num_experts_per_tok,
                      ever = options.ep * tokens * std::min(spec.num_experts_per_tok, spec.num_experts / options.ep);
+  // Evaluations drop nothing: R rows take one round if loads are even.
+  if (options.expert_capacity > 0) return std::min(ever, std::max(rows, rows_within_capacity(options)));
   const auto bound = static_cast<std::int64_t>(std::ceil(options.dispatch_bound * static_cast<double>(rows)));
   return std::max<std::int64_t>(1, std::min(bound, ever));
 }
@@ -29,8 +38,8 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
     : num_ranks_(options.ep),
       rank_(options.ep_rank),
       num_experts_(options.model.mixture.num_experts),
-      num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
-      most_rows_(most_rows_of(options)) {}
+      most_rows_(most_rows_of(options)),
+      num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok) {}
 
 Comm& ExpertExchange::comm(Context& context) const { return context.mesh.comm(expert_group(num_ranks_)); }
 

@@ -24,7 +24,7 @@ class ExpertExchange {
   /// This rank's experts: the first one, and how many.
   [[nodiscard]] std::int64_t first_expert() const { return rank_ * num_experts(); }
   [[nodiscard]] std::int64_t num_experts() const { return num_experts_ / num_ranks_; }
-  /// Q: as many as the bound says, and no more than could ever come.
+  /// Q: as many as the bound or the capacity of experts says, and no more than could ever come.
   [[nodiscard]] std::int64_t most_rows() const { return most_rows_; }
 
   /// of_ranks int32 [P, E + 1] = the offsets of all ranks.
@@ -52,7 +52,7 @@ class ExpertExchange {
   }
 
   int num_ranks_, rank_;
-  std::int64_t num_experts_, num_rows_, most_rows_;
+  std::int64_t num_experts_, most_rows_, num_rows_;
 };
 
 }  // namespace echelon

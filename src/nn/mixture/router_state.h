@@ -7,13 +7,14 @@
 
 namespace echelon {
 
-/// Of a row of sums: E counts of experts, the losses, and the tokens whose weights are NaN.
+/// Of a row of sums: E counts of experts, the losses, the tokens whose weights are NaN, and the rows that were dropped.
 struct RouterSums {
   std::int64_t num_experts = 0;
 
-  [[nodiscard]] std::int64_t num_columns() const { return num_experts + num_router_losses + 1; }
+  [[nodiscard]] std::int64_t num_columns() const { return num_experts + num_router_losses + 2; }
   [[nodiscard]] std::int64_t losses() const { return num_experts; }
   [[nodiscard]] std::int64_t num_nan() const { return num_experts + num_router_losses; }
+  [[nodiscard]] std::int64_t num_dropped() const { return num_nan() + 1; }
 };
 
 /// [M, E] of a model whose choices have a bias; else empty sizes.

@@ -126,7 +126,10 @@ void CpuOps::compute(const CountExpertsArgs& args) {
   for (std::int64_t n = 0; n < N; ++n) {
     double* counts = args.counts.as<double>() + (args.first_token + n) / args.tokens_per_sequence * E;
     for (std::int64_t i = n * k; i < (n + 1) * k; ++i)
-      if (const std::int64_t e = args.experts.as<std::int32_t>()[i]; e >= 0 && e < E) counts[e] += 1;
+      if (const std::int64_t e = args.experts.as<std::int32_t>()[i]; e >= 0 && e < E) {
+        counts[e] += 1;
+        if (args.num_dropped.exists() && args.slots.as<std::int32_t>()[i] < 0) *args.num_dropped.as<double>() += 1;
+      }
     if (args.num_nan.exists() && is_nan(n * k)) *args.num_nan.as<double>() += 1;
   }
 }

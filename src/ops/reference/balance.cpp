@@ -74,6 +74,10 @@ void ReferenceOps::compute(const CountExpertsArgs& args) {
     for (std::int64_t j = 0; j < k; ++j)
       if (const std::int64_t e = args.experts.as<std::int32_t>()[n * k + j]; e >= 0 && e < E)
         args.counts.as<double>()[s * E + e] += 1;
+    for (std::int64_t i = n * k; args.num_dropped.exists() && i < (n + 1) * k; ++i)
+      if (const std::int64_t e = args.experts.as<std::int32_t>()[i];
+          e >= 0 && e < E && args.slots.as<std::int32_t>()[i] < 0)
+        *args.num_dropped.as<double>() += 1;
     if (!args.num_nan.exists()) continue;
     const bool is_nan = args.weights.dtype == DType::float64 ? std::isnan(args.weights.as<double>()[n * k])
                                                              : std::isnan(args.weights.as<float>()[n * k]);

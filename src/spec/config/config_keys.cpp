@@ -198,6 +198,8 @@ const ConfigKey keys[] = {
     {"moe.global_aux_loss_coeff", at<moe, &E::global_aux_loss_coeff>, "the same over all tokens of a step, with the loads of the step before", not_negative},
     {"moe.z_loss_coeff", at<moe, &E::z_loss_coeff>, "loss that keeps the router's logits small", not_negative},
     {"moe.dispatch_bound", at<moe, &E::dispatch_bound>, "expert parallelism: rows that a rank takes in one round of an exchange, of those that it sends; more go in further rounds", {0.001, 1e6}},
+    {"moe.capacity_factor", at<moe, &E::capacity_factor>, "rows of a sequence that an expert takes in training, of its share of even loads; others are dropped", {0.001, 1e6}},
+    {"moe.capacity_order", choice<moe, &E::capacity_order>, "which rows come first: position | score: larger weights, which is not causal"},
     {"moe.freeze_router", at<moe, &E::freeze_router>, "routers keep their weights and biases"},
     {"moe.bias_update_rate", at<moe, &E::bias_update_rate>, "step of the bias of the choice towards even loads (DeepSeek-V3), where the family has one", not_negative},
 

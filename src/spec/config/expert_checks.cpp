@@ -3,9 +3,33 @@
 #include "spec/config/run_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
+
+std::int64_t expert_capacity(const MoeConfig& moe, const MixtureSpec& mixture, std::int64_t seq_len) {
+  if (!mixture.exists()) return 0;
+  constexpr double rounding = 1 - 1e-12;  // of a factor such as 1.1
+  const double rows = std::ceil(moe.capacity_factor * static_cast<double>(mixture.num_experts_per_tok * seq_len) /
+                                static_cast<double>(mixture.num_experts) * rounding);
+  return rows < static_cast<double>(seq_len) ? static_cast<std::int64_t>(rows) : 0;
+}
+
 namespace {
+
+void check_capacity(const MoeConfig& moe, bool has_experts) {
+  const MoeConfig usual;
+  const bool has_capacity = moe.capacity_factor != usual.capacity_factor;
+  require(has_experts || !has_capacity,
+          "moe.capacity_factor = {} is for mixtures of experts, and the model has no experts (use {})",
+          moe.capacity_factor, usual.capacity_factor);
+  require(has_capacity || moe.capacity_order == usual.capacity_order,
+          "moe.capacity_order = '{}' orders rows for a moe.capacity_factor, and there is none (use {})",
+          name_of(moe.capacity_order), name_of(usual.capacity_order));
+  require(!has_capacity || moe.dispatch_bound == usual.dispatch_bound,
+          "moe.dispatch_bound = {} bounds the rows of a round, which moe.capacity_factor = {} bounds already (use {})",
+          moe.dispatch_bound, moe.capacity_factor, usual.dispatch_bound);
+}
 
 void check_router(const RunConfig& config) {
   const MoeConfig& moe = config.moe;
@@ -13,6 +37,7 @@ void check_router(const RunConfig& config) {
   require(has_experts || moe.dispatch_bound == MoeConfig().dispatch_bound,
           "moe.dispatch_bound = {} is for mixtures of experts, and the model has no experts (use {})",
           moe.dispatch_bound, MoeConfig().dispatch_bound);
+  check_capacity(moe, has_experts);
   for (const auto& [key, value] : {std::pair{"seq_aux_loss_coeff", moe.seq_aux_loss_coeff},
                                    {"global_aux_loss_coeff", moe.global_aux_loss_coeff},
                                    {"z_loss_coeff", moe.z_loss_coeff},

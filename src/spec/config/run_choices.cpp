@@ -18,6 +18,7 @@ constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
 constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automatic, AttentionKernels::cudnn,
                                                       AttentionKernels::own};
 constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
+constexpr CapacityOrder all_capacity_orders[] = {CapacityOrder::position, CapacityOrder::score};
 constexpr ContextMethod all_context_methods[] = {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses,
                                                  ContextMethod::ulysses_ring};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
@@ -111,6 +112,14 @@ std::string_view name_of(Packing packing) {
   return "?";
 }
 
+std::string_view name_of(CapacityOrder order) {
+  switch (order) {
+    case CapacityOrder::position: return "position";
+    case CapacityOrder::score: return "score";
+  }
+  return "?";
+}
+
 std::string_view name_of(OptimizerKind optimizer) {
   switch (optimizer) {
     case OptimizerKind::adamw: return "adamw";
@@ -155,6 +164,10 @@ AttentionKernels parse_exactly(std::string_view key, std::string_view name) {
 template <>
 Packing parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<Packing>(key, name, all_packings);
+}
+template <>
+CapacityOrder parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<CapacityOrder>(key, name, all_capacity_orders);
 }
 template <>
 ContextMethod parse_exactly(std::string_view key, std::string_view name) {

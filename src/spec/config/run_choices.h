@@ -41,6 +41,9 @@ enum class LinearDType : std::uint8_t { float8 };
 enum class AttentionKernels : std::uint8_t { automatic, cudnn, own };
 /// How documents become sequences. stream: windows of all tokens; best_fit: whole documents, so that few are split.
 enum class Packing : std::uint8_t { stream, best_fit };
+/// Which rows of a sequence an expert with a capacity takes first: earlier ones, or those with larger weights, which is
+/// not causal.
+enum class CapacityOrder : std::uint8_t { position, score };
 /// What a run that resumes does not take from its checkpoint.
 struct LoadExclusions {
   bool optimizer = false, lr_scheduler = false, dataloader = false;
@@ -59,6 +62,7 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(LinearDType dtype);
 [[nodiscard]] std::string_view name_of(AttentionKernels kernels);  // "auto", "cudnn", "own"
 [[nodiscard]] std::string_view name_of(Packing packing);
+[[nodiscard]] std::string_view name_of(CapacityOrder order);
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
 /// The choice of exactly this name. Defined for the enums above, LoadBalancer and ContextMethod, whose names in

@@ -96,7 +96,8 @@ struct ParallelConfig {
   bool operator==(const ParallelConfig&) const = default;
 };
 
-/// What keeps the experts of a mixture loaded evenly (ops/operations/mixture/balance.h); 0: off.
+/// What keeps the experts of a mixture loaded evenly (ops/operations/mixture/balance.h; 0: off), and how many rows they
+/// take.
 struct MoeConfig {
   double seq_aux_loss_coeff = 0;     // of the loss of each sequence
   double global_aux_loss_coeff = 0;  // of that of all tokens, with the loads of the step before
@@ -104,8 +105,13 @@ struct MoeConfig {
   double bias_update_rate = 0;
   bool freeze_router = false;
   double dispatch_bound = 1.2;  // rows that a rank takes in one round, of its share of even loads
+  // An expert takes ceil(capacity_factor k T / E) rows of a sequence: all T of them from E / k on.
+  double capacity_factor = 1e6;
+  CapacityOrder capacity_order = CapacityOrder::position;
   bool operator==(const MoeConfig&) const = default;
 };
+/// Rows of a sequence of `seq_len` tokens that an expert takes; 0: all.
+[[nodiscard]] std::int64_t expert_capacity(const MoeConfig& moe, const MixtureSpec& mixture, std::int64_t seq_len);
 [[nodiscard]] constexpr bool has_router_losses(const MoeConfig& moe) {
   return moe.seq_aux_loss_coeff != 0 || moe.global_aux_loss_coeff != 0 || moe.z_loss_coeff != 0;
 }

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 namespace echelon {
 namespace {
 
@@ -35,9 +37,12 @@ class Record {
 
   void operator()(const RoutedTokens& routed, Ops& ops, const Operation& operation) {
     if (const auto* chosen = operation.get_if<ChooseExpertsArgs>()) tokens_ = routed_tokens(ops, *chosen);
+    if (const auto* limited = operation.get_if<LimitExpertsArgs>())
+      before_drops_ = integers_of(ops, limited->experts.rows(limited->first_token, limited->kept.size(0)));
     const auto* const args = operation.get_if<ExpertSlotsArgs>();
     if (args == nullptr || args->offsets.size(0) == 2) return;  // a gate of a shared expert is a router of one
-    const std::vector<std::int32_t> experts = integers_of(ops, args->experts);
+    const std::vector<std::int32_t> experts =
+        before_drops_.empty() ? integers_of(ops, args->experts) : std::exchange(before_drops_, {});
     const std::vector<std::int64_t> tokens = routed.tokens(args->experts.size(0));
     for (std::int64_t n = 0; n < std::ssize(tokens); ++n) {
       const auto row = static_cast<std::size_t>(n);
@@ -49,6 +54,7 @@ class Record {
  private:
   Choices& choices_;
   std::vector<RoutedToken> tokens_;
+  std::vector<std::int32_t> before_drops_;  // all that were chosen, where some rows have no slots
 };
 
 /// The choices of one rank, next to those of the layout.

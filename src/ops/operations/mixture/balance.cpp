@@ -32,16 +32,24 @@ void check(const CountExpertsArgs& args) {
   must.dtype("experts", args.experts, DType::int32);
   check_counts(must, args.counts);
   check_sequences(must, args.counts, args.experts, args.first_token, args.tokens_per_sequence);
-  if (!args.num_nan.exists()) return;
-  must.scalars("num_nan", args.num_nan, 1);
-  must.count("weights", args.weights, args.experts.num_elements());
-  must.computes("weights", args.weights);
+  if (args.num_nan.exists()) {
+    must.scalars("num_nan", args.num_nan, 1);
+    must.count("weights", args.weights, args.experts.num_elements());
+    must.computes("weights", args.weights);
+  }
+  if (!args.num_dropped.exists()) return;
+  must.scalars("num_dropped", args.num_dropped, 1);
+  must.like("slots", args.slots, args.experts);
 }
 OpCost cost(const CountExpertsArgs& args) {
-  return cost_by_elements(args.experts, 1, bytes_of(args.experts) + 2 * bytes_of(args.counts) + bytes_if(args.weights));
+  return cost_by_elements(
+      args.experts, 1,
+      bytes_of(args.experts) + 2 * bytes_of(args.counts) + bytes_if(args.weights) + bytes_if(args.slots));
 }
 Operands operands_of(const CountExpertsArgs& args) {
-  return {DType::int32, existing({args.experts, args.weights, args.counts, args.num_nan}), {}};
+  return {DType::int32,
+          existing({args.experts, args.weights, args.slots, args.counts, args.num_nan, args.num_dropped}),
+          {}};
 }
 void infer(Inference& call, const CountExpertsArgs& args) {
   const Operand experts = call.read("experts", args.experts);
@@ -53,10 +61,14 @@ void infer(Inference& call, const CountExpertsArgs& args) {
     if (is_cut) counts[axis] = is_of_one || divides_sequences(axis) ? partial_layout : sharded_rows;
   }
   call.add_to("counts", args.counts, counts);
-  if (!args.num_nan.exists()) return;
-  const Operand weights = call.read("weights", args.weights);
-  for (const TypeAxis axis : call.axes()) require_same_tokens(call, weights, experts, axis);
-  call.add_to("num_nan", args.num_nan, counts);
+  const auto count_rows = [&](std::string_view role, const Tensor& sum, const Tensor& of_rows) {
+    if (!sum.exists()) return;
+    const Operand rows = call.read("what is counted", of_rows);
+    for (const TypeAxis axis : call.axes()) require_same_tokens(call, rows, experts, axis);
+    call.add_to(role, sum, counts);
+  };
+  count_rows("num_nan", args.num_nan, args.weights);
+  count_rows("num_dropped", args.num_dropped, args.slots);
 }
 void sample(SampleOperands& s, CountExpertsArgs& args) {
   args = {.experts = s.tokens(num_sample_experts).reshaped({s.m(), 1}),

@@ -15,10 +15,12 @@ namespace echelon {
 
 /// counts[s, e] += rows of expert e among the tokens of sequence s. Tokens are numbered through all sequences, of
 /// tokens_per_sequence each, and the first one is number first_token. experts int32 [N, k], where a token without a
-/// choice has -1; counts float64 [S, E]. With weights [N, k], num_nan (float64 [1]) += tokens with a NaN.
+/// choice has -1; counts float64 [S, E]. With weights [N, k], num_nan (float64 [1]) += tokens with a NaN. With slots
+/// [N, k], num_dropped (float64 [1]) += rows of an expert without a slot: they are counted, too.
 struct CountExpertsArgs {
   Tensor experts, counts;
   Tensor weights = {}, num_nan = {};
+  Tensor slots = {}, num_dropped = {};
   std::int64_t first_token = 0, tokens_per_sequence = 1;
 };
 
