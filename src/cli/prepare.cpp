@@ -90,14 +90,18 @@ ExitStatus run_preparation(PrepareArguments arguments) {
   const PrepareResult result =
       prepare(options, unless_interrupted(arguments.json ? PrepareProgress() : progress_of(style)));
   if (arguments.json) {
-    const nlohmann::ordered_json json = {{"is_reused", result.is_reused},
-                                         {"vocab_size", result.vocab_size},
-                                         {"num_files", result.num_files},
-                                         {"num_skipped_files", result.num_skipped_files},
-                                         {"num_control_as_text", result.num_control_as_text},
-                                         {"train", to_json(result.train)},
-                                         {"validation", to_json(result.validation)},
-                                         {"validation_entropy", result.validation_entropy}};
+    nlohmann::ordered_json json = {{"is_reused", result.is_reused},
+                                   {"vocab_size", result.vocab_size},
+                                   {"num_files", result.num_files},
+                                   {"num_skipped_files", result.num_skipped_files},
+                                   {"num_control_as_text", result.num_control_as_text},
+                                   {"train", to_json(result.train)},
+                                   {"validation", to_json(result.validation)},
+                                   {"validation_entropy", result.validation_entropy}};
+    if (options.chat.is_on)
+      json["chats"] = {{"format", result.chat_format},
+                       {"num_too_long", result.num_too_long},
+                       {"num_untrained", result.num_untrained}};
     fmt::print("{}\n", json.dump());
     return ExitStatus::success;
   }

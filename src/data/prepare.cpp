@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -59,8 +60,15 @@ class Preparation {
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
     const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer, options_.pattern) : train_tokenizer();
-    make_output();  // not earlier: a bad request must not delete an older output
-    PrepareResult result = encode(tokenizer);
+    const std::vector<fs::path> made = make_output();  // not earlier: a bad request must not delete an older output
+    PrepareResult result;
+    try {
+      result = encode(tokenizer);
+    } catch (...) {
+      std::error_code error;
+      for (const fs::path& folder : made) fs::remove(folder, error);  // if it is empty
+      throw;
+    }
     result.vocab_size = tokenizer.vocab_size();
     if (result.validation.num_tokens > 0)
       result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
@@ -70,10 +78,16 @@ class Preparation {
  private:
   [[nodiscard]] std::string path(std::string_view name) const { return fmt::format("{}/{}", options_.output, name); }
 
-  void make_output() const {
+  /// The folders that did not exist, inner ones first.
+  [[nodiscard]] std::vector<fs::path> make_output() const {
     std::error_code error;
+    std::vector<fs::path> made;
+    for (fs::path each = fs::absolute(options_.output).lexically_normal(); !fs::exists(each, error);
+         each = each.parent_path())
+      if (each.has_filename()) made.push_back(each);
     fs::create_directories(options_.output, error);
     if (error) throw Failure(fmt::format("prepare --output={} cannot be made: {}", options_.output, error.message()));
+    return made;
   }
 
   // Old files are deleted first: files of two requests must not coexist, even if this is interrupted.

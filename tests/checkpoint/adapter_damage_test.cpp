@@ -77,6 +77,21 @@ TEST(DamagedAdapter, AFieldThatIsWrongIsNamed) {
   EXPECT_THAT(complaint_about(R"(, "use_dora": true)"), HasSubstr("use_dora = true is not supported"));
 }
 
+// A field of a later PEFT may change what adapters compute.
+TEST(DamagedAdapter, AFieldThatIsNotKnownHasToBeNothing) {
+  EXPECT_THAT(complaint_about(R"(, "use_later_method": true)"), HasSubstr("use_later_method = true is not supported"));
+  EXPECT_THAT(complaint_about(R"(, "velora_config": {"num_groups": 2})"), HasSubstr("velora_config = {"));
+  EXPECT_THAT(complaint_about(R"(, "megatron_config": {"a": 1})"), HasSubstr("megatron_config = {"));
+  for (const char* nothing : {"null", "false", "[]", "{}", "\"\""})
+    EXPECT_EQ(complaint_about(fmt::format(R"(, "use_later_method": {})", nothing)), "") << nothing;
+}
+
+TEST(DamagedAdapter, WhatChangesNoResultMayBeAnything) {
+  EXPECT_EQ(complaint_about(R"(, "revision": "main", "task_type": "CAUSAL_LM", "lora_dropout": 0.1)"), "");
+  EXPECT_EQ(complaint_about(R"(, "fan_in_fan_out": true, "qalora_group_size": 16, "eva_config": {"rho": 2.0})"), "");
+  EXPECT_THAT(complaint_about(R"(, "fan_in_fan_out": "yes")"), HasSubstr("fan_in_fan_out = \"yes\" is not true or"));
+}
+
 TEST(DamagedAdapter, AFileThatIsNoJsonIsNamed) {
   const std::string weights = weights_of(adapted_model(), 2);
   EXPECT_THAT(complaint_about(std::string(100'000, '['), weights),

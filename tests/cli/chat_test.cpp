@@ -71,6 +71,22 @@ class Chats : public ::testing::Test {
   }
 };
 
+TEST_F(Chats, PrepareCountsThemInJson) {
+  const auto counts = [](const std::string& too_long, const std::string& corpus) {
+    const Outcome outcome =
+        run_echelon({"prepare", folder() + "/chats.jsonl", "--chat", "--max-tokens=2", "--too-long=" + too_long,
+                     "--json", "--tokenizer=" + folder() + "/base/tokenizer.json",
+                     "--output=" + folder() + "/" + corpus, "--validation-fraction=0", "--train-on=all"});
+    return outcome.status == 0 ? nlohmann::json::parse(outcome.out)["chats"] : nlohmann::json(outcome.err);
+  };
+  for (int repeat = 0; repeat < 2; ++repeat) {  // the second one is read from the record
+    const nlohmann::json truncated = counts("truncate", "two-tokens");
+    EXPECT_EQ(truncated["format"], "messages") << truncated;
+    EXPECT_GT(truncated["num_too_long"], 0);
+    EXPECT_EQ(truncated["num_untrained"], 0);
+  }
+}
+
 TEST_F(Chats, ASampleMarksWhatIsTrained) {
   const Outcome outcome = run_echelon({"inspect", folder() + "/chats/train", "--sample=2"});
   EXPECT_EQ(outcome.out,

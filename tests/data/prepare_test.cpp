@@ -18,6 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 constexpr std::string_view separator = "<|endoftext|>";
 
@@ -296,6 +297,20 @@ TEST(Prepare, ThreadsChangeNoToken) {
   options.output = scratch.path("four");
   prepare(options);
   EXPECT_EQ(scratch.read("four/train.bin"), one);
+}
+
+TEST(Prepare, ARefusalLeavesNoEmptyFolder) {
+  const Scratch scratch;
+  PrepareOptions options = options_for(scratch, {scratch.write("one.jsonl", R"({"text": "a"})")}, 1e-9);
+  options.output = scratch.path("new/inner/");
+  EXPECT_THAT([&] { (void)prepare(options); },
+              ThrowsMessage<Error>(HasSubstr("leaves no document of 1 for validation")));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("new")));
+  const std::string kept = scratch.write("old/note.txt", "kept");
+  options.output = scratch.path("old/inner");
+  EXPECT_THROW((void)prepare(options), Error);
+  EXPECT_FALSE(std::filesystem::exists(options.output));
+  EXPECT_TRUE(std::filesystem::exists(kept));
 }
 
 TEST(Prepare, SaysWhatIsWrong) {

@@ -21,28 +21,25 @@ using AdapterJson = nlohmann::json;
 // Of our files: PEFT reads what it does not know without an error.
 constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
 
-/// Fields that change the computation where they are something else than null, false or empty.
-constexpr const char* unsupported_by_lora[] = {"use_dora",
-                                               "use_qalora",
-                                               "lora_bias",
-                                               "rank_pattern",
-                                               "alpha_pattern",
-                                               "modules_to_save",
-                                               "layers_pattern",
-                                               "layer_replication",
-                                               "layers_to_transform",
-                                               "exclude_modules",
-                                               "target_parameters",
-                                               "trainable_token_indices",
-                                               "alora_invocation_tokens",
-                                               "arrow_config",
-                                               "use_bdlora",
-                                               "kasa_config",
-                                               "lora_ga_config",
-                                               "monteclora_config"};
+/// Fields that are read, or that change nothing of what trained adapters compute: labels, how values were drawn before
+/// training (init_lora_weights), settings of methods that other fields turn on, and fan_in_fan_out, for which PEFT
+/// takes the layer's own value whatever it is.
+constexpr std::string_view known_fields[] = {"peft_type",          "r",
+                                             "lora_alpha",         "use_rslora",
+                                             "target_modules",     "bias",
+                                             "task_type",          "init_lora_weights",
+                                             "lora_dropout",       "base_model_name_or_path",
+                                             "auto_mapping",       "revision",
+                                             "inference_mode",     "megatron_core",
+                                             "peft_version",       "loftq_config",
+                                             "eva_config",         "ensure_weight_tying",
+                                             "corda_config",       "qalora_group_size",
+                                             "echelon_steps",      "fan_in_fan_out",
+                                             "echelon_base_digest"};
 
+/// What any other field may be: it changes the computation, or is of a later PEFT.
 bool is_nothing(const AdapterJson& value) {
-  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
+  return value.is_null() || value == false || value == "" || ((value.is_object() || value.is_array()) && value.empty());
 }
 
 std::string config_path(const std::filesystem::path& folder) { return (folder / adapter_config_name).string(); }
@@ -62,9 +59,12 @@ AdapterJson read_adapter_json(const std::filesystem::path& folder) {
 }
 
 void require_supported(const AdapterJson& json, const std::filesystem::path& folder) {
-  for (const char* field : unsupported_by_lora)
-    require(!json.contains(field) || is_nothing(json[field]), "{}: {} = {} is not supported (only null)",
-            config_path(folder), field, shown_json(json.value(field, AdapterJson())));
+  for (const auto& [field, value] : json.items())
+    require(std::ranges::find(known_fields, field) != std::end(known_fields) || is_nothing(value),
+            "{}: {} = {} is not supported (only null)", config_path(folder), printable(field, 200), shown_json(value));
+  const AdapterJson is_transposed = json.value("fan_in_fan_out", AdapterJson());
+  require(is_transposed.is_boolean() || is_transposed.is_null(), "{}: fan_in_fan_out = {} is not true or false",
+          config_path(folder), shown_json(is_transposed));
   require(!json.contains("bias") || json["bias"] == "none", "{}: bias = {} is not supported (only \"none\")",
           config_path(folder), shown_json(json.value("bias", AdapterJson())));
   const AdapterJson init = json.value("init_lora_weights", AdapterJson(true));
