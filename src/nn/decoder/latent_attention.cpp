@@ -77,7 +77,7 @@ void LatentAttention::compute(const ComputePass& pass, Tensor x) const {
     rope_proj_.product(context, x, rope);
     const Tensor rope_full = enter(context, options_, rope);
     rotate(context, heads_BTHC(qkv[0], options_.num_sequences), false);
-    rotate(context, rope_BT1R(rope_full, options_.num_sequences), false);
+    rotate(context, rope_BTHC(rope_full, options_.num_sequences), false);
     expand_keys(context, expanded, rope_full, qkv);
   }
   context.mesh.enter_layer(name_);
@@ -159,7 +159,7 @@ void LatentAttention::backward_to_latents(Context& context, const Gradients& d, 
          .dv = dv.reshaped(by_heads),
          .dx = d.dexpanded.reshaped({options_.num_tokens(), split_.num_heads, expanded_head(options_.model)}),
          .drope = drope});
-    rotate(context, rope_BT1R(drope, B), true);
+    rotate(context, rope_BTHC(drope, B), true);
     sum_partials(context, options_, d.drope, drope);
   }
   const Stack::Scope scope(context.workspace);
@@ -218,7 +218,7 @@ void LatentAttention::decode(Context& context, Tensor x, Tensor y, const KvCache
   expand_.products(context, normed, {&expanded, 1});
   rope_proj_.product(context, x, rope);
   rotate(context, heads_BTHC(qkv[0], B), false, first_position);
-  rotate(context, rope_BT1R(rope, B), false, first_position);
+  rotate(context, rope_BTHC(rope, B), false, first_position);
   expand_keys(context, expanded, rope, qkv);
   const Tensor out = take(sizes_of_qkv(N)[1]);
   attend_to_cache(context, options_, *core_, {heads_BTHC(qkv[0], B), heads_BTHC(qkv[1], B), heads_BTHC(qkv[2], B)},
@@ -251,7 +251,7 @@ Sizes LatentAttention::sizes_of_qkv(std::int64_t num_tokens) const {
 
 std::int64_t LatentAttention::expanded_width() const { return split_.num_heads * expanded_head(options_.model); }
 
-Tensor LatentAttention::rope_BT1R(Tensor rope, std::int64_t num_sequences) const {
+Tensor LatentAttention::rope_BTHC(Tensor rope, std::int64_t num_sequences) const {
   return rope.reshaped({num_sequences, rope.size(0) / num_sequences, 1, rope.size(1)});
 }
 

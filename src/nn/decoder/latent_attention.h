@@ -57,7 +57,7 @@ class LatentAttention : public Branch {
   /// k and v of c w_b^T and r.
   void expand_keys(Context& context, Tensor expanded, Tensor rope, const Qkv& qkv) const;
   void rotate(Context& context, Tensor x_BTHC, bool inverse, std::int64_t first_position = 0) const;
-  [[nodiscard]] Tensor rope_BT1R(Tensor rope, std::int64_t num_sequences) const;
+  [[nodiscard]] Tensor rope_BTHC(Tensor rope, std::int64_t num_sequences) const;
   /// The attention's result without the columns that pad it; in the workspace.
   [[nodiscard]] Tensor shortened(Context& context, Tensor out) const;
 
