@@ -22,8 +22,8 @@ using AdapterJson = nlohmann::json;
 constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
 
 /// Fields that are read, or that change nothing of what trained adapters compute: labels, how values were drawn before
-/// training (init_lora_weights), settings of methods that other fields turn on, and fan_in_fan_out, for which PEFT
-/// takes the layer's own value whatever it is.
+/// training (init_lora_weights), and settings of methods that other fields turn on. Whatever fan_in_fan_out is, PEFT
+/// takes the layer's own value.
 constexpr std::string_view known_fields[] = {"peft_type",          "r",
                                              "lora_alpha",         "use_rslora",
                                              "target_modules",     "bias",
