@@ -70,7 +70,7 @@ TEST_F(Return, TheCauseOfTheOthersIsKeptWithItsStatus) {
 
 // No other rank can run, so none can say that it waited too long.
 TEST_F(Return, RanksThatKeepAllPermitsAreNamed) {
-  EXPECT_EXIT(run(3, {.compute_permits = 1, .timeout_seconds = 0.3, .return_seconds = 0.5},
+  EXPECT_EXIT(run(3, {.compute_permits = 1, .timeout_seconds = 0.3, .return_seconds = 2},
                   [](Mesh& mesh) {
                     if (mesh.rank() == 1) sleep(forever);
                     all_reduce(mesh);

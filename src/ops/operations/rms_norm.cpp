@@ -66,10 +66,12 @@ void infer_part(Inference& call, const RmsNormBackwardWeightArgs& args) {
   call.add_to("dw", args.dw, dw);
 }
 
-bool has_parts(const Inference& call, const Tensor& x) {
-  const Operand of_rows = call.read("x", x);
+/// Whether ranks have parts of the columns. The rows of the one head of a rank look the same, but are whole: only what
+/// was summed over ranks is replicated.
+bool has_parts(const Inference& call, const RmsNormBackwardWeightArgs& args) {
+  const Operand x = call.read("x", args.x), rstd = call.read("rstd", args.rstd);
   for (const TypeAxis axis : call.axes())
-    if (of_rows.is_sharded_along(axis, dim_of_columns) && !is_sharded_between_rows(of_rows[axis], x)) return true;
+    if (x.is_sharded_along(axis, dim_of_columns) && rstd[axis] == replicated_layout) return true;
   return false;
 }
 
@@ -191,7 +193,7 @@ Operands operands_of(const RmsNormBackwardWeightArgs& args) {
   return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}};
 }
 void infer(Inference& call, const RmsNormBackwardWeightArgs& args) {
-  if (has_parts(call, args.x)) return infer_part(call, args);
+  if (has_parts(call, args)) return infer_part(call, args);
   const NormRule rule(call, args.x, {});
   rule.require_statistics("rstd", args.rstd);
   rule.add_weight_gradient(call.read("dy", args.dy), "dw", args.dw);

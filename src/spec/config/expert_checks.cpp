@@ -50,8 +50,8 @@ void check_router(const RunConfig& config) {
   require(has_experts || !moe.freeze_router,
           "moe.freeze_router = true is for mixtures of experts, and the model has no experts (use false)");
   require(moe.bias_update_rate == 0 || config.model.mixture.has_bias,
-          "moe.bias_update_rate = {} moves the bias of a choice, for which the files of model_type {} have no place "
-          "(use 0, and moe.seq_aux_loss_coeff)",
+          "moe.bias_update_rate = {} moves the bias of a choice, for which the files of model_type {} have no place; "
+          "moe.seq_aux_loss_coeff evens out loads, too (use 0)",
           moe.bias_update_rate, name_of(config.model.family));
 }
 

@@ -1,5 +1,6 @@
 #include "parity/sweep/axes.h"
 
+#include "parity/sweep/mixture_axes.h"
 #include "parity/sweep/rules.h"
 
 #include <fmt/format.h>
@@ -27,7 +28,11 @@ SettingList families() {
   SettingList settings;
   for (const Family family :
        {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3, Family::mixtral, Family::qwen3_moe})
-    settings.push_back({std::string(name_of(family)), [=](Draft& d) { d.config.model = family_defaults(family); }});
+    settings.push_back({std::string(name_of(family)), [=](Draft& d) {
+                          d.config.model = family_defaults(family);
+                          d.has_experts = family == Family::mixtral || family == Family::qwen3_moe;
+                          if (family == Family::qwen3_moe) d.expert_layers = ExpertLayers::every_second;
+                        }});
   return settings;
 }
 
@@ -165,20 +170,32 @@ std::vector<SweepAxis> make_axes() {
 
 }  // namespace
 
-bool applies(const Rule& rule, const Settings& settings) {
-  return std::ranges::all_of(rule.terms, [&](const Rule::Term& term) {
-    return settings[term.axis] != not_set &&
-           std::ranges::find(term.settings, settings[term.axis]) != term.settings.end();
-  });
+bool applies(const SweepTable& table, const Rule& rule, const Settings& settings) {
+  for (const Rule::Term& term : rule.terms)
+    if (settings[term.axis] == not_set || std::ranges::find(term.settings, settings[term.axis]) == term.settings.end())
+      return false;
+  if (!rule.when) return true;
+  Settings of_terms(settings.size(), not_set);
+  for (const Rule::Term& term : rule.terms) of_terms[term.axis] = settings[term.axis];
+  return rule.when(draft_of(table, of_terms));
 }
 
 bool is_refused(const SweepTable& table, const Settings& settings) {
-  return std::ranges::any_of(table.rules, [&](const Rule& rule) { return applies(rule, settings); });
+  return std::ranges::any_of(table.rules, [&](const Rule& rule) { return applies(table, rule, settings); });
 }
 
 const SweepTable& sweep_table() {
   static const SweepTable table = [] {
-    SweepTable made = {make_axes(), {}};
+    SweepTable made = {.name = "layouts", .axes = make_axes(), .rules = {}};
+    made.rules = refusals(made.axes);
+    return made;
+  }();
+  return table;
+}
+
+const SweepTable& mixture_table() {
+  static const SweepTable table = [] {
+    SweepTable made = {.name = "mixtures", .axes = with_mixture_axes(make_axes()), .rules = {}};
     made.rules = refusals(made.axes);
     return made;
   }();

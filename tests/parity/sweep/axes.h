@@ -1,5 +1,6 @@
-// What a layout can be set to: the axes of the sweep with their settings, and the combinations that are refused.
-// docs/internals/parity.md shows this table.
+// What a layout can be set to: the axes of a sweep with their settings, and the combinations that are refused. There
+// are two sweeps: of all models, and of mixtures of experts, which has more axes. docs/internals/parity.md shows this
+// table.
 #pragma once
 
 #include "parity/training_run.h"
@@ -15,6 +16,9 @@ namespace echelon::testing {
 /// How many layers there are and how they lie on the stages.
 enum class LayerSplit : std::uint8_t { even, remainder, counts, letters, thin };
 
+/// Which layers of a mixture have experts.
+enum class ExpertLayers : std::uint8_t { all, every_second, all_but_the_first };
+
 /// A run as far as the axes say it; what follows from several of them together is filled in by run_of().
 struct Draft {
   RunConfig config = {};
@@ -26,6 +30,12 @@ struct Draft {
   bool fills_the_world = false;  // the shard degree is what is left of the world size
   bool reads_schedule = false;   // from a file
   LayerSplit split = LayerSplit::even;
+  bool has_experts = false;
+  int num_experts = 5, num_experts_per_tok = 2;  // per token 0: all of them
+  ExpertLayers expert_layers = ExpertLayers::all;
+  bool normalises = false;            // the weights of a token, where the family leaves it open
+  bool divides_experts = false;       // expert_tensor_parallel_degree = tensor_parallel_degree
+  bool receives_all_at_once = false;  // dispatch_bound = expert_parallel_degree
 };
 
 struct AxisSetting {
@@ -45,6 +55,7 @@ struct Rule {
     std::vector<std::size_t> settings;  // any of them
   };
   std::vector<Term> terms;
+  std::function<bool(const Draft& draft)> when = {};  // of the settings of these axes; empty: always
   std::string why;
   std::string key;  // with which the sentence of refusal begins
 };
@@ -54,15 +65,21 @@ using Settings = std::vector<std::size_t>;
 inline constexpr auto not_set = static_cast<std::size_t>(-1);
 
 struct SweepTable {
+  std::string name;
   std::vector<SweepAxis> axes;
   std::vector<Rule> rules;
 };
 [[nodiscard]] const SweepTable& sweep_table();
+[[nodiscard]] const SweepTable& mixture_table();
 
-[[nodiscard]] bool applies(const Rule& rule, const Settings& settings);
+[[nodiscard]] Draft draft_of(const SweepTable& table, const Settings& settings);
+[[nodiscard]] bool applies(const SweepTable& table, const Rule& rule, const Settings& settings);
 [[nodiscard]] bool is_refused(const SweepTable& table, const Settings& settings);
 
 inline constexpr int largest_world = 16;
+/// Whether groups of expert_parallel_degree ranks are boxes of tensor, context and shard ranks, innermost first; with
+/// any shard degree from 4 on if it is open.
+[[nodiscard]] bool has_expert_groups(const Draft& draft);
 /// The fewest ranks that the settings take, and whether they can take so many.
 [[nodiscard]] int least_world(const SweepTable& table, const Settings& settings);
 [[nodiscard]] bool can_have_world(const SweepTable& table, const Settings& settings, int world_size);

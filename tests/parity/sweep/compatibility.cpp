@@ -29,9 +29,11 @@ std::string refusals_in_rows(const SweepTable& table) {
   std::string text = "| rejected combination | reason |\n|---|---|\n";
   for (const Rule& rule : table.rules) {
     std::string together;
-    for (const Rule::Term& term : rule.terms)
-      together += fmt::format("{}{} = {}", together.empty() ? "" : ", ", in_words(table.axes[term.axis].name),
-                              settings_of(table.axes[term.axis], term.settings));
+    for (const Rule::Term& term : rule.terms) {
+      const SweepAxis& axis = table.axes[term.axis];
+      together += (together.empty() ? "" : ", ") + in_words(axis.name);
+      if (!rule.when) together += " = " + settings_of(axis, term.settings);
+    }
     text += fmt::format("| {} | {} |\n", together, rule.why);
   }
   return text;

@@ -46,7 +46,7 @@ double result(const std::string& name) {
 
 TEST(ParityPage, TellsOfTheRowsThatThereAre) {
   if (sweep_seed() != usual_seed) return;
-  EXPECT_EQ(result("rows"), static_cast<double>(all_rows().size()));
+  EXPECT_EQ(result("rows"), static_cast<double>(all_rows(sweep_table()).size()));
   EXPECT_EQ(result("allowed pairs of settings"), static_cast<double>(allowed_pairs(sweep_table()).size()));
   EXPECT_LE(result("worst error of a loss"), scalar_tolerance);
   EXPECT_LE(result("worst error of a gradient norm"), scalar_tolerance);

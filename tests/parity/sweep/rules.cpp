@@ -1,46 +1,10 @@
 #include "parity/sweep/rules.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
+#include <utility>
 
 namespace echelon::testing {
 namespace {
-
-using Names = std::vector<std::string>;
-
-class Refusals {
- public:
-  explicit Refusals(const std::vector<SweepAxis>& axes) : axes_(axes) {}
-
-  struct Part {
-    std::string axis;
-    Names settings;
-  };
-  void add(const std::vector<Part>& parts, const std::string& key, const std::string& why) {
-    Rule rule = {.terms = {}, .why = why, .key = key};
-    for (const Part& part : parts) rule.terms.push_back(term(part));
-    rules_.push_back(rule);
-  }
-  [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
-
- private:
-  [[nodiscard]] Rule::Term term(const Part& part) const {
-    const auto axis = std::ranges::find(axes_, part.axis, &SweepAxis::name);
-    if (axis == axes_.end()) throw std::logic_error("no axis " + part.axis);
-    Rule::Term found = {.axis = static_cast<std::size_t>(axis - axes_.begin()), .settings = {}};
-    for (const std::string& name : part.settings) {
-      const auto setting = std::ranges::find(axis->settings, name, &AxisSetting::name);
-      if (setting == axis->settings.end()) throw std::logic_error(part.axis + " has no setting " + name);
-      found.settings.push_back(static_cast<std::size_t>(setting - axis->settings.begin()));
-    }
-    return found;
-  }
-
-  const std::vector<SweepAxis>& axes_;
-  std::vector<Rule> rules_;
-};
 
 const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree",
                   zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
@@ -59,7 +23,7 @@ void refuse_data_parallel(Refusals& refused) {
 
 void refuse_windows(Refusals& refused) {
   refused.add({{"model.sliding_window", {"4", "4 after the first layer"}},
-               {"model.model_type", {"gpt2", "llama", "qwen3_moe"}}},
+               {"model.model_type", {"gpt2", "llama", "qwen2_moe", "qwen3_moe", "olmoe", "dots1"}}},
               "model.sliding_window", "config.json has none");
   refused.add({{"model.sliding_window", {"4 after the first layer"}}, {"model.model_type", {"mixtral"}}},
               "model.max_window_layers", "all layers have the same");
@@ -109,8 +73,8 @@ void refuse_schedules(Refusals& refused) {
 }
 
 void refuse_recomputation(Refusals& refused) {
-  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2", "mixtral"}}}, recompute,
-              "the model has no norms of q and k");
+  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2", "mixtral", "qwen2_moe"}}},
+              recompute, "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
               "without recomputation the choice of blocks has no effect");
   refused.add({{chunks, {"5"}}, {recompute, {"none", "selective", "o_proj", "qk_norm"}}}, chunks,
@@ -122,6 +86,23 @@ void refuse_recomputation(Refusals& refused) {
 
 }  // namespace
 
+void Refusals::add(const std::vector<Part>& parts, const std::string& key, const std::string& why,
+                   std::function<bool(const Draft&)> when) {
+  Rule rule = {.terms = {}, .when = std::move(when), .why = why, .key = key};
+  for (const Part& part : parts) rule.terms.push_back(term(part));
+  const bool can_apply = std::ranges::none_of(rule.terms, [](const Rule::Term& of) { return of.settings.empty(); });
+  if (can_apply) rules_.push_back(rule);
+}
+
+Rule::Term Refusals::term(const Part& part) const {
+  const auto axis = std::ranges::find(axes_, part.axis, &SweepAxis::name);
+  Rule::Term found = {.axis = static_cast<std::size_t>(axis - axes_.begin()), .settings = {}};
+  for (std::size_t i = 0; axis != axes_.end() && i < axis->settings.size(); ++i)
+    if (part.settings.empty() || std::ranges::find(part.settings, axis->settings[i].name) != part.settings.end())
+      found.settings.push_back(i);
+  return found;
+}
+
 std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
   Refusals refused(axes);
   refuse_data_parallel(refused);
@@ -130,6 +111,7 @@ std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
   refuse_context_parallel(refused);
   refuse_schedules(refused);
   refuse_recomputation(refused);
+  refuse_experts(refused);
   return refused.rules();
 }
 

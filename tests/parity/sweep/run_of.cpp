@@ -12,13 +12,6 @@
 namespace echelon::testing {
 namespace {
 
-Draft draft_of(const SweepTable& table, const Settings& settings) {
-  Draft draft;
-  for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
-    if (settings[axis] != not_set) table.axes[axis].settings[settings[axis]].set(draft);
-  return draft;
-}
-
 /// Without the shard degree.
 int other_ranks(const ParallelConfig& p) {
   return static_cast<int>(p.data_parallel_replicate_degree * p.context_parallel_degree * p.tensor_parallel_degree *
@@ -54,6 +47,29 @@ void set_layers(Draft& draft) {
   }
 }
 
+void set_experts(Draft& draft) {
+  MixtureSpec& mixture = draft.config.model.mixture;
+  ParallelConfig& p = draft.config.parallelism;
+  const std::int64_t E = draft.num_experts, k = draft.num_experts_per_tok > 0 ? draft.num_experts_per_tok : E;
+  mixture.num_experts = E;
+  mixture.num_experts_per_tok = k;
+  mixture.moe_intermediate_size = draft.sizes_divide ? 24 : 23;
+  const bool has_shared_expert = mixture.gates_shared_expert || mixture.has_bias;
+  mixture.shared_expert_intermediate_size = has_shared_expert ? mixture.moe_intermediate_size : 0;
+  mixture.norm_topk_prob = mixture.norm_topk_prob || draft.normalises;
+  mixture.topk_group = mixture.n_group > 1 && k > E / 2 ? 2 : 1;
+  mixture.decoder_sparse_step = draft.expert_layers == ExpertLayers::every_second ? 2 : 1;
+  mixture.first_k_dense_replace = 0;
+  if (draft.expert_layers == ExpertLayers::all_but_the_first) {
+    if (mixture.has_bias)
+      mixture.first_k_dense_replace = 1;
+    else
+      mixture.mlp_only_layers = {0};
+  }
+  if (draft.divides_experts) p.expert_tensor_parallel_degree = p.tensor_parallel_degree;
+  if (draft.receives_all_at_once) draft.config.moe.dispatch_bound = static_cast<double>(p.expert_parallel_degree);
+}
+
 void set_sizes(Draft& draft) {
   ModelSpec& model = draft.config.model;
   ParallelConfig& p = draft.config.parallelism;
@@ -70,11 +86,7 @@ void set_sizes(Draft& draft) {
   model.vocab_size = draft.sizes_divide ? 72 : 61;
   model.max_position_embeddings = 16;
   model.initializer_range = 0.15;
-  if (model.family == Family::mixtral || model.family == Family::qwen3_moe) {
-    model.mixture.num_experts = 5;
-    model.mixture.moe_intermediate_size = draft.sizes_divide ? 24 : 23;
-    if (model.family == Family::qwen3_moe) model.mixture.decoder_sparse_step = 2;
-  }
+  if (draft.has_experts) set_experts(draft);
   model.sliding_window = draft.window;
   model.max_window_layers = draft.first_window_layer;
 }
@@ -105,17 +117,51 @@ void write_schedule(Draft& draft, const std::string& folder) {
 
 }  // namespace
 
+namespace {
+
+bool is_box(std::int64_t ep, const ParallelConfig& p, std::int64_t shards) {
+  const std::int64_t tp = p.tensor_parallel_degree, cp = p.context_parallel_degree;
+  return tp % ep == 0 || (ep % tp == 0 && cp % (ep / tp) == 0) ||
+         (ep % (tp * cp) == 0 && shards % (ep / (tp * cp)) == 0);
+}
+
+constexpr std::int64_t least_open_degree = 4;
+
+/// Of the shard degrees that the draft leaves open the least, or 0.
+std::int64_t least_shards(const Draft& draft) {
+  const ParallelConfig& p = draft.config.parallelism;
+  for (std::int64_t shards = least_open_degree; shards <= largest_world; ++shards)
+    if (is_box(p.expert_parallel_degree, p, shards)) return shards;
+  return 0;
+}
+
+}  // namespace
+
+bool has_expert_groups(const Draft& draft) {
+  const ParallelConfig& p = draft.config.parallelism;
+  return draft.fills_the_world ? least_shards(draft) > 0
+                               : is_box(p.expert_parallel_degree, p, p.data_parallel_shard_degree);
+}
+
 int least_world(const SweepTable& table, const Settings& settings) {
   const Draft draft = draft_of(table, settings);
-  return other_ranks(draft.config.parallelism) *
-         static_cast<int>(draft.fills_the_world ? 4 : draft.config.parallelism.data_parallel_shard_degree);
+  const ParallelConfig& p = draft.config.parallelism;
+  return other_ranks(p) * static_cast<int>(draft.fills_the_world ? least_shards(draft) : p.data_parallel_shard_degree);
 }
 
 bool can_have_world(const SweepTable& table, const Settings& settings, int world_size) {
   const Draft draft = draft_of(table, settings);
-  const int least = least_world(table, settings);
-  return draft.fills_the_world ? world_size >= least && world_size % other_ranks(draft.config.parallelism) == 0
-                               : world_size == least;
+  const ParallelConfig& p = draft.config.parallelism;
+  const int least = least_world(table, settings), others = other_ranks(p);
+  if (!draft.fills_the_world) return world_size == least;
+  return world_size >= least && world_size % others == 0 && is_box(p.expert_parallel_degree, p, world_size / others);
+}
+
+Draft draft_of(const SweepTable& table, const Settings& settings) {
+  Draft draft;
+  for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
+    if (settings[axis] != not_set) table.axes[axis].settings[settings[axis]].set(draft);
+  return draft;
 }
 
 SweepRun run_of(const SweepTable& table, const SweepRow& row, const std::string& folder) {

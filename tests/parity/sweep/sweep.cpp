@@ -1,6 +1,8 @@
 #include "parity/sweep/sweep.h"
 
 #include <cstdlib>
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace echelon::testing {
@@ -20,11 +22,14 @@ unsigned sweep_seed() {
 
 bool is_long_sweep() { return variable("ECHELON_SWEEP") == "long"; }
 
-const std::vector<SweepRow>& all_rows() {
-  static const std::vector<SweepRow> rows = draw_rows(sweep_table(), sweep_seed(), times_each_pair);
-  return rows;
+const std::vector<SweepRow>& all_rows(const SweepTable& table) {
+  static std::map<std::string, std::vector<SweepRow>> rows;
+  if (!rows.contains(table.name)) rows[table.name] = draw_rows(table, sweep_seed(), times_each_pair);
+  return rows[table.name];
 }
 
-SweepRun run_of(const SweepRow& row) { return run_of(sweep_table(), row, ECHELON_BINARY_DIR "/sweep"); }
+SweepRun run_of(const SweepTable& table, const SweepRow& row) {
+  return run_of(table, row, ECHELON_BINARY_DIR "/sweep");
+}
 
 }  // namespace echelon::testing

@@ -14,8 +14,8 @@ inline constexpr double scalar_tolerance = 1e-11, tensor_tolerance = 1e-9;
 [[nodiscard]] bool is_long_sweep();
 
 /// Of the seed, drawn once.
-[[nodiscard]] const std::vector<SweepRow>& all_rows();
+[[nodiscard]] const std::vector<SweepRow>& all_rows(const SweepTable& table);
 
-[[nodiscard]] SweepRun run_of(const SweepRow& row);
+[[nodiscard]] SweepRun run_of(const SweepTable& table, const SweepRow& row);
 
 }  // namespace echelon::testing

@@ -1,9 +1,10 @@
-// A sweep over layouts that mixes every axis with every other: each row equals one rank, and the locks hold.
+// Sweeps over layouts that mix every axis with every other: each row equals one rank, and the locks hold.
 #include "parity/sweep/sweep.h"
 #include "base/clock.h"
 #include "engine/types/layout_types.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
+#include "parity/router_choices.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -14,60 +15,76 @@
 namespace echelon::testing {
 namespace {
 
-const SweepTable& table = sweep_table();
+class SweepRows : public ::testing::TestWithParam<const SweepTable*> {
+ protected:
+  [[nodiscard]] static const SweepTable& table() { return *GetParam(); }
+  [[nodiscard]] static const std::vector<SweepRow>& rows() { return all_rows(table()); }
+};
 
-TEST(SweepRows, EveryAllowedPairOccursThreeTimes) {
-  const std::map<Pair, int> times = occurrences(all_rows());
-  for (const Pair& pair : allowed_pairs(table)) {
+/// Of the table without experts alone: the rules of mixtures do not name all pairs that no layout has.
+class SweepPairs : public SweepRows {};
+
+TEST_P(SweepPairs, EveryAllowedPairOccursThreeTimes) {
+  const std::map<Pair, int> times = occurrences(rows());
+  for (const Pair& pair : allowed_pairs(table())) {
     const auto found = times.find(pair);
-    EXPECT_GE(found == times.end() ? 0 : found->second, times_each_pair) << name_of(table, pair);
+    EXPECT_GE(found == times.end() ? 0 : found->second, times_each_pair) << name_of(table(), pair);
   }
 }
 
-TEST(SweepRows, AreManyAndOnEveryNumberOfRanks) {
-  EXPECT_GE(all_rows().size(), 200U);
+TEST_P(SweepRows, AreManyAndOnEveryNumberOfRanks) {
+  EXPECT_GE(rows().size(), 240U);
   std::set<int> worlds;
-  for (const SweepRow& row : all_rows()) {
-    EXPECT_EQ(run_of(row).config.mesh_shape().num_ranks(), row.world_size);
+  for (const SweepRow& row : rows()) {
+    EXPECT_EQ(run_of(table(), row).config.mesh_shape().num_ranks(), row.world_size);
     worlds.insert(row.world_size);
   }
   for (int world = 1; world <= largest_world; ++world) EXPECT_TRUE(worlds.contains(world)) << world << " ranks";
 }
 
-std::string how_to_repeat(std::size_t row, const RunConfig& config) {
-  return fmt::format("row {} of seed {}:\n{}\n{}", row, sweep_seed(), describe(table, all_rows()[row]),
-                     to_toml(config));
+std::string how_to_repeat(const SweepTable& table, std::size_t row, const RunConfig& config) {
+  return fmt::format("row {} of {} of seed {}:\n{}\n{}", row, table.name, sweep_seed(),
+                     describe(table, all_rows(table)[row]), to_toml(config));
 }
 
 // All rows, also where only some of them are run: no row is left out for being refused, and none has types that do not
 // fit.
-TEST(SweepRows, AreAcceptedPlannedAndOfFittingTypes) {
-  for (std::size_t row = 0; row < all_rows().size(); ++row) {
-    const RunConfig config = run_of(all_rows()[row]).config;
+TEST_P(SweepRows, AreAcceptedPlannedAndOfFittingTypes) {
+  for (std::size_t row = 0; row < rows().size(); ++row) {
+    const RunConfig config = run_of(table(), rows()[row]).config;
     try {
       const Blueprint blueprint(config);
       for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
         EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)),
                   std::vector<std::string>())
-            << how_to_repeat(row, config);
+            << how_to_repeat(table(), row, config);
       check_layout_types(blueprint);
     } catch (const std::exception& error) {
-      ADD_FAILURE() << error.what() << "\n" << how_to_repeat(row, config);
+      ADD_FAILURE() << error.what() << "\n" << how_to_repeat(table(), row, config);
     }
   }
 }
 
+/// One rank, and what its tokens chose.
+struct Baseline {
+  std::unique_ptr<Trajectory> trajectory;
+  std::unique_ptr<RouterChoices> choices;
+};
+
 /// The same model and batches on one rank in one microbatch, run once for all rows that are compared with it.
-const Trajectory& one_rank_of(const SweepRun& run) {
-  static std::map<std::string, std::unique_ptr<Trajectory>> known;
+const Baseline& one_rank_of(const SweepRun& run) {
+  static std::map<std::string, Baseline> known;
   RunConfig config = one_rank(run.config);
   config.training.micro_batch_size = config.training.global_batch_size;
   config.training.mlp_chunk_tokens = 0;
   config.training.recompute = {};
   config.training.recompute_method = RecomputeMethod::uniform;
-  auto& trajectory = known[fmt::format("{} {}", to_toml(config), static_cast<int>(run.targets))];
-  if (!trajectory) trajectory = run_training(config, {.targets = run.targets});
-  return *trajectory;
+  config.moe.dispatch_bound = MoeConfig().dispatch_bound;
+  Baseline& baseline = known[fmt::format("{} {}", to_toml(config), static_cast<int>(run.targets))];
+  if (baseline.trajectory) return baseline;
+  baseline.trajectory = run_training(config, {.targets = run.targets});
+  if (config.model.mixture.exists()) baseline.choices = std::make_unique<RouterChoices>(config, run.targets);
+  return baseline;
 }
 
 struct Worst {
@@ -78,75 +95,101 @@ struct Worst {
   }
 };
 
+struct RowOfTable {
+  const SweepTable* table;
+  std::size_t row;
+};
+
+class Sweep : public ::testing::TestWithParam<RowOfTable> {
+ protected:
+  static inline Worst loss, grad_norm, gradient, weight;
+  static inline int num_rows = 0;
+  static inline std::int64_t num_choices = 0;
+  static inline double begin = 0;
+
+  static void SetUpTestSuite() {
+    loss = grad_norm = gradient = weight = {};
+    num_rows = 0, num_choices = 0;
+    begin = now_seconds();
+  }
+  static void TearDownTestSuite() {
+    fmt::print(
+        "{} rows of seed {}, {:.0f} s; worst errors: loss {:.1e} ({}), gradient norm {:.1e} ({}), gradient {:.1e} "
+        "({}), weight {:.1e} ({}); {} equal choices of experts\n",
+        num_rows, sweep_seed(), now_seconds() - begin, loss.error, loss.where, grad_norm.error, grad_norm.where,
+        gradient.error, gradient.where, weight.error, weight.where, num_choices);
+  }
+
+  [[nodiscard]] static SweepRun run() { return run_of(*GetParam().table, all_rows(*GetParam().table)[GetParam().row]); }
+  [[nodiscard]] static std::string how_to_repeat() {
+    return echelon::testing::how_to_repeat(*GetParam().table, GetParam().row, run().config);
+  }
+};
+
 // Claim (parity): 278 layouts, drawn from a seed, mix all axes on 1 to 16 ranks; every allowed
 //   pair of settings of two axes occurs at least three times, also with operations that complete
 //   late.
 // Bound: parity's bounds.
 // Tests: Sweep
 // Run: ECHELON_SWEEP=long build/release/test_sweep    # all of them
-class Sweep : public ::testing::TestWithParam<std::size_t> {
- protected:
-  static inline Worst loss, grad_norm, gradient, weight;
-  static inline int num_rows = 0;
-  static inline double begin = 0;
-
-  static void SetUpTestSuite() { begin = now_seconds(); }
-  static void TearDownTestSuite() {
-    fmt::print(
-        "{} of {} rows of seed {}, {:.0f} s; worst errors: loss {:.1e} ({}), gradient norm {:.1e} ({}), gradient "
-        "{:.1e} ({}), weight {:.1e} ({})\n",
-        num_rows, all_rows().size(), sweep_seed(), now_seconds() - begin, loss.error, loss.where, grad_norm.error,
-        grad_norm.where, gradient.error, gradient.where, weight.error, weight.where);
-  }
-};
-
 TEST_P(Sweep, EqualsOneRank) {
-  const SweepRun run = run_of(all_rows()[GetParam()]);
-  SCOPED_TRACE(how_to_repeat(GetParam(), run.config));
+  const SweepRun drawn = run();
+  SCOPED_TRACE(how_to_repeat());
+  const Baseline& expected = one_rank_of(drawn);
+  if (expected.choices) {
+    num_choices += expect_equal_choices(RouterChoices(drawn.config, drawn.targets), *expected.choices, drawn.config);
+    ASSERT_FALSE(HasFailure()) << "other choices explain every difference after them";
+  }
   const auto at_end = [&](const RankView& rank) {
-    expect_locks_hold(rank, {.training = run.config.training.steps, .evaluation = 1});
+    expect_locks_hold(rank, {.training = drawn.config.training.steps, .evaluation = 1});
   };
-  const auto actual = run_training(run.config, {.at_end = at_end, .targets = run.targets});
-  expect_equal(*actual, one_rank_of(run), scalar_tolerance, tensor_tolerance, run.config.optimizer.lr);
-  const Errors errors = errors_of(*actual, one_rank_of(run), run.config.optimizer.lr);
+  const auto actual = run_training(drawn.config, {.at_end = at_end, .targets = drawn.targets});
+  expect_equal(*actual, *expected.trajectory, scalar_tolerance, tensor_tolerance, drawn.config.optimizer.lr);
+  const Errors errors = errors_of(*actual, *expected.trajectory, drawn.config.optimizer.lr);
   ++num_rows;
-  loss.meet(errors.loss, GetParam());
-  grad_norm.meet(errors.grad_norm, GetParam());
-  gradient.meet(errors.gradient, GetParam());
-  weight.meet(errors.weight, GetParam());
+  loss.meet(errors.loss, GetParam().row);
+  grad_norm.meet(errors.grad_norm, GetParam().row);
+  gradient.meet(errors.gradient, GetParam().row);
+  weight.meet(errors.weight, GetParam().row);
 }
 
 // A missing wait anywhere shows in the numbers.
 TEST_P(Sweep, EqualsOneRankWithLateResults) {
-  const SweepRun run = run_of(all_rows()[GetParam()]);
-  SCOPED_TRACE(how_to_repeat(GetParam(), run.config));
-  const auto actual = run_training(run.config, {.interpose = delayed, .targets = run.targets});
-  expect_equal(*actual, one_rank_of(run), scalar_tolerance, tensor_tolerance, run.config.optimizer.lr);
+  const SweepRun drawn = run();
+  SCOPED_TRACE(how_to_repeat());
+  const auto actual = run_training(drawn.config, {.interpose = delayed, .targets = drawn.targets});
+  expect_equal(*actual, *one_rank_of(drawn).trajectory, scalar_tolerance, tensor_tolerance, drawn.config.optimizer.lr);
 }
 
 // What the comparison would say of a run on which other targets count: every kind of number differs.
-TEST(SweepRows, DifferInEveryNumberFromAnotherRun) {
-  SweepRun run = run_of(all_rows().front());
+TEST_P(SweepPairs, DifferInEveryNumberFromAnotherRun) {
+  SweepRun run = run_of(table(), rows().front());
   run.targets = Targets::all;
   const auto other = run_training(run.config, {.targets = Targets::unequal});
-  const Errors errors = errors_of(*other, one_rank_of(run), run.config.optimizer.lr);
+  const Errors errors = errors_of(*other, *one_rank_of(run).trajectory, run.config.optimizer.lr);
   EXPECT_GT(errors.loss.error, scalar_tolerance);
   EXPECT_GT(errors.grad_norm.error, scalar_tolerance);
   EXPECT_GT(errors.gradient.error, tensor_tolerance);
   EXPECT_GT(errors.weight.error, tensor_tolerance);
 }
 
-std::vector<std::size_t> rows_to_run() {
-  std::vector<std::size_t> rows;
-  if (is_long_sweep()) {
-    for (std::size_t row = 0; row < all_rows().size(); ++row) rows.push_back(row);
-    return rows;
-  }
-  return rows_with_every_setting(table, all_rows());
+std::vector<RowOfTable> rows_to_run(const SweepTable& table) {
+  std::vector<RowOfTable> rows;
+  if (is_long_sweep())
+    for (std::size_t row = 0; row < all_rows(table).size(); ++row) rows.push_back({&table, row});
+  else
+    for (const std::size_t row : rows_with_every_setting(table, all_rows(table))) rows.push_back({&table, row});
+  return rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, Sweep, ::testing::ValuesIn(rows_to_run()),
-                         [](const auto& row) { return fmt::format("{:03}", row.param); });
+std::string name_of_row(const ::testing::TestParamInfo<RowOfTable>& row) { return fmt::format("{:03}", row.param.row); }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, SweepPairs, ::testing::Values(&sweep_table()));
+INSTANTIATE_TEST_SUITE_P(Layouts, SweepRows, ::testing::Values(&sweep_table()));
+INSTANTIATE_TEST_SUITE_P(Mixtures, SweepRows, ::testing::Values(&mixture_table()));
+INSTANTIATE_TEST_SUITE_P(Layouts, Sweep, ::testing::ValuesIn(rows_to_run(sweep_table())), name_of_row);
+// The same with the axes of experts: every token chooses what it chooses on one rank, and parity's bounds hold.
+INSTANTIATE_TEST_SUITE_P(Mixtures, Sweep, ::testing::ValuesIn(rows_to_run(mixture_table())), name_of_row);
 
 }  // namespace
 }  // namespace echelon::testing

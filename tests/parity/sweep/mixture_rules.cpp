@@ -1,0 +1,46 @@
+// What mixtures of experts refuse.
+#include "parity/sweep/rules.h"
+
+namespace echelon::testing {
+namespace {
+
+const std::string family = "model.model_type", experts = "model.num_experts", groups = "model.n_group",
+                  layers = "layers with experts", degree = "parallelism.expert_parallel_degree",
+                  of_features = "parallelism.expert_tensor_parallel_degree", tp = "parallelism.tensor_parallel_degree",
+                  sp = "parallelism.sequence_parallel";
+
+void refuse_models(Refusals& refused) {
+  const std::string no_key = "config.json has no key for it";
+  refused.add({{layers, {"every second"}}, {family, {"mixtral", "olmoe", "dots1"}}}, "model.decoder_sparse_step",
+              no_key);
+  refused.add({{layers, {"all but the first"}}, {family, {"mixtral", "olmoe"}}}, "model.mlp_only_layers", no_key);
+  refused.add({{groups, {"2"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}}, groups, no_key);
+  refused.add({{groups, {"2"}}, {experts, {"5"}}}, groups, "groups have equal sizes");
+  refused.add({{"routers", {"bias_update_rate"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}},
+              "moe.bias_update_rate", "the files have no place for a bias");
+}
+
+void refuse_expert_parallel(Refusals& refused) {
+  refused.add({{of_features, {"1"}}, {tp, {"2", "3", "4"}}, {sp, {"false"}}}, of_features,
+              "each rank routes tokens of its own");
+  refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {sp, {"false"}}}, degree,
+              "each rank routes tokens of its own");
+  refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {of_features, {"tensor_parallel_degree"}}},
+              degree, "experts are whole or divided");
+  refused.add({{degree, {}}, {experts, {}}}, degree, "each rank has as many experts",
+              [](const Draft& d) { return d.num_experts % d.config.parallelism.expert_parallel_degree != 0; });
+  refused.add({{degree, {}},
+               {tp, {}},
+               {"parallelism.context_parallel_degree", {}},
+               {"parallelism.data_parallel_shard_degree", {}}},
+              degree, "groups are made of neighbours", [](const Draft& d) { return !has_expert_groups(d); });
+}
+
+}  // namespace
+
+void refuse_experts(Refusals& refused) {
+  refuse_models(refused);
+  refuse_expert_parallel(refused);
+}
+
+}  // namespace echelon::testing
