@@ -39,7 +39,8 @@ constexpr std::string_view known_fields[] = {"peft_type",          "r",
 
 /// What any other field may be: it changes the computation, or is of a later PEFT.
 bool is_nothing(const AdapterJson& value) {
-  return value.is_null() || value == false || value == "" || ((value.is_object() || value.is_array()) && value.empty());
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
 std::string config_path(const std::filesystem::path& folder) { return (folder / adapter_config_name).string(); }
