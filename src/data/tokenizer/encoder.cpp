@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::size_t fewest_slots = 64, most_slots = std::size_t{1} << 18;
 
-std::uint64_t hash_of(const std::array<std::uint64_t, 4>& key) {
-  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u, odd_2 = 0xd1b54a32d192ed03u;
-  const std::uint64_t sum = key[0] * odd ^ std::rotl(key[1] * odd_2, 29) ^ std::rotl(key[2] * odd, 41) ^ key[3] * odd_2;
-  const std::uint64_t mixed = (sum ^ sum >> 32) * odd;
-  return mixed ^ mixed >> 29;
-}
+// 32 bytes from the end of the first half have the first `length` bytes of a Key set.
+constexpr auto masks = [] {
+  std::array<std::uint8_t, 64> bytes{};
+  std::fill_n(bytes.begin(), 32, std::uint8_t{0xff});
+  return bytes;
+}();
 
 /// Calls of_text and of_token for the parts of a text.
 template <class Text, class Token>
@@ -32,6 +32,19 @@ void for_each_part(const AddedTokenFinder& finder, std::string_view text, Contro
 }
 
 }  // namespace
+
+std::uint64_t Encoder::Key::hash() const {
+  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u, odd_2 = 0xd1b54a32d192ed03u;
+  const std::uint64_t sum =
+      eights[0] * odd ^ std::rotl(eights[1] * odd_2, 29) ^ std::rotl(eights[2] * odd, 41) ^ eights[3] * odd_2;
+  const std::uint64_t mixed = (sum ^ sum >> 32) * odd;
+  return mixed ^ mixed >> 29;
+}
+
+bool Encoder::Key::operator==(const Key& other) const {
+  return ((eights[0] ^ other.eights[0]) | (eights[1] ^ other.eights[1]) | (eights[2] ^ other.eights[2]) |
+          (eights[3] ^ other.eights[3])) == 0;
+}
 
 class Encoder::Pieces : public PieceSink {
  public:
@@ -78,6 +91,10 @@ std::vector<EncodedRun> Encoder::append_filtered(std::string_view text, const Co
 }
 
 void Encoder::append_raw(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
+  tokenizer_.words_ ? append_words(text, starts_text, ids) : append_whole(text, starts_text, ids);
+}
+
+void Encoder::append_whole(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
   const std::string_view normal = tokenizer_.normalizer_.apply(text, normalized_);
   for_each_part(
       tokenizer_.normalized_added_, normal, rule_,
@@ -90,7 +107,26 @@ void Encoder::append_raw(std::string_view text, bool starts_text, std::vector<st
 void Encoder::append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
   Pieces pieces(*this, ids);
   num_waiting_ = 0;  // an error may have left some
+  readable_ = text;
   tokenizer_.splitter_.split(text, starts_text, pieces);
+  append_waiting(ids);
+}
+
+// What a tokenizer puts before a text is put before its first word.
+void Encoder::append_words(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
+  num_waiting_ = 0;
+  tokenizer_.words_->for_each(text, [&](std::size_t begin, std::size_t end) {
+    const std::string_view word = text.substr(begin, end - begin);
+    if (begin > 0 && word.size() <= Key::longest) return append_piece(word, ids);
+    append_waiting(ids);
+    if (begin == 0) {
+      append_whole(word, starts_text, ids);
+    } else {
+      tokenizer_.words_->put_marks(word, marked_);
+      append_normalized(marked_, false, ids);
+    }
+    readable_ = text;
+  });
   append_waiting(ids);
 }
 
@@ -98,17 +134,42 @@ void Encoder::append_by_model(std::string_view piece, std::vector<std::int32_t>&
   std::visit([&](const auto& model) { model.append(piece, !rule_.skips, ids); }, tokenizer_.model_);
 }
 
+void Encoder::append_word_by_model(std::string_view word, std::vector<std::int32_t>& ids) {
+  struct ByModel : PieceSink {
+    ByModel(Encoder& encoder_of_ids, std::vector<std::int32_t>& all) : encoder(encoder_of_ids), ids(all) {}
+    void take(std::string_view piece) override { encoder.append_by_model(piece, ids); }
+    Encoder& encoder;
+    std::vector<std::int32_t>& ids;
+  } by_model(*this, ids);
+  tokenizer_.words_->put_marks(word, marked_);
+  tokenizer_.splitter_.split(marked_, false, by_model);
+}
+
+Encoder::Key Encoder::key_of(std::string_view piece) const {
+  Key key;
+  const auto place = reinterpret_cast<std::uintptr_t>(piece.data());
+  const auto first = reinterpret_cast<std::uintptr_t>(readable_.data());
+  if (place >= first && place + sizeof(key) <= first + readable_.size()) {
+    std::array<std::uint64_t, 4> mask;
+    std::memcpy(mask.data(), masks.data() + sizeof(key) - piece.size(), sizeof(mask));
+    std::memcpy(key.eights.data(), piece.data(), sizeof(key));
+    for (std::size_t i = 0; i < mask.size(); ++i) key.eights[i] &= mask[i];
+  } else {
+    std::memcpy(key.eights.data(), piece.data(), piece.size());
+  }
+  key.eights[3] |= std::uint64_t{piece.size()} << 56;
+  return key;
+}
+
 // Slots come from memory while the next pieces are found.
 void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
-  if (piece.size() > sizeof(Slot::bytes)) {
+  if (piece.size() > Key::longest) {
     append_waiting(ids);
     return append_by_model(piece, ids);
   }
   Waiting& waiting = waiting_[num_waiting_++];
-  waiting.slot = {};
-  waiting.slot.length = static_cast<std::uint8_t>(piece.size());
-  std::memcpy(waiting.slot.bytes, piece.data(), piece.size());
-  waiting.hash = hash_of(waiting.slot.key());
+  waiting.key = key_of(piece);
+  waiting.hash = waiting.key.hash();
   if (!slots_.empty()) {
     for (const std::uint64_t way : {0, 1}) __builtin_prefetch(&slots_[(waiting.hash ^ way) & (slots_.size() - 1)]);
   }
@@ -135,19 +196,17 @@ void Encoder::append_waiting(std::vector<std::int32_t>& ids) {
 
 const Encoder::Slot* Encoder::find(const Waiting& waiting) const {
   if (slots_.empty()) return nullptr;
-  const Key key = waiting.slot.key();
-  for (const std::uint64_t way : {0, 1}) {
-    const Slot& known = slots_[(waiting.hash ^ way) & (slots_.size() - 1)];
-    const Key other = known.key();
-    if (((key[0] ^ other[0]) | (key[1] ^ other[1]) | (key[2] ^ other[2]) | (key[3] ^ other[3])) == 0) return &known;
-  }
-  return nullptr;
+  const std::size_t place = waiting.hash & (slots_.size() - 1);
+  const Slot &first = slots_[place], &second = slots_[place ^ 1];
+  const bool is_first = first.key == waiting.key;
+  return is_first || second.key == waiting.key ? (is_first ? &first : &second) : nullptr;
 }
 
-void Encoder::append_new(Waiting& waiting, std::vector<std::int32_t>& ids) {
-  Slot& slot = waiting.slot;
+void Encoder::append_new(const Waiting& waiting, std::vector<std::int32_t>& ids) {
+  Slot slot{.key = waiting.key};
   const std::size_t before = ids.size();
-  append_by_model({slot.bytes, slot.length}, ids);
+  const std::string_view piece = slot.key.piece();
+  tokenizer_.words_ && piece.starts_with(' ') ? append_word_by_model(piece, ids) : append_by_model(piece, ids);
   if (ids.size() - before > std::size(slot.ids)) return;
   slot.num_ids = static_cast<std::uint8_t>(ids.size() - before);
   std::copy(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), slot.ids);
@@ -159,8 +218,8 @@ void Encoder::append_new(Waiting& waiting, std::vector<std::int32_t>& ids) {
 void Encoder::remember(const Slot& slot, std::uint64_t hash) {
   const std::size_t mask = slots_.size() - 1;
   std::size_t place = hash & mask;
-  if (slots_[place].length != 0 && (slots_[place ^ 1].length == 0 || (hash >> 63) != 0)) place ^= 1;
-  num_known_ += slots_[place].length == 0 ? 1 : 0;
+  if (!slots_[place].is_free() && (slots_[place ^ 1].is_free() || (hash >> 63) != 0)) place ^= 1;
+  num_known_ += slots_[place].is_free() ? 1 : 0;
   slots_[place] = slot;
 }
 
@@ -169,7 +228,7 @@ void Encoder::grow() {
   std::swap(old, slots_);
   num_known_ = 0;
   for (const Slot& slot : old) {
-    if (slot.length > 0) remember(slot, hash_of(slot.key()));
+    if (!slot.is_free()) remember(slot, slot.key.hash());
   }
 }
 

@@ -38,31 +38,39 @@ class Encoder {
 
  private:
   class Pieces;
-  using Key = std::array<std::uint64_t, 4>;
+  // The bytes of a piece, zeros, and its length. Words start with a space, which parts of marked text never do.
+  struct Key {
+    static constexpr std::size_t longest = 31;
+    std::array<std::uint64_t, 4> eights{};
+    [[nodiscard]] const char* bytes() const { return reinterpret_cast<const char*>(eights.data()); }
+    [[nodiscard]] std::size_t length() const { return static_cast<std::uint8_t>(bytes()[longest]); }
+    [[nodiscard]] std::string_view piece() const { return {bytes(), length()}; }
+    [[nodiscard]] std::uint64_t hash() const;
+    bool operator==(const Key& other) const;
+  };
   // A piece with its ids, in one cache line.
   struct alignas(64) Slot {
-    std::uint8_t length = 0;
-    char bytes[31] = {};
+    Key key;
     std::int32_t ids[7] = {};
     std::uint8_t num_ids = 0;
-    [[nodiscard]] Key key() const {  // its length and its bytes
-      Key key;
-      std::memcpy(key.data(), this, sizeof(key));
-      return key;
-    }
+    [[nodiscard]] bool is_free() const { return key.length() == 0; }
   };
   void append_raw(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
+  void append_whole(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
   void append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
+  void append_words(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
   // A piece whose slot is on its way from memory.
   struct Waiting {
-    Slot slot;
+    Key key;
     std::uint64_t hash = 0;
   };
+  [[nodiscard]] Key key_of(std::string_view piece) const;
   void append_piece(std::string_view piece, std::vector<std::int32_t>& ids);
   void append_waiting(std::vector<std::int32_t>& ids);
-  void append_new(Waiting& waiting, std::vector<std::int32_t>& ids);
+  void append_new(const Waiting& waiting, std::vector<std::int32_t>& ids);
   [[nodiscard]] const Slot* find(const Waiting& waiting) const;
   void append_by_model(std::string_view piece, std::vector<std::int32_t>& ids);
+  void append_word_by_model(std::string_view word, std::vector<std::int32_t>& ids);
   void remember(const Slot& slot, std::uint64_t hash);
   void grow();
 
@@ -73,7 +81,8 @@ class Encoder {
   std::size_t num_known_ = 0;
   std::array<Waiting, 16> waiting_;
   std::size_t num_waiting_ = 0;
-  std::string normalized_;
+  std::string_view readable_;  // where most pieces are: bytes after a piece may be read with it
+  std::string normalized_, marked_;
 };
 
 }  // namespace echelon

@@ -22,6 +22,8 @@ class SafeCuts {
   /// `is_complete`: every character has tokens, so no two unknown ones become one.
   SafeCuts(const TokenizerSpec& spec, bool is_complete);
 
+  [[nodiscard]] bool any() const { return any_; }
+
   /// Calls take(part) for each part of a text.
   template <class Take>
   void for_each_part(std::string_view text, const Take& take) const {

@@ -1,0 +1,54 @@
+// Words of raw text that SentencePiece's kinds of BPE encode one by one.
+#pragma once
+
+#include "data/tokenizer/tokenizer_spec.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace echelon {
+
+/// SentencePiece's files put a mark for each space, and make one piece of a whole text. Where no merge joins a mark to
+/// another character before it, a text may be split before its spaces, and its words are remembered as they are in the
+/// text: none has to be normalized again. Thread-safe.
+class SpacedWords {
+ public:
+  /// Nothing if the tokenizer does more to a text than to put marks for spaces and a prefix before it, or if a merge
+  /// joins words. Its model must allow SafeCuts.
+  [[nodiscard]] static std::optional<SpacedWords> of(const TokenizerSpec& spec);
+
+  /// Calls take(begin, end) for the words, in order. All but the first start with their spaces.
+  template <class Take>
+  void for_each(std::string_view text, const Take& take) const {
+    std::size_t begin = 0;
+    std::uint64_t was_space = 1;
+    for (std::size_t block = 0; block < text.size(); block += block_size) {
+      const std::uint64_t spaces = spaces_of(text.substr(block, block_size));
+      for (std::uint64_t starts = spaces & ~(spaces << 1 | was_space); starts != 0; starts &= starts - 1) {
+        const std::size_t at = block + static_cast<std::size_t>(std::countr_zero(starts));
+        if (text[at - 1] == mark_.back() && text.substr(0, at).ends_with(mark_)) continue;
+        take(begin, at);
+        begin = at;
+      }
+      was_space = spaces >> (block_size - 1);
+    }
+    if (begin < text.size()) take(begin, text.size());
+  }
+
+  /// `out` becomes the word with marks.
+  void put_marks(std::string_view word, std::string& out) const;
+
+ private:
+  static constexpr std::size_t block_size = 64;
+  explicit SpacedWords(std::string mark) : mark_(std::move(mark)) {}
+  /// A bit for each byte of a block.
+  static std::uint64_t spaces_of(std::string_view block);
+
+  std::string mark_;
+};
+
+}  // namespace echelon
