@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int record_version = 3;  // increased when the same request would give different tokens
+constexpr int record_version = 4;  // increased when the same request would give different tokens
 
 OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
@@ -67,7 +67,8 @@ std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
                                text.max_bytes,
                                text.validation_fraction,
                                text.seed,
-                               options.tokenizer.empty() ? OrderedJson(options.vocab_size) : tokenizer_json(options),
+                               options.tokenizer.empty() ? OrderedJson{options.vocab_size, options.min_frequency}
+                                                         : tokenizer_json(options),
                                options.training_sample_bytes,
                                options.appends_end_of_document,
                                options.pattern,
