@@ -14,7 +14,7 @@
 namespace echelon {
 
 inline const std::vector<std::string> alphabet = {"a",      "b",      "c",          "\n", "\x7f",
-                                           "\u00e9", "\u2581", "\U0001f600", "x",  "\u4e2d"};
+                                                  "\u00e9", "\u2581", "\U0001f600", "x",  "\u4e2d"};
 inline constexpr std::size_t num_known = 8;  // the last two of the alphabet are no tokens
 
 inline std::int32_t id_of(TokenizerSpec& spec, const std::string& token) {

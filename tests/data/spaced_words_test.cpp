@@ -135,7 +135,8 @@ TEST(SpacedWords, StartWithTheirSpaces) {
   ASSERT_TRUE(words);
   const auto words_of = [&](std::string_view text) {
     std::vector<std::string> found;
-    words->for_each(text, [&](std::size_t begin, std::size_t end) { found.emplace_back(text.substr(begin, end - begin)); });
+    words->for_each(text,
+                    [&](std::size_t begin, std::size_t end) { found.emplace_back(text.substr(begin, end - begin)); });
     return found;
   };
   using testing::ElementsAre;

@@ -56,7 +56,8 @@ TokenizerSpec BpeTrainer::train(std::int64_t vocab_size, std::int64_t min_freque
     merger.add_word(symbols, words_.count(i));
   }
   merger.start();
-  std::unordered_map<std::string, std::int32_t> ids;  // "abc" may come from ab + c or from a + bc: one token, two merges
+  std::unordered_map<std::string, std::int32_t>
+      ids;  // "abc" may come from ab + c or from a + bc: one token, two merges
   while (static_cast<std::int64_t>(spec.tokens.size()) < vocab_size - 1) {
     const PairMerger::Candidate best = merger.pop_best();
     if (best.count < min_frequency) break;

@@ -25,9 +25,11 @@ void for_each_part(const AddedTokenFinder& finder, std::string_view text, Contro
 
 class Encoder::Pieces : public PieceSink {
  public:
-  Pieces(Encoder& encoder, std::vector<std::int32_t>& ids) : encoder_(encoder), ids_(ids) {}
+  using Append = void (Encoder::*)(std::string_view piece, std::vector<std::int32_t>& ids);
+  Pieces(Encoder& encoder, Append append, std::vector<std::int32_t>& ids)
+      : encoder_(encoder), append_(append), ids_(ids) {}
   void take(std::string_view piece) override {
-    const auto append = [&](std::string_view part) { encoder_.append_piece(part, ids_); };
+    const auto append = [&](std::string_view part) { (encoder_.*append_)(part, ids_); };
     if (const auto* bpe = std::get_if<BpeModel>(&encoder_.tokenizer_.model_))
       return bpe->cuts().for_each_part(piece, append);
     append(piece);
@@ -35,6 +37,7 @@ class Encoder::Pieces : public PieceSink {
 
  private:
   Encoder& encoder_;
+  const Append append_;
   std::vector<std::int32_t>& ids_;
 };
 
@@ -82,7 +85,7 @@ void Encoder::append_whole(std::string_view text, bool starts_text, std::vector<
 }
 
 void Encoder::append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
-  Pieces pieces(*this, ids);
+  Pieces pieces(*this, &Encoder::append_piece, ids);
   num_waiting_ = 0;  // an error may have left some
   readable_ = text;
   tokenizer_.splitter_.split(text, starts_text, pieces);
@@ -111,15 +114,22 @@ void Encoder::append_by_model(std::string_view piece, std::vector<std::int32_t>&
   std::visit([&](const auto& model) { model.append(piece, !rule_.skips, ids); }, tokenizer_.model_);
 }
 
-void Encoder::append_word_by_model(std::string_view word, std::vector<std::int32_t>& ids) {
-  struct ByModel : PieceSink {
-    ByModel(Encoder& encoder_of_ids, std::vector<std::int32_t>& all) : encoder(encoder_of_ids), ids(all) {}
-    void take(std::string_view piece) override { encoder.append_by_model(piece, ids); }
-    Encoder& encoder;
-    std::vector<std::int32_t>& ids;
-  } by_model(*this, ids);
+// Parts of a new word may be known.
+void Encoder::append_new_word(std::string_view word, std::vector<std::int32_t>& ids) {
   tokenizer_.words_->put_marks(word, marked_);
-  tokenizer_.splitter_.split(marked_, false, by_model);
+  Pieces parts(*this, &Encoder::append_part, ids);
+  tokenizer_.splitter_.split(marked_, false, parts);
+}
+
+void Encoder::append_part(std::string_view part, std::vector<std::int32_t>& ids) {
+  const bool is_whole_word = part.size() == marked_.size();  // it is remembered as a word
+  if (is_whole_word || part.size() > PieceKey::longest) return append_by_model(part, ids);
+  const PieceKey key(part, marked_);
+  const std::uint64_t hash = key.hash();
+  if (const auto* known = known_.find(key, hash))
+    ids.insert(ids.end(), known->ids, known->ids + known->num_ids);
+  else
+    append_new(key, hash, ids);
 }
 
 // Slots come from memory while the next pieces are found.
@@ -147,21 +157,21 @@ void Encoder::append_waiting(std::vector<std::int32_t>& ids) {
     }
     ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
     count = 0;
-    append_new(waiting_[i], ids);
+    append_new(waiting_[i].key, waiting_[i].hash, ids);
   }
   ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
   num_waiting_ = 0;
 }
 
-void Encoder::append_new(const Waiting& waiting, std::vector<std::int32_t>& ids) {
-  PieceCache::Slot slot{.key = waiting.key};
+void Encoder::append_new(const PieceKey& key, std::uint64_t hash, std::vector<std::int32_t>& ids) {
   const std::size_t before = ids.size();
-  const std::string_view piece = slot.key.piece();
-  tokenizer_.words_ && piece.starts_with(' ') ? append_word_by_model(piece, ids) : append_by_model(piece, ids);
+  const std::string_view piece = key.piece();
+  tokenizer_.words_&& piece[0] == ' ' ? append_new_word(piece, ids) : append_by_model(piece, ids);
+  PieceCache::Slot slot{.key = key};
   if (ids.size() - before > std::size(slot.ids)) return;
   slot.num_ids = static_cast<std::uint8_t>(ids.size() - before);
   std::copy(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), slot.ids);
-  known_.remember(slot, waiting.hash);
+  known_.remember(slot, hash);
 }
 
 }  // namespace echelon

@@ -49,9 +49,10 @@ class Encoder {
   };
   void append_piece(std::string_view piece, std::vector<std::int32_t>& ids);
   void append_waiting(std::vector<std::int32_t>& ids);
-  void append_new(const Waiting& waiting, std::vector<std::int32_t>& ids);
+  void append_new(const PieceKey& key, std::uint64_t hash, std::vector<std::int32_t>& ids);
+  void append_new_word(std::string_view word, std::vector<std::int32_t>& ids);
+  void append_part(std::string_view part, std::vector<std::int32_t>& ids);
   void append_by_model(std::string_view piece, std::vector<std::int32_t>& ids);
-  void append_word_by_model(std::string_view word, std::vector<std::int32_t>& ids);
 
   const Tokenizer& tokenizer_;
   ControlRule rule_;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +19,19 @@ struct PieceKey {
   std::array<std::uint64_t, 4> eights{};
 
   /// Of a piece of at most `longest` bytes. Those after it in `readable` may be read, which saves time.
-  PieceKey(std::string_view piece, std::string_view readable);
+  PieceKey(std::string_view piece, std::string_view readable) {
+    const auto place = reinterpret_cast<std::uintptr_t>(piece.data());
+    const auto first = reinterpret_cast<std::uintptr_t>(readable.data());
+    if (place >= first && place + sizeof(eights) <= first + readable.size()) {
+      std::array<std::uint64_t, 4> mask;
+      std::memcpy(mask.data(), masks.data() + sizeof(eights) - piece.size(), sizeof(mask));
+      std::memcpy(eights.data(), piece.data(), sizeof(eights));
+      for (std::size_t i = 0; i < mask.size(); ++i) eights[i] &= mask[i];
+    } else {
+      std::memcpy(eights.data(), piece.data(), piece.size());
+    }
+    eights[3] |= std::uint64_t{piece.size()} << 56;
+  }
   PieceKey() = default;
 
   [[nodiscard]] std::string_view piece() const { return {reinterpret_cast<const char*>(eights.data()), length()}; }
@@ -34,6 +47,14 @@ struct PieceKey {
     return ((eights[0] ^ other.eights[0]) | (eights[1] ^ other.eights[1]) | (eights[2] ^ other.eights[2]) |
             (eights[3] ^ other.eights[3])) == 0;
   }
+
+ private:
+  // 32 bytes of it, of which the first `length` are in the first half, keep so many bytes.
+  static constexpr auto masks = [] {
+    std::array<std::uint8_t, 64> bytes{};
+    for (std::size_t i = 0; i < 32; ++i) bytes[i] = 0xff;
+    return bytes;
+  }();
 };
 
 /// A hash table of at most 16 MiB, of pieces that are not empty. A place has two slots.

@@ -23,8 +23,8 @@ bool only_puts_marks(const TokenizerSpec& spec) {
   for (const SplitStep& step : spec.splitter) {
     const bool puts_marks = step.kind == SplitStep::Kind::metaspace && !step.splits && step.pattern == space_mark;
     // Of spaces that became marks, as in Gemma's files: it finds none.
-    const bool does_nothing = has_marks && step.kind == SplitStep::Kind::split && !step.is_regex &&
-                              step.pattern == " " && !step.is_inverted;
+    const bool does_nothing =
+        has_marks && step.kind == SplitStep::Kind::split && !step.is_regex && step.pattern == " " && !step.is_inverted;
     if (!puts_marks && !does_nothing) return false;
     has_marks = true;
   }

@@ -76,10 +76,11 @@ SafeCuts BpeModel::safe_cuts(const TokenizerSpec& spec) const {
   return is_complete || whole_pieces_.contains(space_mark) ? SafeCuts(spec, is_complete) : SafeCuts();
 }
 
-void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
+std::size_t BpeModel::symbols_of(std::string_view piece, std::int32_t* symbols) const {
+  std::int32_t* next = symbols;
   if (is_byte_level_) {
-    for (const char byte : piece) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
-    return;
+    for (const char byte : piece) *next++ = byte_ids_[static_cast<std::uint8_t>(byte)];
+    return piece.size();
   }
   bool was_unknown = false;
   while (!piece.empty()) {
@@ -90,15 +91,16 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>&
     const std::int32_t* found = length > 0 ? characters_.find(0, next_code_point(character, at)) : nullptr;
     const auto has_byte = [&](char byte) { return byte_ids_[static_cast<std::uint8_t>(byte)] >= 0; };
     if (found != nullptr) {
-      symbols.push_back(*found);
+      *next++ = *found;
     } else if (has_bytes_ && std::all_of(character.begin(), character.end(), has_byte)) {
-      for (const char byte : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
+      for (const char byte : character) *next++ = byte_ids_[static_cast<std::uint8_t>(byte)];
       continue;  // the library keeps an unknown character before it for later
     } else if (unknown_ && !(was_unknown && fuses_unknown_)) {
-      symbols.push_back(*unknown_);
+      *next++ = *unknown_;
     }
     was_unknown = found == nullptr;
   }
+  return static_cast<std::size_t>(next - symbols);
 }
 
 void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<std::int32_t>& ids) const {
@@ -107,17 +109,20 @@ void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<s
     if (whole != whole_pieces_.end() && (may_be_control || !control_.contains(whole->second)))
       return ids.push_back(whole->second);
   }
-  std::vector<std::int32_t> symbols;
-  append_symbols(piece, symbols);
+  if (piece.size() <= few_symbols) {
+    std::array<std::int32_t, few_symbols> symbols;
+    return merge_few({symbols.data(), symbols_of(piece, symbols.data())}, ids);
+  }
+  std::vector<std::int32_t> symbols(piece.size());
+  symbols.resize(symbols_of(piece, symbols.data()));
   symbols.size() <= few_symbols ? merge_few(symbols, ids) : merge_many(symbols, ids);
 }
 
 // Merges in place: each time the least rank of all pairs is searched, and what was merged away has none.
-void BpeModel::merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const {
-  std::array<std::int32_t, few_symbols> id, rank, result;     // rank and result: of the pair that starts here
+void BpeModel::merge_few(std::span<std::int32_t> id, std::vector<std::int32_t>& ids) const {
+  std::array<std::int32_t, few_symbols> rank, result;         // of the pair that starts here
   std::array<std::uint8_t, few_symbols + 1> previous, after;  // the neighbours that are left
-  const std::size_t count = symbols.size();
-  std::copy(symbols.begin(), symbols.end(), id.begin());
+  const std::size_t count = id.size();
   const auto look_up = [&](std::size_t left, std::size_t right) {
     const PairMerge merge = right < count ? merges_.find(id[left], id[right]) : PairMerge();
     rank[left] = merge.rank;

@@ -31,9 +31,10 @@ class BpeModel {
   [[nodiscard]] const SafeCuts& cuts() const { return safe_cuts_; }
 
  private:
-  void append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
+  /// Writes at most piece.size() symbols and returns how many.
+  std::size_t symbols_of(std::string_view piece, std::int32_t* symbols) const;
   [[nodiscard]] SafeCuts safe_cuts(const TokenizerSpec& spec) const;
-  void merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
+  void merge_few(std::span<std::int32_t> id, std::vector<std::int32_t>& ids) const;
   void merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
 
   bool is_byte_level_, prefers_whole_pieces_, fuses_unknown_;
