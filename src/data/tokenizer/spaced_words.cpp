@@ -7,8 +7,6 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581
-
 bool is_mark_for_space(const NormalizerStep& step) {
   return step.kind == NormalizerStep::Kind::replace && !step.is_regex && step.pattern == " " &&
          step.content == space_mark;

@@ -27,7 +27,7 @@ void PairMerger::count_new(std::uint32_t place, SymbolPair pair, std::int64_t co
   use.count += count;
   if (use.list < 0) {
     use.list = static_cast<std::int64_t>(lists_.size());
-    lists_.push_back({.pair = pair});
+    lists_.push_back({.pair = pair, .places = {}});
   }
   lists_[static_cast<std::size_t>(use.list)].places.push_back(place);
 }

@@ -11,7 +11,6 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581, which SentencePiece puts for a space
 constexpr std::size_t few_symbols = 160;                 // up to here, a search of all pairs is faster than a heap
 constexpr std::int32_t no_rank = PairMerge().rank;
 
