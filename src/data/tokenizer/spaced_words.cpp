@@ -32,21 +32,22 @@ bool only_puts_marks(const TokenizerSpec& spec) {
 }  // namespace
 
 std::optional<SpacedWords> SpacedWords::of(const TokenizerSpec& spec) {
-  const auto joins_words = [&](const Merge& merge) {
-    return spec.tokens[static_cast<std::size_t>(merge.right)].starts_with(space_mark) &&
-           !spec.tokens[static_cast<std::size_t>(merge.left)].ends_with(space_mark);
-  };
+  bool joins_marks = false, joins_words = false;
+  for (const Merge& merge : spec.merges) {
+    if (!spec.tokens[static_cast<std::size_t>(merge.right)].starts_with(space_mark)) continue;
+    const bool is_after_mark = spec.tokens[static_cast<std::size_t>(merge.left)].ends_with(space_mark);
+    (is_after_mark ? joins_marks : joins_words) = true;
+  }
   // Such a token may be in the marked text of several words.
   const auto is_in_marked_text = [](const AddedToken& added) { return added.is_normalized; };
-  if (!only_puts_marks(spec) || std::any_of(spec.merges.begin(), spec.merges.end(), joins_words) ||
-      std::any_of(spec.added.begin(), spec.added.end(), is_in_marked_text))
+  if (!only_puts_marks(spec) || joins_words || std::any_of(spec.added.begin(), spec.added.end(), is_in_marked_text))
     return std::nullopt;
-  return SpacedWords(std::string(space_mark));
+  return SpacedWords(joins_marks);
 }
 
 void SpacedWords::put_marks(std::string_view word, std::string& out) const {
   out.clear();
-  for (const char c : word) c == ' ' ? out += mark_ : out += c;
+  for (const char c : word) c == ' ' ? out += space_mark : out += c;
 }
 
 std::uint64_t SpacedWords::spaces_of(std::string_view block) {

@@ -28,9 +28,10 @@ class SpacedWords {
     std::uint64_t was_space = 1;
     for (std::size_t block = 0; block < text.size(); block += block_size) {
       const std::uint64_t spaces = spaces_of(text.substr(block, block_size));
-      for (std::uint64_t starts = spaces & ~(spaces << 1 | was_space); starts != 0; starts &= starts - 1) {
+      const std::uint64_t no_starts = joins_marks_ ? spaces << 1 | was_space : 0;
+      for (std::uint64_t starts = spaces & ~no_starts; starts != 0; starts &= starts - 1) {
         const std::size_t at = block + static_cast<std::size_t>(std::countr_zero(starts));
-        if (text[at - 1] == mark_.back() && text.substr(0, at).ends_with(mark_)) continue;
+        if (at == 0 || (joins_marks_ && text.substr(0, at).ends_with(space_mark))) continue;
         take(begin, at);
         begin = at;
       }
@@ -44,11 +45,11 @@ class SpacedWords {
 
  private:
   static constexpr std::size_t block_size = 64;
-  explicit SpacedWords(std::string mark) : mark_(std::move(mark)) {}
+  explicit SpacedWords(bool joins_marks) : joins_marks_(joins_marks) {}
   /// A bit for each byte of a block.
   static std::uint64_t spaces_of(std::string_view block);
 
-  std::string mark_;
+  bool joins_marks_;  // merges do: spaces side by side are of one word
 };
 
 }  // namespace echelon
