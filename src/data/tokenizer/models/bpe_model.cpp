@@ -11,7 +11,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t few_symbols = 160;                 // up to here, a search of all pairs is faster than a heap
+constexpr std::size_t few_symbols = 160;  // up to here, a search of all pairs is faster than a heap
 constexpr std::int32_t no_rank = PairMerge().rank;
 
 /// The least id of a token of one ASCII character.
@@ -54,12 +54,19 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
     require(std::max({left, right, result}) < num_tokens && std::min({left, right, result}) >= 0,
             "{}: merge {} names a token that does not exist", name, rank);
   }
-  if (is_byte_level_) return;
-  characters_ = PairMap<std::int32_t>(whole_pieces_.size());
-  for (const auto& [token, id] : whole_pieces_) {
-    std::size_t at = 0;
-    if (utf8_character_length(token) == token.size()) characters_.set(0, next_code_point(token, at), id);
+  if (is_byte_level_) {
+    search_ = TokenSearch(spec, merges_, byte_ids_);
+    return;
   }
+  characters_ = PairMap<std::int32_t>(whole_pieces_.size());
+  std::vector<std::int32_t> symbols;
+  for (const auto& [token, id] : whole_pieces_) {
+    if (utf8_character_length(token) != token.size()) continue;
+    std::size_t at = 0;
+    characters_.set(0, next_code_point(token, at), id);
+    symbols.push_back(id);
+  }
+  search_ = TokenSearch(spec, merges_, symbols);
   if (!prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
 }
 
@@ -108,6 +115,7 @@ void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<s
     if (whole != whole_pieces_.end() && (may_be_control || !control_.contains(whole->second)))
       return ids.push_back(whole->second);
   }
+  if (piece.size() <= TokenSearch::longest_piece && search_.append(piece, merges_, ids)) return;
   if (piece.size() <= few_symbols) {
     std::array<std::int32_t, few_symbols> symbols;
     return merge_few({symbols.data(), symbols_of(piece, symbols.data())}, ids);

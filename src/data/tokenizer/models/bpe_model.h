@@ -3,6 +3,7 @@
 
 #include "data/tokenizer/models/merge_table.h"
 #include "data/tokenizer/models/safe_cuts.h"
+#include "data/tokenizer/models/token_search.h"
 
 #include <array>
 #include <cstdint>
@@ -46,6 +47,7 @@ class BpeModel {
   PairMap<std::int32_t> characters_;  // (0, code point): its token, unless the model is byte_level
   std::unordered_set<std::int32_t> control_;
   SafeCuts safe_cuts_;
+  TokenSearch search_;
 };
 
 }  // namespace echelon
