@@ -114,22 +114,15 @@ void Encoder::append_by_model(std::string_view piece, std::vector<std::int32_t>&
   std::visit([&](const auto& model) { model.append(piece, !rule_.skips, ids); }, tokenizer_.model_);
 }
 
-// Parts of a new word may be known.
 void Encoder::append_new_word(std::string_view word, std::vector<std::int32_t>& ids) {
+  struct ByModel : PieceSink {
+    ByModel(Encoder& of_ids, std::vector<std::int32_t>& all) : encoder(of_ids), ids(all) {}
+    void take(std::string_view piece) override { encoder.append_by_model(piece, ids); }
+    Encoder& encoder;
+    std::vector<std::int32_t>& ids;
+  } by_model(*this, ids);
   tokenizer_.words_->put_marks(word, marked_);
-  Pieces parts(*this, &Encoder::append_part, ids);
-  tokenizer_.splitter_.split(marked_, false, parts);
-}
-
-void Encoder::append_part(std::string_view part, std::vector<std::int32_t>& ids) {
-  const bool is_whole_word = part.size() == marked_.size();  // it is remembered as a word
-  if (is_whole_word || part.size() > PieceKey::longest) return append_by_model(part, ids);
-  const PieceKey key(part, marked_);
-  const std::uint64_t hash = key.hash();
-  if (const auto* known = known_.find(key, hash))
-    ids.insert(ids.end(), known->ids, known->ids + known->num_ids);
-  else
-    append_new(key, hash, ids);
+  tokenizer_.splitter_.split(marked_, false, by_model);
 }
 
 // Slots come from memory while the next pieces are found.

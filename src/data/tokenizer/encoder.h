@@ -51,7 +51,6 @@ class Encoder {
   void append_waiting(std::vector<std::int32_t>& ids);
   void append_new(const PieceKey& key, std::uint64_t hash, std::vector<std::int32_t>& ids);
   void append_new_word(std::string_view word, std::vector<std::int32_t>& ids);
-  void append_part(std::string_view part, std::vector<std::int32_t>& ids);
   void append_by_model(std::string_view piece, std::vector<std::int32_t>& ids);
 
   const Tokenizer& tokenizer_;
