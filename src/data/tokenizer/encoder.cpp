@@ -132,7 +132,7 @@ void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& id
     return append_by_model(piece, ids);
   }
   Waiting& waiting = waiting_[num_waiting_++];
-  waiting.key = PieceKey(piece, readable_);
+  waiting.key.assign(piece, readable_);
   waiting.hash = waiting.key.hash();
   known_.prefetch(waiting.hash);
   if (num_waiting_ == waiting_.size()) append_waiting(ids);

@@ -24,7 +24,7 @@ void PieceCache::put(const Slot& slot, std::uint64_t hash) {
 }
 
 void PieceCache::grow() {
-  std::vector<Slot> old(4 * slots_.size());
+  HugeVector<Slot> old(4 * slots_.size());
   std::swap(old, slots_);
   num_known_ = 0;
   for (const Slot& slot : old) {

@@ -1,13 +1,14 @@
 // The ids of short pieces that an Encoder has seen.
 #pragma once
 
+#include "data/tokenizer/huge_vector.h"
+
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
 namespace echelon {
 
@@ -18,21 +19,20 @@ struct PieceKey {
   static constexpr std::size_t longest = 31;
   std::array<std::uint64_t, 4> eights{};
 
-  /// Of a piece of at most `longest` bytes. Those after it in `readable` may be read, which saves time.
-  PieceKey(std::string_view piece, std::string_view readable) {
+  /// A piece of at most `longest` bytes. Those after it in `readable` may be read, which saves time.
+  void assign(std::string_view piece, std::string_view readable) {
     const auto place = reinterpret_cast<std::uintptr_t>(piece.data());
     const auto first = reinterpret_cast<std::uintptr_t>(readable.data());
     if (place >= first && place + sizeof(eights) <= first + readable.size()) {
-      std::array<std::uint64_t, 4> mask;
-      std::memcpy(mask.data(), masks.data() + sizeof(eights) - piece.size(), sizeof(mask));
-      std::memcpy(eights.data(), piece.data(), sizeof(eights));
-      for (std::size_t i = 0; i < mask.size(); ++i) eights[i] &= mask[i];
+      const std::uint8_t* mask = masks.data() + sizeof(eights) - piece.size();
+      for (std::size_t i = 0; i < eights.size(); ++i)
+        eights[i] = eight_at(piece.data() + 8 * i) & eight_at(mask + 8 * i);
     } else {
+      eights = {};
       std::memcpy(eights.data(), piece.data(), piece.size());
     }
     eights[3] |= std::uint64_t{piece.size()} << 56;
   }
-  PieceKey() = default;
 
   [[nodiscard]] std::string_view piece() const { return {reinterpret_cast<const char*>(eights.data()), length()}; }
   [[nodiscard]] std::size_t length() const { return eights[3] >> 56; }
@@ -49,6 +49,11 @@ struct PieceKey {
   }
 
  private:
+  static std::uint64_t eight_at(const void* bytes) {
+    std::uint64_t eight;
+    std::memcpy(&eight, bytes, sizeof(eight));
+    return eight;
+  }
   // 32 bytes of it, of which the first `length` are in the first half, keep so many bytes.
   static constexpr auto masks = [] {
     std::array<std::uint8_t, 64> bytes{};
@@ -85,7 +90,7 @@ class PieceCache {
   void put(const Slot& slot, std::uint64_t hash);
   void grow();
 
-  std::vector<Slot> slots_ = std::vector<Slot>(64);
+  HugeVector<Slot> slots_ = HugeVector<Slot>(64);
   std::size_t num_known_ = 0;
 };
 

@@ -46,8 +46,11 @@ std::optional<SpacedWords> SpacedWords::of(const TokenizerSpec& spec) {
 }
 
 void SpacedWords::put_marks(std::string_view word, std::string& out) const {
-  out.clear();
-  for (const char c : word) c == ' ' ? out += space_mark : out += c;
+  out.resize(word.size() * space_mark.size());
+  char* next = out.data();
+  for (const char c : word)
+    next = c == ' ' ? std::copy(space_mark.begin(), space_mark.end(), next) : (*next = c, next + 1);
+  out.resize(static_cast<std::size_t>(next - out.data()));
 }
 
 std::uint64_t SpacedWords::spaces_of(std::string_view block) {
