@@ -126,29 +126,40 @@ TEST(SpacedWords, AreNotForTokenizersThatDoMore) {
   EXPECT_FALSE(allows([](auto& spec) { spec.added = {{0, "a b", false, true}}; }));
 }
 
-// A block of the search is 64 bytes.
-TEST(SpacedWords, StartWithTheirSpaces) {
-  std::mt19937 random(10);
-  TokenizerSpec spec = random_spec(random, true, false);
+std::vector<std::string> words_of(bool joins_marks, std::string_view text) {
+  TokenizerSpec spec;
+  spec.tokens = {"a", mark, mark + mark, mark + "a"};
+  spec.merges = {{1, 0, 3}};
+  if (joins_marks) spec.merges.push_back({1, 1, 2});
   set_pipeline(spec, Pipeline::prefix);
-  const auto words = SpacedWords::of(spec);
-  ASSERT_TRUE(words);
-  const auto words_of = [&](std::string_view text) {
-    std::vector<std::string> found;
-    words->for_each(text,
-                    [&](std::size_t begin, std::size_t end) { found.emplace_back(text.substr(begin, end - begin)); });
-    return found;
-  };
-  using testing::ElementsAre;
-  EXPECT_THAT(words_of(""), ElementsAre());
-  EXPECT_THAT(words_of("  ab   c d "), ElementsAre("  ab", "   c", " d", " "));
-  EXPECT_THAT(words_of("a" + mark + " b" + mark + "c d"), ElementsAre("a" + mark + " b" + mark + "c", " d"));
+  std::vector<std::string> words;
+  SpacedWords::of(spec).value().for_each(
+      text, [&](std::size_t begin, std::size_t end) { words.emplace_back(text.substr(begin, end - begin)); });
+  return words;
+}
+
+using testing::ElementsAre;
+
+// A block of the search is 64 bytes.
+TEST(SpacedWords, StartWithTheirSpacesWhereMergesJoinMarks) {
+  EXPECT_THAT(words_of(true, ""), ElementsAre());
+  EXPECT_THAT(words_of(true, "  ab   c d "), ElementsAre("  ab", "   c", " d", " "));
+  const std::string marked_text = "a" + mark + " b" + mark + "c d";
+  EXPECT_THAT(words_of(true, marked_text), ElementsAre("a" + mark + " b" + mark + "c", " d"));
+  for (std::size_t length = 60; length < 70; ++length) {
+    const std::string first(length, 'a'), spaces(length, ' ');
+    EXPECT_THAT(words_of(true, first + " b"), ElementsAre(first, " b"));
+    EXPECT_THAT(words_of(true, first + "  b c"), ElementsAre(first, "  b", " c"));
+    EXPECT_THAT(words_of(true, spaces + "b"), ElementsAre(spaces + "b"));
+  }
+}
+
+TEST(SpacedWords, StartWithOneSpaceWhereNoMergeJoinsMarks) {
+  EXPECT_THAT(words_of(false, "  ab   c d "), ElementsAre(" ", " ab", " ", " ", " c", " d", " "));
+  EXPECT_THAT(words_of(false, "a" + mark + " b"), ElementsAre("a" + mark, " b"));
   for (std::size_t length = 60; length < 70; ++length) {
     const std::string first(length, 'a');
-    EXPECT_THAT(words_of(first + " b"), ElementsAre(first, " b"));
-    EXPECT_THAT(words_of(first + "  b c"), ElementsAre(first, "  b", " c"));
-    const std::string spaces(length, ' ');
-    EXPECT_THAT(words_of(spaces + "b"), ElementsAre(spaces + "b"));
+    EXPECT_THAT(words_of(false, first + "  b"), ElementsAre(first, " ", " b"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Vectors that are read all over the place: on huge pages, whose addresses a core has at hand.
+// Vectors that are read at random places: on huge pages, whose addresses stay in a core's TLB.
 #pragma once
 
 #include <sys/mman.h>

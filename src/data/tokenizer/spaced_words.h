@@ -21,7 +21,7 @@ class SpacedWords {
   /// joins words. Its model must allow SafeCuts.
   [[nodiscard]] static std::optional<SpacedWords> of(const TokenizerSpec& spec);
 
-  /// Calls take(begin, end) for the words, in order. All but the first start with their spaces.
+  /// Calls `take` with the start and the end of each word, in order. All but the first start with spaces.
   template <class Take>
   void for_each(std::string_view text, const Take& take) const {
     std::size_t begin = 0;

@@ -23,7 +23,7 @@ void PairMerger::add_word(std::span<const std::int32_t> symbols, std::int64_t co
 void PairMerger::start() { push_lists(); }
 
 void PairMerger::count_new(std::uint32_t place, SymbolPair pair, std::int64_t count) {
-  PairCounts::Use& use = uses_[pair];
+  SymbolPairCounts::Use& use = uses_[pair];
   use.count += count;
   if (use.list < 0) {
     use.list = static_cast<std::int64_t>(lists_.size());
@@ -34,7 +34,7 @@ void PairMerger::count_new(std::uint32_t place, SymbolPair pair, std::int64_t co
 
 void PairMerger::push_lists() {
   for (Candidate& made : lists_) {
-    PairCounts::Use& use = uses_[made.pair];
+    SymbolPairCounts::Use& use = uses_[made.pair];
     use.list = -1;
     made.count = use.count;
     if (made.count > 0) push(std::move(made));

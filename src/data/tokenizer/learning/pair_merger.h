@@ -1,7 +1,7 @@
 // The words of a text as linked symbols, in which the most frequent pair of neighbours is merged again and again.
 #pragma once
 
-#include "data/tokenizer/learning/pair_counts.h"
+#include "data/tokenizer/learning/symbol_pair_counts.h"
 
 #include <cstdint>
 #include <span>
@@ -46,7 +46,7 @@ class PairMerger {
 
   std::vector<Symbol> symbols_;
   std::vector<std::int64_t> word_counts_;
-  PairCounts uses_;
+  SymbolPairCounts uses_;
   std::vector<Candidate> lists_;  // pairs that the current merge made
   std::vector<Candidate> heap_;
 };

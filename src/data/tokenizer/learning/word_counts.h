@@ -21,7 +21,7 @@ class WordCounts {
 
  private:
   struct Word {
-    std::size_t begin;  // in bytes_; it ends where the next one begins
+    std::size_t begin;  // in bytes_, as far as the start of the next one
     std::int64_t count;
   };
   struct Slot {

@@ -1,6 +1,7 @@
-// BPE by a search for tokens instead of merge by merge. Adjacent tokens of which no merge joins a part of the first to
-// a part of the second are those that the merges make, and there is only one such sequence of tokens for a text. See
-// https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer
+// BPE by a search for tokens instead of merge by merge. Two adjacent tokens are apart if no merge joins a part of the
+// first to a part of the second before each is whole. Where all neighbours are apart, the merges of the whole text are
+// those of each token alone, since the first merge across a seam would be one between parts of its two tokens. So such
+// a sequence is what BPE gives, and there is only one.
 #pragma once
 
 #include "data/tokenizer/models/merge_table.h"

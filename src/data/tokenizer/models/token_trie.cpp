@@ -33,7 +33,7 @@ void TokenTrie::insert(const std::vector<Entry>& entries, std::size_t begin, std
     insert(entries, starts[i], starts[i + 1], depth + 1, children + bytes[i]);
 }
 
-/// The first place where the cells of all bytes are free. Behind many failures the search starts later next time.
+/// The first place where the cells of all bytes are free. After many failures the next search starts later.
 std::uint32_t TokenTrie::place_for(const Bytes& bytes) {
   const auto is_free = [&](std::uint32_t cell) { return cell >= cells_.size() || cells_[cell].parent == none; };
   while (!is_free(first_free_)) ++first_free_;

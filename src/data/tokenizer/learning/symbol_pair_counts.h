@@ -10,7 +10,7 @@ namespace echelon {
 
 using SymbolPair = std::pair<std::int32_t, std::int32_t>;
 
-class PairCounts {
+class SymbolPairCounts {
  public:
   struct Use {
     std::int64_t count = 0;
