@@ -43,6 +43,8 @@ inline TokenizerSpec random_spec(std::mt19937& random, bool has_bytes, bool join
     if (std::none_of(spec.merges.begin(), spec.merges.end(), is_same))
       spec.merges.push_back({left, right, id_of(spec, spec.tokens[left] + spec.tokens[right])});
   }
+  // A token may come before those that it is made of.
+  if (random() % 4 == 0) std::shuffle(spec.merges.begin(), spec.merges.end(), random);
   return spec;
 }
 

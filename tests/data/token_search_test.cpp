@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-// Merges of random tokens in random order: many tokens are made in another way than the search knows, which it says.
+// Where merges are not in the order in which they make tokens, the search may find nothing.
 TEST(TokenSearch, GivesTheIdsOfTheMergesOrNone) {
   std::mt19937 random(12);
   int num_found = 0, num_not_found = 0;
