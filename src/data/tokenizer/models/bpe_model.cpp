@@ -54,20 +54,22 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
     require(std::max({left, right, result}) < num_tokens && std::min({left, right, result}) >= 0,
             "{}: merge {} names a token that does not exist", name, rank);
   }
-  if (is_byte_level_) {
-    search_ = TokenSearch(spec, merges_, byte_ids_);
-    return;
-  }
+  search_ =
+      TokenSearch(spec, merges_, is_byte_level_ ? std::vector(byte_ids_.begin(), byte_ids_.end()) : find_characters());
+  if (!is_byte_level_ && !prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
+}
+
+/// Returns the tokens of one character.
+std::vector<std::int32_t> BpeModel::find_characters() {
   characters_ = PairMap<std::int32_t>(whole_pieces_.size());
-  std::vector<std::int32_t> symbols;
+  std::vector<std::int32_t> found;
   for (const auto& [token, id] : whole_pieces_) {
     if (utf8_character_length(token) != token.size()) continue;
     std::size_t at = 0;
     characters_.set(0, next_code_point(token, at), id);
-    symbols.push_back(id);
+    found.push_back(id);
   }
-  search_ = TokenSearch(spec, merges_, symbols);
-  if (!prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
+  return found;
 }
 
 // A byte or the unknown token that merges stands for characters that SafeCuts does not see.
@@ -116,10 +118,8 @@ void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<s
       return ids.push_back(whole->second);
   }
   if (piece.size() <= TokenSearch::longest_piece && search_.append(piece, merges_, ids)) return;
-  if (piece.size() <= few_symbols) {
-    std::array<std::int32_t, few_symbols> symbols;
-    return merge_few({symbols.data(), symbols_of(piece, symbols.data())}, ids);
-  }
+  std::array<std::int32_t, few_symbols> few;
+  if (piece.size() <= few_symbols) return merge_few({few.data(), symbols_of(piece, few.data())}, ids);
   std::vector<std::int32_t> symbols(piece.size());
   symbols.resize(symbols_of(piece, symbols.data()));
   symbols.size() <= few_symbols ? merge_few(symbols, ids) : merge_many(symbols, ids);

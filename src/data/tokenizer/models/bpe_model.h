@@ -34,6 +34,7 @@ class BpeModel {
  private:
   /// Writes at most piece.size() symbols and returns how many.
   std::size_t symbols_of(std::string_view piece, std::int32_t* symbols) const;
+  std::vector<std::int32_t> find_characters();
   [[nodiscard]] SafeCuts safe_cuts(const TokenizerSpec& spec) const;
   void merge_few(std::span<std::int32_t> id, std::vector<std::int32_t>& ids) const;
   void merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
