@@ -1,7 +1,11 @@
-// Seconds to encode a corpus that is in memory: wall time and processor time, one line per round.
-// usage: bench_tokenizers TOKENIZER_FILE CORPUS.jsonl [THREADS [ROUNDS [IDS_FILE]]]   writes int32 ids to IDS_FILE
+// Seconds of wall time and of processor time for a corpus that is in memory.
+// usage: bench_tokenizers TOKENIZER_FILE CORPUS.jsonl [THREADS [ROUNDS [IDS_FILE]]]
+//          encodes, a line per round; writes int32 ids to IDS_FILE
+//        bench_tokenizers learn CORPUS.jsonl VOCAB_SIZE MIN_FREQUENCY TOKENIZER_FILE
+//          learns merges
 #include "base/clock.h"
 #include "base/error.h"
+#include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/encoder.h"
 
 #include <fmt/format.h>
@@ -46,9 +50,31 @@ std::vector<Ids> encode(const Tokenizer& tokenizer, const std::vector<std::strin
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
+/// Runs `work` and prints its seconds.
+template <class Work>
+void timed(const Work& work) {
+  const double start = now_seconds(), processor_start = processor_seconds();
+  work();
+  const double seconds = now_seconds() - start;
+  fmt::print("{:.3f} {:.3f}\n", seconds, processor_seconds() - processor_start);
+}
+
+void learn(const std::string& corpus, std::int64_t vocab_size, std::int64_t min_frequency, const std::string& output) {
+  const std::vector<std::string> documents = documents_of(corpus);
+  TokenizerSpec spec;
+  timed([&] {
+    BpeTrainer trainer;
+    for (const std::string& document : documents) trainer.add(document);
+    spec = trainer.train(vocab_size, min_frequency);
+  });
+  std::ofstream(output) << to_tokenizer_json(spec);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 6 && argv[1] == std::string("learn"))
+    return learn(argv[2], std::atoi(argv[3]), std::atoi(argv[4]), argv[5]), 0;
   if (argc < 3)
     return fmt::print(stderr, "usage: bench_tokenizers TOKENIZER_FILE CORPUS.jsonl [THREADS [ROUNDS [IDS_FILE]]]\n"), 2;
   const Tokenizer tokenizer = Tokenizer::load(argv[1]);
@@ -56,12 +82,7 @@ int main(int argc, char** argv) {
   const int num_threads = std::max(argc > 3 ? std::atoi(argv[3]) : 1, 1),
             num_rounds = argc > 4 ? std::atoi(argv[4]) : 1;
   std::vector<Ids> parts;
-  for (int round = 0; round < num_rounds; ++round) {
-    const double start = now_seconds(), processor_start = processor_seconds();
-    parts = encode(tokenizer, documents, num_threads);
-    const double seconds = now_seconds() - start;
-    fmt::print("{:.3f} {:.3f}\n", seconds, processor_seconds() - processor_start);
-  }
+  for (int round = 0; round < num_rounds; ++round) timed([&] { parts = encode(tokenizer, documents, num_threads); });
   if (argc < 6) return 0;
   std::ofstream file(argv[5], std::ios::binary);
   for (const Ids& ids : parts)

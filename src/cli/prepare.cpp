@@ -163,6 +163,8 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
   app.add_option("--pattern", options.pattern,
                  "that splits text for tiktoken's file: gpt2, cl100k, o200k, llama3, qwen");
   app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")->capture_default_str();
+  app.add_option("--min-frequency", options.min_frequency, "of the pairs that a learned tokenizer merges")
+      ->capture_default_str();
   app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")
       ->capture_default_str();
   app.add_option("--validation-fraction", options.corpus.validation_fraction,

@@ -121,7 +121,7 @@ class Preparation {
     }
     require(done > 0, "prepare --input={}: there is no text to train a tokenizer on",
             fmt::join(options_.corpus.inputs, ", "));
-    return Tokenizer(trainer.train(options_.vocab_size));
+    return Tokenizer(trainer.train(options_.vocab_size, options_.min_frequency));
   }
 
   // A tokenizer.json is copied byte for byte, with what its reader ignores; the files that name its tokens come along.
@@ -193,12 +193,14 @@ void require_writable(const std::string& output) {
         fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
 }
 
-void require_vocab_size(const PrepareOptions& options) {
+void require_learnable(const PrepareOptions& options) {
   if (!options.tokenizer.empty()) return;
   constexpr std::int64_t least = 257, most = 1 << 24;
   require(options.vocab_size >= least && options.vocab_size <= most,
           "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges (use {})",
           options.vocab_size, least, most, std::clamp(options.vocab_size, least, most));
+  require(options.min_frequency >= 1, "prepare --min-frequency={} is not a count of pairs (use 1)",
+          options.min_frequency);
 }
 
 }  // namespace
@@ -207,7 +209,7 @@ PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& prog
   require(!options.output.empty(), "prepare --output is missing: name a folder");
   require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0",
           options.training_sample_bytes);
-  require_vocab_size(options);
+  require_learnable(options);
   require(!options.chat.is_on || !options.tokenizer.empty(), "prepare --chat needs --tokenizer, of the model");
   CorpusOptions text = options.corpus;
   text.not_below = options.output;

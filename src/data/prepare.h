@@ -19,6 +19,7 @@ struct PrepareOptions {
   std::string pattern;                             // of a tokenizer that is a file of ranks
   std::string separator;                           // the token between documents; empty: the tokenizer's
   std::int64_t vocab_size = 4096;                  // of the tokenizer that is trained
+  std::int64_t min_frequency = 2;                  // of the pairs that it merges
   std::int64_t training_sample_bytes = 8'000'000;  // of text that the tokenizer is trained on
   bool appends_end_of_document = true;             // the separator after every document
   bool adds_template = false;                      // instead of it: what the tokenizer's template puts around a text

@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int record_version = 3;  // increased when the same request would give different tokens
+constexpr int record_version = 4;  // increased when the same request would give different tokens
 
 OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
@@ -62,20 +62,21 @@ std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
   for (const CorpusFile& file : corpus.files())
     files.push_back({file.path, file.name, file.num_bytes, file.modified_nanos});
   const CorpusOptions& text = options.corpus;
-  const OrderedJson request = {record_version,
-                               text.text_key,
-                               text.max_bytes,
-                               text.validation_fraction,
-                               text.seed,
-                               options.tokenizer.empty() ? OrderedJson(options.vocab_size) : tokenizer_json(options),
-                               options.training_sample_bytes,
-                               options.appends_end_of_document,
-                               options.pattern,
-                               options.separator,
-                               options.adds_template,
-                               options.parses_special,
-                               chat_json(options),
-                               files};
+  const OrderedJson request = {
+      record_version,
+      text.text_key,
+      text.max_bytes,
+      text.validation_fraction,
+      text.seed,
+      options.tokenizer.empty() ? OrderedJson{options.vocab_size, options.min_frequency} : tokenizer_json(options),
+      options.training_sample_bytes,
+      options.appends_end_of_document,
+      options.pattern,
+      options.separator,
+      options.adds_template,
+      options.parses_special,
+      chat_json(options),
+      files};
   const std::string bytes = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }

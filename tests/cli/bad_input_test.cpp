@@ -282,6 +282,7 @@ const BadInput other_commands[] = {
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--seed=99999999999999999999"},
      {"--seed=99999999999999999999"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=100"}, {"--vocab-size=100", "(use 257)"}},
+    {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--min-frequency=0"}, {"--min-frequency=0", "(use 1)"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--validation-fraction=nan"}, {"--validation-fraction=nan"}},
     {{"eval"}, {"has no model"}},
     {{"eval", "--model=/nonexistent/model"}, {"/nonexistent/model"}},

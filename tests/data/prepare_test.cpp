@@ -213,6 +213,8 @@ TEST(Prepare, DoesNothingTwice) {
 
   options.vocab_size = 260;
   EXPECT_FALSE(prepare(options).is_reused);
+  options.min_frequency = 3;  // no pair occurs so often
+  EXPECT_EQ(prepare(options).vocab_size, 257);
   scratch.write("in/b", "more");
   EXPECT_FALSE(prepare(options).is_reused);
   std::filesystem::resize_file(scratch.path("out/train.bin"), 2);
@@ -333,6 +335,7 @@ TEST(Prepare, SaysWhatIsWrong) {
               HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare --max-bytes=-1"));
   EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("--vocab-size=10"));
+  EXPECT_THAT(complaint([](auto& o) { o.min_frequency = 0; }), HasSubstr("--min-frequency=0"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out")));  // nothing is touched for a bad request
   EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("in/a is not a folder"));
   EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }),

@@ -1,6 +1,8 @@
 // Compares with Hugging Face's library: its files and ids (made by tests/interop/check_tokenizer.py). Also writes ours
 // for that script to check.
+#include "crc.h"
 #include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -27,6 +29,21 @@ TEST(TokenizerInterop, GivesTheLibrarysIdsForTheLibrarysFiles) {
     EXPECT_EQ(tokenizer.encode(text), ids.get<Ids>()) << name;
     const bool normalizes = name == "one_digit";
     EXPECT_EQ(tokenizer.decode(ids.get<Ids>()) == text, !normalizes) << name;
+  }
+}
+
+TEST(TokenizerInterop, LearnsTheLibrarysMerges) {
+  const Json expected = Json::parse(std::ifstream(fixtures + "merges.json"));
+  ASSERT_EQ(expected.at("digests").size(), 45u);
+  for (const Json& request : expected.at("digests")) {
+    BpeTrainer trainer;
+    for (const Json& document : expected.at("corpora").at(request[0])) trainer.add(document.get<std::string>());
+    const TokenizerSpec spec = trainer.train(request[1], request[2]);
+    std::string merges;
+    for (const Merge& merge : spec.merges)
+      merges +=
+          to_byte_alphabet(spec.tokens.at(merge.left)) + " " + to_byte_alphabet(spec.tokens.at(merge.right)) + "\n";
+    EXPECT_EQ(crc32_of(merges), request[3].get<std::uint32_t>()) << request << ", " << spec.merges.size() << " merges";
   }
 }
 

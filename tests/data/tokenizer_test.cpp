@@ -36,48 +36,57 @@ Word bytes_of(const std::string& word) {
   return bytes;
 }
 
-void merge_everywhere(Word& word, const std::pair<std::string, std::string>& pair) {
+using Pair = std::pair<std::string, std::string>;
+
+/// Returns how many of the pairs overlapped with one that was merged, as in aaa.
+int merge_everywhere(Word& word, const Pair& pair) {
   Word merged;
+  int num_overlaps = 0;
   for (std::size_t i = 0; i < word.size(); ++i) {
     const bool occurs = i + 1 < word.size() && word[i] == pair.first && word[i + 1] == pair.second;
     merged.push_back(occurs ? word[i] + word[i + 1] : word[i]);
     i += occurs;
+    num_overlaps += occurs && i + 1 < word.size() && word[i] == pair.first && word[i + 1] == pair.second;
   }
   word = merged;
+  return num_overlaps;
 }
 
-// Recounts all pairs for each merge, on strings instead of ids.
-std::vector<std::pair<std::string, std::string>> naive_merges(const std::string& text, std::size_t vocab_size) {
+// Recounts all pairs for each merge, on strings instead of ids. A pair that was merged before keeps its count.
+std::vector<Pair> naive_merges(const std::string& text, std::size_t vocab_size, int min_frequency) {
   std::map<std::string, int> ids;  // only to break ties as documented
   for (const std::uint8_t byte : bytes_in_vocabulary_order())
     ids.emplace(std::string(1, static_cast<char>(byte)), static_cast<int>(ids.size()));
   std::vector<Word> words;
   for (const std::string& word : words_of(text)) words.push_back(bytes_of(word));
-  std::vector<std::pair<std::string, std::string>> merges;
+  std::vector<Pair> merges;
+  std::map<Pair, int> kept;
   while (ids.size() < vocab_size - 1) {
     std::map<std::pair<int, int>, int> counts;
-    std::map<std::pair<int, int>, std::pair<std::string, std::string>> names;
+    std::map<std::pair<int, int>, Pair> names;
     for (const Word& word : words) {
       for (std::size_t i = 0; i + 1 < word.size(); ++i) {
         const std::pair<int, int> pair(ids.at(word[i]), ids.at(word[i + 1]));
-        ++counts[pair];
         names[pair] = {word[i], word[i + 1]};
+        if (counts[pair]++ == 0) counts[pair] += kept[names[pair]];
       }
     }
     // The first of equals.
     const auto best = std::max_element(counts.begin(), counts.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (best == counts.end() || best->second < 2) break;
-    const auto pair = names.at(best->first);
-    if (std::find(merges.begin(), merges.end(), pair) == merges.end()) merges.push_back(pair);
+    if (best == counts.end() || best->second < min_frequency) break;
+    const Pair pair = names.at(best->first);
+    std::erase(merges, pair);
+    merges.push_back(pair);
     ids.emplace(pair.first + pair.second, static_cast<int>(ids.size()));
-    for (Word& word : words) merge_everywhere(word, pair);
+    kept[pair] = best->second;
+    for (Word& word : words) kept[pair] -= merge_everywhere(word, pair);
   }
   return merges;
 }
 
-std::vector<std::pair<std::string, std::string>> merges_by_name(const TokenizerSpec& spec) {
-  std::vector<std::pair<std::string, std::string>> names;
+std::vector<Pair> merges_by_name(const TokenizerSpec& spec) {
+  std::vector<Pair> names;
   for (const Merge& merge : spec.merges) {
     names.emplace_back(spec.tokens[static_cast<std::size_t>(merge.left)],
                        spec.tokens[static_cast<std::size_t>(merge.right)]);
@@ -92,10 +101,10 @@ std::string random_text(unsigned seed, std::size_t length, std::string_view lett
   return text;
 }
 
-TokenizerSpec trained(const std::string& text, std::int64_t vocab_size) {
+TokenizerSpec trained(const std::string& text, std::int64_t vocab_size, std::int64_t min_frequency = 2) {
   BpeTrainer trainer;
   trainer.add(text);
-  return trainer.train(vocab_size);
+  return trainer.train(vocab_size, min_frequency);
 }
 
 TEST(BpeTrainer, LearnsWhatTheNaiveOneLearns) {
@@ -103,7 +112,9 @@ TEST(BpeTrainer, LearnsWhatTheNaiveOneLearns) {
   for (const std::string& text :
        {prose, prose + prose, random_text(1, 600, "ab "), random_text(2, 250, "aab"), random_text(3, 2000, "abcd  \n"),
         random_text(4, 200, "a"), random_text(5, 3000, "etaoin shrdlu'.")}) {
-    EXPECT_EQ(merges_by_name(trained(text, 330)), naive_merges(text, 330)) << text.substr(0, 40);
+    for (const int min_frequency : {1, 2, 9})
+      EXPECT_EQ(merges_by_name(trained(text, 330, min_frequency)), naive_merges(text, 330, min_frequency))
+          << text.substr(0, 40);
   }
 }
 
@@ -114,6 +125,7 @@ TEST(BpeTrainer, GivesTheVocabularyThatWasAskedFor) {
   EXPECT_EQ(spec.added, (std::vector<AddedToken>{{299, "<|endoftext|>", true}}));
   EXPECT_EQ(trained("ab", 300).tokens.size(), 257u);  // no pair occurs twice
   EXPECT_THAT(sentence_of([] { trained("ab", 256); }), HasSubstr("vocab_size = 256 is not in [257, "));
+  EXPECT_THAT(sentence_of([] { trained("ab", 300, 0); }), HasSubstr("min_frequency = 0 is not at least 1"));
 }
 
 TEST(BpeTrainer, SeparatorsAreNoText) {

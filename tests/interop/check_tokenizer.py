@@ -2,14 +2,15 @@
 """Holds Echelon's tokenizers to Hugging Face's library `tokenizers`: equal ids from equal files, in both directions.
 
 usage: check_tokenizer.py BUILD_DIR    what test_data wrote into BUILD_DIR/tokenizers (NAME.json and ids.json), and the committed ids
-       check_tokenizer.py --make       makes tests/data/tokenizers anew: NAME.json as the library writes it, and the text with its ids in each
-The C++ tests compare with the committed ids and need no Python.
+       check_tokenizer.py --make       makes tests/data/tokenizers anew: NAME.json as the library writes it, the text with its ids in each, and digests of learned merges
+The C++ tests compare with the committed ids and merges and need no Python.
 """
 
 import json
 import random
 import sys
 import unicodedata
+import zlib
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -49,6 +50,38 @@ def make_text(seed, num_parts):
     return "".join(chance.choice(chance.choices(POOLS, weights)[0]) for _ in range(num_parts))
 
 
+def corpora_to_learn():
+    """Documents: prose, other scripts, code, and runs in which pairs overlap and merged pairs come again."""
+    chance = random.Random(3)
+    letters = lambda alphabet, count, length: ["".join(chance.choice(alphabet) for _ in range(length)) for _ in range(count)]
+    parts = lambda pools, count: ["".join(chance.choice(chance.choice(pools)) for _ in range(200)) for _ in range(count)]
+    return {
+        "prose": parts(POOLS[:2], 12),
+        "scripts": parts(POOLS[3:6], 12),
+        "mixed": parts(POOLS[:6], 12),
+        "two_letters": letters("aab", 6, 700) + letters("ab ", 6, 700),
+        "runs": ["a" * n + " " for n in (1, 2, 3, 5, 8, 300, 7, 2)] + letters("aaabc", 8, 500) + letters("aaaaaab ", 8, 500),
+    }
+
+
+def learned_merges(documents, size, min_frequency):
+    """A digest: a line for each merge."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=min_frequency, special_tokens=["<|endoftext|>"],
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train_from_iterator(documents, trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    return zlib.crc32("".join(" ".join(merge) + "\n" for merge in merges).encode())
+
+
+def make_merges():
+    corpora = corpora_to_learn()
+    digests = [[name, size, least, learned_merges(documents, size, least)]
+               for name, documents in corpora.items() for size in (280, 400, 1500) for least in (1, 2, 9)]
+    (FIXTURES / "merges.json").write_text(json.dumps({"corpora": corpora, "digests": digests}) + "\n")
+
+
 def make():
     FIXTURES.mkdir(exist_ok=True)
     text = make_text(1, 1500)
@@ -65,6 +98,7 @@ def make():
         tokenizer.save(str(FIXTURES / f"{name}.json"), pretty=False)
         ids[name] = tokenizer.encode(text, add_special_tokens=False).ids
     (FIXTURES / "ids.json").write_text(json.dumps({"text": text, "ids": ids}) + "\n")
+    make_merges()
 
 
 def check(folder):
@@ -81,12 +115,21 @@ def check(folder):
         print(f"{folder.name}/{name}: the same {len(ids)} ids")
 
 
+def check_merges():
+    expected = json.loads((FIXTURES / "merges.json").read_text())
+    for name, size, least, digest in expected["digests"]:
+        if learned_merges(expected["corpora"][name], size, least) != digest:
+            sys.exit(f"check_tokenizer: merges.json: {name} with {size} tokens, least count {least}, is not what the library learns")
+    print(f"the same merges of {len(expected['digests'])} requests")
+
+
 def main():
     if sys.argv[1:] == ["--make"]:
         make()
     elif len(sys.argv) == 2:
         check(FIXTURES)
         check(Path(sys.argv[1]) / "tokenizers")
+        check_merges()
     else:
         sys.exit(__doc__)
 

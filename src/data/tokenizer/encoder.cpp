@@ -1,21 +1,11 @@
 #include "data/tokenizer/encoder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <tuple>
 
 namespace echelon {
 namespace {
-
-constexpr std::size_t fewest_slots = 64, most_slots = std::size_t{1} << 18;
-
-std::uint64_t hash_of(const std::array<std::uint64_t, 4>& key) {
-  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u, odd_2 = 0xd1b54a32d192ed03u;
-  const std::uint64_t sum = key[0] * odd ^ std::rotl(key[1] * odd_2, 29) ^ std::rotl(key[2] * odd, 41) ^ key[3] * odd_2;
-  const std::uint64_t mixed = (sum ^ sum >> 32) * odd;
-  return mixed ^ mixed >> 29;
-}
 
 /// Calls of_text and of_token for the parts of a text.
 template <class Text, class Token>
@@ -35,9 +25,11 @@ void for_each_part(const AddedTokenFinder& finder, std::string_view text, Contro
 
 class Encoder::Pieces : public PieceSink {
  public:
-  Pieces(Encoder& encoder, std::vector<std::int32_t>& ids) : encoder_(encoder), ids_(ids) {}
+  using Append = void (Encoder::*)(std::string_view piece, std::vector<std::int32_t>& ids);
+  Pieces(Encoder& encoder, Append append, std::vector<std::int32_t>& ids)
+      : encoder_(encoder), append_(append), ids_(ids) {}
   void take(std::string_view piece) override {
-    const auto append = [&](std::string_view part) { encoder_.append_piece(part, ids_); };
+    const auto append = [&](std::string_view part) { (encoder_.*append_)(part, ids_); };
     if (const auto* bpe = std::get_if<BpeModel>(&encoder_.tokenizer_.model_))
       return bpe->cuts().for_each_part(piece, append);
     append(piece);
@@ -45,6 +37,7 @@ class Encoder::Pieces : public PieceSink {
 
  private:
   Encoder& encoder_;
+  const Append append_;
   std::vector<std::int32_t>& ids_;
 };
 
@@ -78,6 +71,10 @@ std::vector<EncodedRun> Encoder::append_filtered(std::string_view text, const Co
 }
 
 void Encoder::append_raw(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
+  tokenizer_.words_ ? append_words(text, starts_text, ids) : append_whole(text, starts_text, ids);
+}
+
+void Encoder::append_whole(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
   const std::string_view normal = tokenizer_.normalizer_.apply(text, normalized_);
   for_each_part(
       tokenizer_.normalized_added_, normal, rule_,
@@ -88,9 +85,28 @@ void Encoder::append_raw(std::string_view text, bool starts_text, std::vector<st
 }
 
 void Encoder::append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
-  Pieces pieces(*this, ids);
+  Pieces pieces(*this, &Encoder::append_piece, ids);
   num_waiting_ = 0;  // an error may have left some
+  readable_ = text;
   tokenizer_.splitter_.split(text, starts_text, pieces);
+  append_waiting(ids);
+}
+
+// What a tokenizer puts before a text is put before its first word.
+void Encoder::append_words(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids) {
+  num_waiting_ = 0;
+  tokenizer_.words_->for_each(text, [&](std::size_t begin, std::size_t end) {
+    const std::string_view word = text.substr(begin, end - begin);
+    if (begin > 0 && word.size() <= PieceKey::longest) return append_piece(word, ids);
+    append_waiting(ids);
+    if (begin == 0) {
+      append_whole(word, starts_text, ids);
+    } else {
+      tokenizer_.words_->put_marks(word, marked_);
+      append_normalized(marked_, false, ids);
+    }
+    readable_ = text;
+  });
   append_waiting(ids);
 }
 
@@ -98,79 +114,57 @@ void Encoder::append_by_model(std::string_view piece, std::vector<std::int32_t>&
   std::visit([&](const auto& model) { model.append(piece, !rule_.skips, ids); }, tokenizer_.model_);
 }
 
+void Encoder::append_new_word(std::string_view word, std::vector<std::int32_t>& ids) {
+  struct ByModel : PieceSink {
+    ByModel(Encoder& of_ids, std::vector<std::int32_t>& all) : encoder(of_ids), ids(all) {}
+    void take(std::string_view piece) override { encoder.append_by_model(piece, ids); }
+    Encoder& encoder;
+    std::vector<std::int32_t>& ids;
+  } by_model(*this, ids);
+  tokenizer_.words_->put_marks(word, marked_);
+  tokenizer_.splitter_.split(marked_, false, by_model);
+}
+
 // Slots come from memory while the next pieces are found.
 void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
-  if (piece.size() > sizeof(Slot::bytes)) {
+  if (piece.size() > PieceKey::longest) {
     append_waiting(ids);
     return append_by_model(piece, ids);
   }
   Waiting& waiting = waiting_[num_waiting_++];
-  waiting.slot = {};
-  waiting.slot.length = static_cast<std::uint8_t>(piece.size());
-  std::memcpy(waiting.slot.bytes, piece.data(), piece.size());
-  waiting.hash = hash_of(waiting.slot.key());
-  if (!slots_.empty()) {
-    for (const std::uint64_t way : {0, 1}) __builtin_prefetch(&slots_[(waiting.hash ^ way) & (slots_.size() - 1)]);
-  }
+  waiting.key.assign(piece, readable_);
+  waiting.hash = waiting.key.hash();
+  known_.prefetch(waiting.hash);
   if (num_waiting_ == waiting_.size()) append_waiting(ids);
 }
 
 // The ids of known pieces are copied whole, and go to `ids` together.
 void Encoder::append_waiting(std::vector<std::int32_t>& ids) {
-  std::array<std::int32_t, std::tuple_size_v<decltype(waiting_)> * std::size(Slot().ids)> known_ids;
+  std::array<std::int32_t, std::tuple_size_v<decltype(waiting_)> * std::size(PieceCache::Slot().ids)> known_ids;
   std::size_t count = 0;
   for (std::size_t i = 0; i < num_waiting_; ++i) {
-    if (const Slot* known = find(waiting_[i])) {
+    if (const auto* known = known_.find(waiting_[i].key, waiting_[i].hash)) {
       std::memcpy(known_ids.data() + count, known->ids, sizeof(known->ids));
       count += known->num_ids;
       continue;
     }
     ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
     count = 0;
-    append_new(waiting_[i], ids);
+    append_new(waiting_[i].key, waiting_[i].hash, ids);
   }
   ids.insert(ids.end(), known_ids.begin(), known_ids.begin() + static_cast<std::ptrdiff_t>(count));
   num_waiting_ = 0;
 }
 
-const Encoder::Slot* Encoder::find(const Waiting& waiting) const {
-  if (slots_.empty()) return nullptr;
-  const Key key = waiting.slot.key();
-  for (const std::uint64_t way : {0, 1}) {
-    const Slot& known = slots_[(waiting.hash ^ way) & (slots_.size() - 1)];
-    const Key other = known.key();
-    if (((key[0] ^ other[0]) | (key[1] ^ other[1]) | (key[2] ^ other[2]) | (key[3] ^ other[3])) == 0) return &known;
-  }
-  return nullptr;
-}
-
-void Encoder::append_new(Waiting& waiting, std::vector<std::int32_t>& ids) {
-  Slot& slot = waiting.slot;
+void Encoder::append_new(const PieceKey& key, std::uint64_t hash, std::vector<std::int32_t>& ids) {
   const std::size_t before = ids.size();
-  append_by_model({slot.bytes, slot.length}, ids);
+  const std::string_view piece = key.piece();
+  tokenizer_.words_&& piece[0] == ' ' ? append_new_word(piece, ids) : append_by_model(piece, ids);
+  PieceCache::Slot slot{.key = key};
   if (ids.size() - before > std::size(slot.ids)) return;
   slot.num_ids = static_cast<std::uint8_t>(ids.size() - before);
   std::copy(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(), slot.ids);
-  if (slots_.size() < most_slots && 2 * num_known_ >= slots_.size()) grow();
-  remember(slot, waiting.hash);
-}
-
-// Of two slots the first that is free, or the one that the hash says: one piece is forgotten, never all.
-void Encoder::remember(const Slot& slot, std::uint64_t hash) {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t place = hash & mask;
-  if (slots_[place].length != 0 && (slots_[place ^ 1].length == 0 || (hash >> 63) != 0)) place ^= 1;
-  num_known_ += slots_[place].length == 0 ? 1 : 0;
-  slots_[place] = slot;
-}
-
-void Encoder::grow() {
-  std::vector<Slot> old(std::max(fewest_slots, 4 * slots_.size()));
-  std::swap(old, slots_);
-  num_known_ = 0;
-  for (const Slot& slot : old) {
-    if (slot.length > 0) remember(slot, hash_of(slot.key()));
-  }
+  known_.remember(slot, hash);
 }
 
 }  // namespace echelon

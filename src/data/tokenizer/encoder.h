@@ -1,11 +1,11 @@
 // Encodes much text with one tokenizer.
 #pragma once
 
+#include "data/tokenizer/piece_cache.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ struct EncodedRun {
   std::size_t begin, end, num_ids;
 };
 
-/// Remembers the ids of pieces, in at most 16 MiB. For one thread; the tokenizer must outlive it.
+/// Remembers the ids of pieces. For one thread; the tokenizer must outlive it.
 class Encoder {
  public:
   /// Without parses_control, control tokens in a text are text like any other.
@@ -38,42 +38,29 @@ class Encoder {
 
  private:
   class Pieces;
-  using Key = std::array<std::uint64_t, 4>;
-  // A piece with its ids, in one cache line.
-  struct alignas(64) Slot {
-    std::uint8_t length = 0;
-    char bytes[31] = {};
-    std::int32_t ids[7] = {};
-    std::uint8_t num_ids = 0;
-    [[nodiscard]] Key key() const {  // its length and its bytes
-      Key key;
-      std::memcpy(key.data(), this, sizeof(key));
-      return key;
-    }
-  };
   void append_raw(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
+  void append_whole(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
   void append_normalized(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
-  // A piece whose slot is on its way from memory.
+  void append_words(std::string_view text, bool starts_text, std::vector<std::int32_t>& ids);
+  // A piece whose slot is on its way from memory. Words start with a space, which parts of marked text never do.
   struct Waiting {
-    Slot slot;
+    PieceKey key;
     std::uint64_t hash = 0;
   };
   void append_piece(std::string_view piece, std::vector<std::int32_t>& ids);
   void append_waiting(std::vector<std::int32_t>& ids);
-  void append_new(Waiting& waiting, std::vector<std::int32_t>& ids);
-  [[nodiscard]] const Slot* find(const Waiting& waiting) const;
+  void append_new(const PieceKey& key, std::uint64_t hash, std::vector<std::int32_t>& ids);
+  void append_new_word(std::string_view word, std::vector<std::int32_t>& ids);
   void append_by_model(std::string_view piece, std::vector<std::int32_t>& ids);
-  void remember(const Slot& slot, std::uint64_t hash);
-  void grow();
 
   const Tokenizer& tokenizer_;
   ControlRule rule_;
   std::optional<AddedTokenFinder> filtered_;  // all tokens that append_filtered looks for in the text as it is
-  std::vector<Slot> slots_;
-  std::size_t num_known_ = 0;
+  PieceCache known_;
   std::array<Waiting, 16> waiting_;
   std::size_t num_waiting_ = 0;
-  std::string normalized_;
+  std::string_view readable_;  // where most pieces are: bytes after a piece may be read with it
+  std::string normalized_, marked_;
 };
 
 }  // namespace echelon

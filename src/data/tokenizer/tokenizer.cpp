@@ -19,6 +19,11 @@ AnyModel make_model(const TokenizerSpec& spec, const std::string& name) {
   return AnyModel(std::in_place_type<BpeModel>, spec, name);
 }
 
+std::optional<SpacedWords> words_of(const TokenizerSpec& spec, const AnyModel& model) {
+  const auto* bpe = std::get_if<BpeModel>(&model);
+  return bpe != nullptr && bpe->cuts().any() ? SpacedWords::of(spec) : std::nullopt;
+}
+
 // A byte-level file without a decoder is decoded to its bytes.
 std::vector<DecodeStep> decoder_steps(const TokenizerSpec& spec) {
   if (spec.decoder.empty() && spec.model == TokenModel::byte_level) return {{.kind = DecodeStep::Kind::byte_level}};
@@ -32,6 +37,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name)
       normalizer_(spec_.normalizer),
       splitter_(spec_.splitter),
       model_(make_model(spec_, name)),
+      words_(words_of(spec_, model_)),
       decoder_(decoder_steps(spec_)),
       raw_added_(finder(AddedTokenKind::raw)),
       normalized_added_(finder(AddedTokenKind::normalized)) {

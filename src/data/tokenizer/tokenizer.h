@@ -6,6 +6,7 @@
 #include "data/tokenizer/models/bpe_model.h"
 #include "data/tokenizer/models/unigram_model.h"
 #include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/spaced_words.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tokenizer_spec.h"
 
@@ -62,6 +63,7 @@ class Tokenizer {
   Normalizer normalizer_;
   Splitter splitter_;
   std::variant<BpeModel, UnigramModel> model_;
+  std::optional<SpacedWords> words_;
   TokenDecoder decoder_;
   AddedTokenFinder raw_added_, normalized_added_;
   std::vector<std::string> bytes_;  // by id, decoded alone

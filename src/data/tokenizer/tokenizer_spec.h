@@ -98,6 +98,9 @@ struct TokenizerSpec {
 /// The document separator that trained tokenizers get.
 inline constexpr std::string_view end_of_text = "<|endoftext|>";
 
+/// U+2581, which SentencePiece's files put for a space.
+inline constexpr std::string_view space_mark = "\xe2\x96\x81";
+
 /// GPT-2's pattern (Radford et al. 2019): contractions, then runs of letters, digits or other marks with the space
 /// before them, then white space without the last space if a word follows.
 inline constexpr std::string_view gpt2_pattern =

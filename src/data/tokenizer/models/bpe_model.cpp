@@ -11,8 +11,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581, which SentencePiece puts for a space
-constexpr std::size_t few_symbols = 160;                 // up to here, a search of all pairs is faster than a heap
+constexpr std::size_t few_symbols = 160;  // up to here, a search of all pairs is faster than a heap
 constexpr std::int32_t no_rank = PairMerge().rank;
 
 /// The least id of a token of one ASCII character.
@@ -55,13 +54,22 @@ BpeModel::BpeModel(const TokenizerSpec& spec, const std::string& name)
     require(std::max({left, right, result}) < num_tokens && std::min({left, right, result}) >= 0,
             "{}: merge {} names a token that does not exist", name, rank);
   }
-  if (is_byte_level_) return;
+  search_ =
+      TokenSearch(spec, merges_, is_byte_level_ ? std::vector(byte_ids_.begin(), byte_ids_.end()) : find_characters());
+  if (!is_byte_level_ && !prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
+}
+
+/// Returns the tokens of one character.
+std::vector<std::int32_t> BpeModel::find_characters() {
   characters_ = PairMap<std::int32_t>(whole_pieces_.size());
+  std::vector<std::int32_t> found;
   for (const auto& [token, id] : whole_pieces_) {
+    if (utf8_character_length(token) != token.size()) continue;
     std::size_t at = 0;
-    if (utf8_character_length(token) == token.size()) characters_.set(0, next_code_point(token, at), id);
+    characters_.set(0, next_code_point(token, at), id);
+    found.push_back(id);
   }
-  if (!prefers_whole_pieces_) safe_cuts_ = safe_cuts(spec);
+  return found;
 }
 
 // A byte or the unknown token that merges stands for characters that SafeCuts does not see.
@@ -76,10 +84,11 @@ SafeCuts BpeModel::safe_cuts(const TokenizerSpec& spec) const {
   return is_complete || whole_pieces_.contains(space_mark) ? SafeCuts(spec, is_complete) : SafeCuts();
 }
 
-void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
+std::size_t BpeModel::symbols_of(std::string_view piece, std::int32_t* symbols) const {
+  std::int32_t* next = symbols;
   if (is_byte_level_) {
-    for (const char byte : piece) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
-    return;
+    for (const char byte : piece) *next++ = byte_ids_[static_cast<std::uint8_t>(byte)];
+    return piece.size();
   }
   bool was_unknown = false;
   while (!piece.empty()) {
@@ -90,15 +99,16 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<std::int32_t>&
     const std::int32_t* found = length > 0 ? characters_.find(0, next_code_point(character, at)) : nullptr;
     const auto has_byte = [&](char byte) { return byte_ids_[static_cast<std::uint8_t>(byte)] >= 0; };
     if (found != nullptr) {
-      symbols.push_back(*found);
+      *next++ = *found;
     } else if (has_bytes_ && std::all_of(character.begin(), character.end(), has_byte)) {
-      for (const char byte : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
+      for (const char byte : character) *next++ = byte_ids_[static_cast<std::uint8_t>(byte)];
       continue;  // the library keeps an unknown character before it for later
     } else if (unknown_ && !(was_unknown && fuses_unknown_)) {
-      symbols.push_back(*unknown_);
+      *next++ = *unknown_;
     }
     was_unknown = found == nullptr;
   }
+  return static_cast<std::size_t>(next - symbols);
 }
 
 void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<std::int32_t>& ids) const {
@@ -107,17 +117,19 @@ void BpeModel::append(std::string_view piece, bool may_be_control, std::vector<s
     if (whole != whole_pieces_.end() && (may_be_control || !control_.contains(whole->second)))
       return ids.push_back(whole->second);
   }
-  std::vector<std::int32_t> symbols;
-  append_symbols(piece, symbols);
+  if (piece.size() <= TokenSearch::longest_piece && search_.append(piece, merges_, ids)) return;
+  std::array<std::int32_t, few_symbols> few;
+  if (piece.size() <= few_symbols) return merge_few({few.data(), symbols_of(piece, few.data())}, ids);
+  std::vector<std::int32_t> symbols(piece.size());
+  symbols.resize(symbols_of(piece, symbols.data()));
   symbols.size() <= few_symbols ? merge_few(symbols, ids) : merge_many(symbols, ids);
 }
 
 // Merges in place: each time the least rank of all pairs is searched, and what was merged away has none.
-void BpeModel::merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const {
-  std::array<std::int32_t, few_symbols> id, rank, result;     // rank and result: of the pair that starts here
+void BpeModel::merge_few(std::span<std::int32_t> id, std::vector<std::int32_t>& ids) const {
+  std::array<std::int32_t, few_symbols> rank, result;         // of the pair that starts here
   std::array<std::uint8_t, few_symbols + 1> previous, after;  // the neighbours that are left
-  const std::size_t count = symbols.size();
-  std::copy(symbols.begin(), symbols.end(), id.begin());
+  const std::size_t count = id.size();
   const auto look_up = [&](std::size_t left, std::size_t right) {
     const PairMerge merge = right < count ? merges_.find(id[left], id[right]) : PairMerge();
     rank[left] = merge.rank;

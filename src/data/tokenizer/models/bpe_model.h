@@ -3,6 +3,7 @@
 
 #include "data/tokenizer/models/merge_table.h"
 #include "data/tokenizer/models/safe_cuts.h"
+#include "data/tokenizer/models/token_search.h"
 
 #include <array>
 #include <cstdint>
@@ -31,9 +32,11 @@ class BpeModel {
   [[nodiscard]] const SafeCuts& cuts() const { return safe_cuts_; }
 
  private:
-  void append_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
+  /// Writes at most piece.size() symbols and returns how many.
+  std::size_t symbols_of(std::string_view piece, std::int32_t* symbols) const;
+  std::vector<std::int32_t> find_characters();
   [[nodiscard]] SafeCuts safe_cuts(const TokenizerSpec& spec) const;
-  void merge_few(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
+  void merge_few(std::span<std::int32_t> id, std::vector<std::int32_t>& ids) const;
   void merge_many(std::span<const std::int32_t> symbols, std::vector<std::int32_t>& ids) const;
 
   bool is_byte_level_, prefers_whole_pieces_, fuses_unknown_;
@@ -45,6 +48,7 @@ class BpeModel {
   PairMap<std::int32_t> characters_;  // (0, code point): its token, unless the model is byte_level
   std::unordered_set<std::int32_t> control_;
   SafeCuts safe_cuts_;
+  TokenSearch search_;
 };
 
 }  // namespace echelon

@@ -7,7 +7,6 @@
 
 namespace echelon {
 char32_t SafeCuts::next_other(std::string_view text, std::size_t& at) {
-  constexpr char32_t mark_code = 0x2581;
   if (utf8_character_length(text.substr(at)) == 0) return ++at, not_utf8;
   const char32_t code = next_code_point(text, at);
   return code == mark_code ? mark : code == mark ? mark_code : code;

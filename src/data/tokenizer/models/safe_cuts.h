@@ -22,6 +22,8 @@ class SafeCuts {
   /// `is_complete`: every character has tokens, so no two unknown ones become one.
   SafeCuts(const TokenizerSpec& spec, bool is_complete);
 
+  [[nodiscard]] bool any() const { return any_; }
+
   /// Calls take(part) for each part of a text.
   template <class Take>
   void for_each_part(std::string_view text, const Take& take) const {
@@ -46,7 +48,7 @@ class SafeCuts {
 
  private:
   // Code points; the mark that SentencePiece puts for a space and DEL are exchanged, so that the mark is small.
-  static constexpr char32_t num_small = 128, mark = 0x7f, not_utf8 = 0x110000, nothing = 0x110001;
+  static constexpr char32_t num_small = 128, mark = 0x7f, mark_code = 0x2581, not_utf8 = 0x110000, nothing = 0x110001;
   struct Window {
     char32_t before = nothing, left = nothing, right = nothing, after = nothing;
   };
@@ -59,9 +61,15 @@ class SafeCuts {
   static char32_t next_character(std::string_view text, std::size_t& at) {
     if (at >= text.size()) return nothing;
     const auto byte = static_cast<std::uint8_t>(text[at]);
-    if (byte >= mark) return next_other(text, at);
-    ++at;
-    return byte;
+    if (byte < mark) return ++at, byte;
+    // Most characters of three bytes; those that start with others have more rules.
+    if (byte > 0xe0 && byte < 0xed && at + 2 < text.size()) {
+      const auto second = static_cast<std::uint8_t>(text[at + 1]), third = static_cast<std::uint8_t>(text[at + 2]);
+      const char32_t code = (byte & 0x0fu) << 12 | (second & 0x3fu) << 6 | (third & 0x3fu);
+      if ((second & third & 0xc0) == 0x80 && ((second | third) & 0x40) == 0)
+        return at += 3, code == mark_code ? mark : code;
+    }
+    return next_other(text, at);
   }
   static char32_t next_other(std::string_view text, std::size_t& at);
 
