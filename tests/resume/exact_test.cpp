@@ -95,8 +95,8 @@ TEST_P(Resumed, AfterEachStepIsTheRunThatWasNotInterrupted) {
     config.checkpoint.interval = 100;
     EXPECT_EQ(run(config), after(step, expected));
     EXPECT_EQ(read_state(checkpoint(folder, 10)), state);
-    const RunScalars &is = StateReader(checkpoint(folder, 10)).manifest().scalars,
-                     &was = StateReader(checkpoint("plain", 10)).manifest().scalars;
+    const RunScalars is = StateReader(checkpoint(folder, 10)).manifest().scalars,
+                     was = StateReader(checkpoint("plain", 10)).manifest().scalars;
     EXPECT_EQ(is, was);
     EXPECT_EQ(is.sequences, 120) << "each sequence was read once";
   }
