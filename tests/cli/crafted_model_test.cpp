@@ -45,7 +45,7 @@ TEST(CraftedModels, WithAConfigThatNobodyCanRun) {
       {config("\"model_type\": \"llama\"", R"("model_type": "\u001b[31m)" + std::string(100'000, 'x') + "\""),
        "model_type = "},
       {config("\"rope_theta\": 10000", "\"rope_theta\": 1e999, \"x\": 0"), "config.json"},
-      {config("\"llama\"", "\"llama\xff\""), "config.json is corrupt"},
+      {config("\"llama\"", "\"llama\xff\""), "config.json: not valid JSON at"},
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/text_field.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer.h"
 #include "scratch.h"
@@ -107,9 +108,28 @@ TEST(Prepare, ReadsLinesOfJson) {
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("one\ntwo ä"), ended("a<|endoftext|>b")));
   scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\"content\": \"two\"}\n");
   EXPECT_THAT(sentence_of([&] { prepare(options); }),
-              HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
-  scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\n");
-  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
+              HasSubstr("a.jsonl:2: no text under \"text\" (prepare --text-key)"));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n[1]\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("a.jsonl:2: not a JSON object with a text under \"text\" (prepare --text-key)"));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"tw\xc3\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("a.jsonl:3: not valid JSON at column 14, after '{\"text\": \"tw\\xc3': invalid "
+                        "string: ill-formed UTF-8 byte"));
+}
+
+TEST(TextField, IsTheLastStringUnderItsKey) {
+  EXPECT_EQ(read_text_field(R"({"a": {"text": "no"}, "text": "yes", "b": ["text", "no"]})", "text"), "yes");
+  EXPECT_EQ(read_text_field(R"({"text": 1, "text": "yes"})", "text"), "yes");
+  const auto complaint = [](const std::string& line) {
+    return sentence_of([&] { (void)read_text_field(line, "text"); });
+  };
+  for (const char* other : {"1", "-1", "0.5", "null", "true", "[\"no\"]", "{\"text\": \"no\"}"})
+    EXPECT_THAT(complaint(fmt::format(R"({{"text": "yes", "text": {}}})", other)), HasSubstr("no text under \"text\""));
+  EXPECT_THAT(complaint(R"({"id": "1", "txt": "yes"})"), HasSubstr("did you mean \"txt\"?"));
+  EXPECT_THAT(complaint("\"text\""), HasSubstr("not a JSON object"));
+  EXPECT_THAT(complaint(R"([{"text": "no"}])"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(complaint(R"({"text": "yes"} {})"), HasSubstr("not valid JSON at column 17"));
 }
 
 // The end of a single document is for validation, as for a text.
