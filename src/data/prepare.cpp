@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/chat/chat_preparation.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
@@ -8,6 +9,7 @@
 #include "data/prepare_record.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/encoder.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <unistd.h>
 
@@ -55,7 +57,10 @@ void copy_file(const fs::path& from, const std::string& to) {
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress)
-      : options_(options), corpus_(corpus), progress_(progress) {}
+      : options_(options),
+        model_vocab_size_(options.tokenizer.empty() ? std::nullopt : model_vocab_size(options.tokenizer)),
+        corpus_(corpus),
+        progress_(progress) {}
 
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
@@ -156,6 +161,7 @@ class Preparation {
           chats->add(split, document, writer, result);
         else
           writer.add(split, document);
+        require_in_model(tokenizer, writer);
         done += static_cast<std::int64_t>(document.size());
         if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
       });
@@ -163,6 +169,7 @@ class Preparation {
       done_files += file.num_bytes;
     }
     writer.flush();
+    require_in_model(tokenizer, writer);
     result.num_control_as_text = writer.num_control_as_text();
     result.train = writer.counts(Split::train);
     result.validation = writer.counts(Split::validation);
@@ -176,7 +183,19 @@ class Preparation {
     return result;
   }
 
+  /// A token that the model has no embedding for would end its training.
+  void require_in_model(const Tokenizer& tokenizer, const SplitWriter& writer) const {
+    const std::int32_t id = writer.largest_id();
+    if (!model_vocab_size_ || id < *model_vocab_size_) return;
+    throw Error(
+        fmt::format("prepare --tokenizer={}: the text has token {} ({}), but vocab_size = {} in the config.json next "
+                    "to it (use the "
+                    "tokenizer of that model, or a copy in another folder)",
+                    options_.tokenizer, id, printable(tokenizer.bytes(id), 40), *model_vocab_size_));
+  }
+
   const PrepareOptions& options_;
+  const std::optional<std::int64_t> model_vocab_size_;
   const Corpus& corpus_;
   const PrepareProgress& progress_;
 };

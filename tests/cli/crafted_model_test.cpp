@@ -114,6 +114,18 @@ TEST(CraftedModels, WithFilesThatAreElsewhere) {
   });
 }
 
+TEST(CraftedModels, WithFewerTokensThanTheDataAreRefused) {
+  const CraftedFolder folder;
+  std::fstream file(folder.path() / "data.bin", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-2, std::ios::end).write("\x28\0", 2);  // the last token is 40
+  file.close();
+  for (const char* command : {"train", "eval"}) {
+    const Outcome outcome = folder.run(folder.on_model(command));
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("data.bin holds token 40, but model.vocab_size = 32")) << command;
+  }
+}
+
 // A download cache: snapshots/REVISION has links to blobs/HASH of the same model.
 TEST(CraftedModels, OfADownloadCacheAreRead) {
   const CraftedFolder folder;

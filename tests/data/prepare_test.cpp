@@ -99,6 +99,35 @@ TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
 }
 
+TEST(Prepare, RefusesTokensThatTheModelOfTheTokenizerLacks) {
+  const Scratch scratch;
+  scratch.write("in/a.txt", "hello hello, hello");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.vocab_size = 260;
+  prepare(options);  // the separator is token 259
+  scratch.write("model/tokenizer.json", scratch.read("out/tokenizer.json"));
+  options.tokenizer = scratch.path("model/tokenizer.json");
+  options.output = scratch.path("tokens");
+  const auto with_config = [&](const std::string& config) { scratch.write("model/config.json", config); };
+  const std::string said = "model/tokenizer.json: the text has token 259 (<|endoftext|>), but vocab_size = 259 in the";
+  for (const char* config : {R"({"vocab_size": 259})", R"({"text_config": {"vocab_size": 259}})"}) {
+    with_config(config);
+    EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr(said));
+    EXPECT_FALSE(std::filesystem::exists(options.output));
+  }
+  with_config("{");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("model/config.json: not valid JSON at column 2"));
+  options.appends_end_of_document = false;  // a token that the text does not have is no matter
+  with_config(R"({"vocab_size": 259})");
+  prepare(options);
+  options.appends_end_of_document = true;
+  for (const char* config : {R"({"vocab_size": 260})", R"({"text_config": null})"}) {
+    with_config(config);
+    std::filesystem::remove_all(options.output);
+    prepare(options);
+  }
+}
+
 TEST(Prepare, ReadsLinesOfJson) {
   const Scratch scratch;
   scratch.write("a.jsonl",

@@ -103,4 +103,16 @@ std::optional<std::string> named_token(const std::string& path, const char* key)
   return std::nullopt;
 }
 
+std::optional<std::int64_t> model_vocab_size(const std::string& path) {
+  const fs::path file = fs::path(path).parent_path() / "config.json";
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return std::nullopt;
+  const nlohmann::json config = parse_json_object(MappedFile(file.string()).bytes(), file.string());
+  for (const nlohmann::json& model : {config, config.value("text_config", nlohmann::json())}) {
+    const auto size = model.find("vocab_size");  // the end if the model is no object
+    if (size != model.end() && size->is_number_unsigned()) return size->get<std::int64_t>();
+  }
+  return std::nullopt;
+}
+
 }  // namespace echelon
