@@ -154,7 +154,9 @@ TEST(WeightFolder, RefusesABadIndex) {
   const ScratchFolder scratch;
   put(scratch / "part.safetensors", with_length(good_header, good_data));
   const std::pair<std::string, std::string> cases[] = {
-      {"", "weight_map"},
+      {"", "index.json: not valid JSON at column 1: unexpected end of input"},
+      {"[]", "index.json is not a JSON object"},
+      {"{}", "weight_map"},
       {R"({"weight_map":{"a":7}})", "not a string"},
       {R"({"weight_map":{"a":"../part.safetensors"}})", "not the name of a file next to it"},
       {R"({"weight_map":{"a":"/tmp/part.safetensors"}})", "not the name of a file next to it"},
