@@ -22,9 +22,11 @@ struct Target {
   const char* name;
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
-constexpr Target targets[] = {{"manifest", manifest},  {"state_file", state_file}, {"model_folder", model_folder},
-                              {"adapter", adapter},    {"tokenizer", tokenizer},   {"chat_template", chat_template},
-                              {"chat_line", chat_line}};
+constexpr Target targets[] = {{"manifest", manifest},         {"state_file", state_file},
+                              {"model_folder", model_folder}, {"adapter", adapter},
+                              {"tokenizer", tokenizer},       {"chat_template", chat_template},
+                              {"chat_line", chat_line},       {"text_line", text_line},
+                              {"dataset", dataset},           {"tokenizer_folder", tokenizer_folder}};
 
 std::vector<std::filesystem::path> inputs_of(const Target& target) {
   std::vector<std::filesystem::path> inputs;
