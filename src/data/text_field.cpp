@@ -49,7 +49,7 @@ class TextField final : public nlohmann::json_sax<nlohmann::json> {
     require(is_object_, "not a JSON object with a text under \"{}\" (prepare --text-key)", key_);
     if (text_) return *std::move(text_);
     std::vector<std::string_view> names(keys_.begin(), keys_.end());
-    const std::string_view meant = similar(key_, names);
+    const std::string meant = similar(key_, names);
     throw Error(fmt::format(
         "no text under \"{}\" (prepare --text-key){}", key_,
         meant.empty() || meant == key_ ? "" : fmt::format("; did you mean \"{}\"?", printable(meant, 100))));
