@@ -22,6 +22,7 @@ struct Case {
   std::int64_t gpus, batch, seq_len;
   int draws;
   std::vector<std::string> settings = {};
+  std::string expert_load = {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.model << " on " << c.gpus << " of " << c.machine;
@@ -35,6 +36,7 @@ PlanRequest request_of(const Case& c) {
                             .gpus = c.gpus,
                             .global_batch_size = c.batch,
                             .seq_len = c.seq_len,
+                            .expert_load = c.expert_load,
                             .settings = settings,
                             .this_machine = some_host});
 }
@@ -256,6 +258,15 @@ const Case cases[] = {
      {"--model.num_hidden_layers=4", "--model.hidden_size=64", "--model.mlp_only_layers=[0]",
       "--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=20000000"}},
     {"ExpertsOfThreads", "mixtral-30m", "", 8, 16, 64, 30},
+    {"UnevenExperts",
+     "mixtral-8x7b",
+     "h100",
+     32,
+     64,
+     1024,
+     40,
+     {"--model.num_hidden_layers=4", "--moe.dispatch_bound=1.05"},
+     "zipf:1.2"},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 

@@ -91,9 +91,10 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
 
 // Experts on one rank, over ranks, and by their features, on nodes of two devices.
 TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
-  for (const char* objective : {"time", "memory"}) {
+  for (const auto& [objective, load] : {std::pair{"time", "balanced"}, {"memory", "balanced"}, {"time", "zipf:1.2"}}) {
     PlanQuestion asked = question("mixtral-30m", "h100", 4, 4, 64);
     asked.objective = objective;
+    asked.expert_load = load;
     asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none",
                       "--parallelism.pipeline_parallel_schedule=1F1B"};
     PlanRequest request = read_plan_request(asked);

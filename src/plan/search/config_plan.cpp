@@ -1,6 +1,7 @@
 #include "plan/search/config_plan.h"
 
 #include "base/error.h"
+#include "predict/experts/read_expert_load.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/pipeline.h"
 
@@ -35,6 +36,7 @@ RunConfig read_asked_config(const std::string& path, const PlanQuestion& questio
     source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
   if (question.seq_len) source.arguments.push_back(fmt::format("--training.seq_len={}", *question.seq_len));
   RunConfig config = read_run_config(source);
+  config.expert_load = read_expert_load(question.expert_load, config);
   const std::int64_t num_ranks = config.mesh_shape().num_ranks();
   require(!question.gpus || *question.gpus == num_ranks,
           "--gpus={} is not the number of devices in {}, whose degrees make {} (use {})", question.gpus.value_or(0),

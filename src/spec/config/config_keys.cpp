@@ -248,6 +248,7 @@ const ConfigKey keys[] = {
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
     {"metrics.tensorboard", NotYet{}, "event files"},
     {"metrics.trace", at<&RunConfig::metrics, &MetricsConfig::trace>, "steps whose timeline is written to output.dir/trace, e.g. 'steps 3-5'"},
+    {"metrics.expert_loads", at<&RunConfig::metrics, &MetricsConfig::expert_loads>, "metrics.jsonl has the rows of each expert, for plan and simulate --expert-load"},
     {"metrics.machine", at<&RunConfig::metrics, &MetricsConfig::machine>, "a file of echelon bench: the peaks for mfu and for the table of a trace"},
 
     {"comm.backend", choice<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | nccl: a GPU each, of either | auto: mpi under mpirun or srun, nccl on GPUs"},
