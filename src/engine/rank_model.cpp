@@ -139,7 +139,7 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
     if (options.shards_parameters()) gather(*unit, ops, mesh);
     for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments)
-        if (segment.param->trains && bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
+        if (segment.param->is_saved && bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
           write(*segment.param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
   }
