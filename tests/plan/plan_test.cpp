@@ -89,6 +89,36 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+void expect_plans_of_timing_all(const PlanRequest& request) {
+  const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+  EXPECT_EQ(found.num_configurations, all.num_configurations);
+  EXPECT_FALSE(all.plans.empty());
+  ASSERT_EQ(found.plans.size(), all.plans.size());
+  for (std::size_t i = 0; i < all.plans.size(); ++i) {
+    EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+    EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+  }
+}
+
+// Of adapters, which alone have gradients and optimizer states: where memory is short and where it is not.
+TEST(Plan, OfAdaptersIsThatOfTimingEveryLayout) {
+  for (const char* targets : {"all-linear", "c_attn"}) {
+    PlanQuestion asked = question("gpt2-124m", "v100", 4, 4, 256);
+    asked.settings = {"--lora.rank=8", fmt::format("--lora.target_modules={}", targets),
+                      "--training.micro_batch_size=1", "--parallelism.pipeline_parallel_schedule=1F1B",
+                      "--training.recompute_method=uniform"};
+    PlanRequest request = read_plan_request(asked);
+    SCOPED_TRACE(targets);
+    expect_plans_of_timing_all(request);
+    // Not enough for the fastest layout.
+    DeviceSpec& device = request.machine.nodes.front().device;
+    device.memory_bytes = device.reserved_bytes + find_plans(request).plans.front().outcome.peak_memory_bytes();
+    expect_plans_of_timing_all(request);
+    request.objective = PlanObjective::memory;
+    expect_plans_of_timing_all(request);
+  }
+}
+
 // Experts on one rank, over ranks, and by their features, on nodes of two devices.
 TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
   for (const auto& [objective, load] : {std::pair{"time", "balanced"}, {"memory", "balanced"}, {"time", "zipf:1.2"}}) {
