@@ -4,11 +4,10 @@
 #include "data/corpus_files.h"
 #include "data/files/mapped_file.h"
 #include "data/permutation.h"
+#include "data/text_field.h"
 #include "data/tokenizer/tokenizer_spec.h"
 
 #include <xxhash.h>
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -131,12 +130,8 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text, const 
       visit({split, line, file, number});
       continue;
     }
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    const bool has_text =
-        json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
-    require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare --text-key)", file.path, number,
-            options_.text_key);
-    const auto& document = json.at(options_.text_key).get_ref<const std::string&>();
+    std::string document;
+    named_in_errors(file, number, [&] { document = read_text_field(line, options_.text_key); });
     if (!document.empty()) visit({split, document, file, number});
   }
 }

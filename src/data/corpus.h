@@ -1,6 +1,8 @@
 // Text on disk as documents: selection, order and validation split.
 #pragma once
 
+#include "base/error.h"
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -30,6 +32,17 @@ struct CorpusFile {
   std::int64_t modified_nanos;  // since the epoch of the file clock
   std::uint64_t draw;           // selects samples and splits by (seed, name)
 };
+
+/// What `read` returns. Errors other than interrupts name the line.
+template <class Read>
+auto named_in_errors(const CorpusFile& file, std::int64_t number, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::bad_input) throw;
+    throw Error(fmt::format("{}:{}: {}", file.path, number, error.what()));
+  }
+}
 
 enum class Split : std::uint8_t { train, validation };
 

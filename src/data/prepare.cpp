@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/chat/chat_preparation.h"
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
@@ -8,6 +9,7 @@
 #include "data/prepare_record.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/encoder.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <unistd.h>
 
@@ -55,7 +57,10 @@ void copy_file(const fs::path& from, const std::string& to) {
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress)
-      : options_(options), corpus_(corpus), progress_(progress) {}
+      : options_(options),
+        model_vocab_size_(options.tokenizer.empty() ? std::nullopt : model_vocab_size(options.tokenizer)),
+        corpus_(corpus),
+        progress_(progress) {}
 
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
@@ -146,6 +151,7 @@ class Preparation {
     try {
       result.num_skipped_files = add_documents([&](const CorpusDocument& document) {
         chats ? chats->add(document) : writer.add(document.split, document.text);
+        require_in_model(tokenizer, writer);
       });
     } catch (const Error& error) {
       // What is wrong with a line that waits comes before what is wrong with the next file.
@@ -154,6 +160,7 @@ class Preparation {
     }
     if (chats) chats->flush();
     writer.flush();
+    require_in_model(tokenizer, writer);
     result.num_control_as_text = writer.num_control_as_text();
     result.train = writer.counts(Split::train);
     result.validation = writer.counts(Split::validation);
@@ -184,7 +191,19 @@ class Preparation {
     return num_skipped;
   }
 
+  /// A token that the model has no embedding for would end its training.
+  void require_in_model(const Tokenizer& tokenizer, const SplitWriter& writer) const {
+    const std::int32_t id = writer.largest_id();
+    if (!model_vocab_size_ || id < *model_vocab_size_) return;
+    throw Error(
+        fmt::format("prepare --tokenizer={}: the text has token {} ({}), but vocab_size = {} in the config.json next "
+                    "to it (use the "
+                    "tokenizer of that model, or a copy in another folder)",
+                    options_.tokenizer, id, printable(tokenizer.bytes(id), 40), *model_vocab_size_));
+  }
+
   const PrepareOptions& options_;
+  const std::optional<std::int64_t> model_vocab_size_;
   const Corpus& corpus_;
   const PrepareProgress& progress_;
 };

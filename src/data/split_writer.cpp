@@ -3,6 +3,7 @@
 #include "data/loss_mask.h"
 #include "data/share_out.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace echelon {
@@ -29,7 +30,7 @@ void SplitWriter::add(Split split, std::string_view document) {
 
 void SplitWriter::add_encoded(Split split, const EncodedChat& chat, std::int64_t num_bytes) {
   const int index = static_cast<int>(split);
-  (split == Split::train ? train_ : validation_).add_document(chat.ids);
+  write(split, chat.ids);
   is_trained_[index].insert(is_trained_[index].end(), chat.is_trained.begin(), chat.is_trained.end());
   num_bytes_[index] += num_bytes;
 }
@@ -40,10 +41,15 @@ void SplitWriter::encode(Encoder& encoder, Document& document) const {
   document.ids.insert(document.ids.end(), frame_.after.begin(), frame_.after.end());
 }
 
+void SplitWriter::write(Split split, const std::vector<std::int32_t>& ids) {
+  for (const std::int32_t id : ids) largest_id_ = std::max(largest_id_, id);
+  (split == Split::train ? train_ : validation_).add_document(ids);
+}
+
 void SplitWriter::flush() {
   share_out(encoders_, waiting_.size(), [&](Encoder& encoder, std::size_t i) { encode(encoder, waiting_[i]); });
   for (const Document& document : waiting_) {
-    (document.split == Split::train ? train_ : validation_).add_document(document.ids);
+    write(document.split, document.ids);
     num_bytes_[static_cast<int>(document.split)] += static_cast<std::int64_t>(document.text.size());
   }
   waiting_.clear();

@@ -43,6 +43,8 @@ class SplitWriter {
   void publish();
   [[nodiscard]] SplitCounts counts(Split split) const;
   [[nodiscard]] std::int64_t num_control_as_text() const;
+  /// Of all tokens that are written so far; -1 before the first.
+  [[nodiscard]] std::int32_t largest_id() const { return largest_id_; }
 
  private:
   struct Document {
@@ -51,6 +53,7 @@ class SplitWriter {
     std::vector<std::int32_t> ids;
   };
   void encode(Encoder& encoder, Document& document) const;
+  void write(Split split, const std::vector<std::int32_t>& ids);
 
   DocumentFrame frame_;
   std::vector<Encoder> encoders_;  // one of each thread
@@ -60,6 +63,7 @@ class SplitWriter {
   std::vector<std::uint8_t> is_trained_[2];
   std::vector<Document> waiting_;
   std::size_t waiting_bytes_ = 0;
+  std::int32_t largest_id_ = -1;
 };
 
 }  // namespace echelon

@@ -96,7 +96,10 @@ TEST(DamagedAdapter, AFileThatIsNoJsonIsNamed) {
   const std::string weights = weights_of(adapted_model(), 2);
   EXPECT_THAT(complaint_about(std::string(100'000, '['), weights),
               HasSubstr("adapter_config.json: its JSON is nested"));
-  EXPECT_THAT(complaint_about("{\"r\"", weights), HasSubstr("adapter_config.json is not a JSON object"));
+  EXPECT_THAT(
+      complaint_about("{\n \"r\"\n", weights),
+      HasSubstr("adapter_config.json: not valid JSON at line 3, column 1: unexpected end of input; expected ':'"));
+  EXPECT_THAT(complaint_about("[]", weights), HasSubstr("adapter_config.json is not a JSON object"));
 }
 
 TEST(DamagedAdapter, WeightsOfAnotherModelOrRankAreNamed) {

@@ -29,8 +29,7 @@ TEST(NestedJson, InAConfigIsRefused) {
   for (const char* key : {"model_type", "hidden_size", "architectures", "quantization_config"}) {
     EXPECT_THAT(refusal(key, std::string(20, '[') + std::string(20, ']')),
                 HasSubstr(fmt::format("{} = [[[[...]]]]", key)));
-    EXPECT_THAT(refusal(key, nested()),
-                HasSubstr("config.json is corrupt: its JSON is nested more than 32 levels deep"));
+    EXPECT_THAT(refusal(key, nested()), HasSubstr("config.json: its JSON is nested more than 32 levels deep"));
   }
 }
 

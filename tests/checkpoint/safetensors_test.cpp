@@ -49,10 +49,10 @@ std::string one(const std::string& fields) { return R"({"t":{)" + fields + "}}";
 TEST(SafetensorsHeader, NamesWhatIsWrong) {
   const std::string four(4, 'x');
   const Wrong cases[] = {
-      {"{", "", "not valid JSON"},
+      {"{", "", "is corrupt: its header: not valid JSON at column 2, after '{': unexpected end of input"},
       {std::string(1'000'000, '['), "", "nested more than 32 levels deep"},
       {"[]", "", "not a JSON object"},
-      {"{\"t\":\xff\xfe}", "", "not valid JSON"},
+      {"{\"t\":\xff\xfe}", "", "not valid JSON at column 6, after '{\"t\":': invalid literal"},
       {R"({"t":7})", "", "lacks a valid dtype"},
       {one(R"("dtype":"F32","shape":[1])"), four, "lacks a valid dtype"},
       {one(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), four, "unknown dtype 'F33'"},
@@ -154,7 +154,9 @@ TEST(WeightFolder, RefusesABadIndex) {
   const ScratchFolder scratch;
   put(scratch / "part.safetensors", with_length(good_header, good_data));
   const std::pair<std::string, std::string> cases[] = {
-      {"", "weight_map"},
+      {"", "index.json: not valid JSON at column 1: unexpected end of input"},
+      {"[]", "index.json is not a JSON object"},
+      {"{}", "weight_map"},
       {R"({"weight_map":{"a":7}})", "not a string"},
       {R"({"weight_map":{"a":"../part.safetensors"}})", "not the name of a file next to it"},
       {R"({"weight_map":{"a":"/tmp/part.safetensors"}})", "not the name of a file next to it"},

@@ -45,7 +45,7 @@ TEST(CraftedModels, WithAConfigThatNobodyCanRun) {
       {config("\"model_type\": \"llama\"", R"("model_type": "\u001b[31m)" + std::string(100'000, 'x') + "\""),
        "model_type = "},
       {config("\"rope_theta\": 10000", "\"rope_theta\": 1e999, \"x\": 0"), "config.json"},
-      {config("\"llama\"", "\"llama\xff\""), "config.json is corrupt"},
+      {config("\"llama\"", "\"llama\xff\""), "config.json: not valid JSON at"},
   });
 }
 
@@ -112,6 +112,18 @@ TEST(CraftedModels, WithFilesThatAreElsewhere) {
        },
        "is a link to /dev/zero"},
   });
+}
+
+TEST(CraftedModels, WithFewerTokensThanTheDataAreRefused) {
+  const CraftedFolder folder;
+  std::fstream file(folder.path() / "data.bin", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-2, std::ios::end).write("\x28\0", 2);  // the last token is 40
+  file.close();
+  for (const char* command : {"train", "eval"}) {
+    const Outcome outcome = folder.run(folder.on_model(command));
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("data.bin holds token 40, but model.vocab_size = 32")) << command;
+  }
 }
 
 // A download cache: snapshots/REVISION has links to blobs/HASH of the same model.

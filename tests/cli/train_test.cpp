@@ -360,7 +360,20 @@ TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokens) {
   const Outcome outcome = run_echelon(train({"--model.vocab_size=64"}));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("64"));
+  EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/train.bin holds token 2"));
+  EXPECT_THAT(outcome.err, HasSubstr("but model.vocab_size = 64; the data was made with another tokenizer"));
+  EXPECT_FALSE(std::filesystem::exists(out() + "/metrics.jsonl"));
+}
+
+TEST_F(Program, RefusesTheTokensOfAnEvaluationBeforeTheFirstStep) {
+  std::fstream file(corpus() + "/validation.bin", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-2, std::ios::end).write("\x2d\x01", 2);  // the last token is 301
+  file.close();
+  const Outcome outcome = run_echelon(train());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/validation.bin holds token 301, but model.vocab_size = 300"));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(out() + "/metrics.jsonl"));
 }
 
 }  // namespace

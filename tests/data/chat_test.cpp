@@ -4,11 +4,22 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+
 namespace echelon {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+TEST(Conversation, IsReadInTimeInProportionToItsMessages) {
+  std::string line = "{\"messages\": [";
+  for (int i = 0; i < 200'000; ++i) line += "{\"role\": \"user\"},";
+  line += "{\"role\": \"user\"}]}";
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(read_conversation(line).messages.size(), 200'001U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));  // minutes if it is quadratic
+}
 
 TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   const Scratch scratch;
@@ -147,7 +158,9 @@ TEST(Chat, NamesTheLineThatIsWrong) {
   const auto refusal = [&](std::string_view line) {
     return sentence_of([&] { prepare(chat_options(scratch, std::string(two_turns) + "\n" + std::string(line))); });
   };
-  EXPECT_THAT(refusal("{\"messages\": ["), HasSubstr("chats.jsonl:2: not valid JSON"));
+  EXPECT_THAT(
+      refusal("{\"messages\": ["),
+      HasSubstr("chats.jsonl:2: not valid JSON at column 15, after '{\"messages\": [': unexpected end of input"));
   EXPECT_THAT(refusal("{\"messages\": []}"), HasSubstr("has no messages"));
   EXPECT_THAT(refusal("{\"text\": \"a\"}"), HasSubstr("it has none of"));
   EXPECT_THAT(refusal(R"({"messages": [{"role": "user", "content": "a"}]})"),

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "data/text_field.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer.h"
 #include "scratch.h"
@@ -98,6 +99,35 @@ TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
 }
 
+TEST(Prepare, RefusesTokensThatTheModelOfTheTokenizerLacks) {
+  const Scratch scratch;
+  scratch.write("in/a.txt", "hello hello, hello");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.vocab_size = 260;
+  prepare(options);  // the separator is token 259
+  scratch.write("model/tokenizer.json", scratch.read("out/tokenizer.json"));
+  options.tokenizer = scratch.path("model/tokenizer.json");
+  options.output = scratch.path("tokens");
+  const auto with_config = [&](const std::string& config) { scratch.write("model/config.json", config); };
+  const std::string said = "model/tokenizer.json: the text has token 259 (<|endoftext|>), but vocab_size = 259 in the";
+  for (const char* config : {R"({"vocab_size": 259})", R"({"text_config": {"vocab_size": 259}})"}) {
+    with_config(config);
+    EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr(said));
+    EXPECT_FALSE(std::filesystem::exists(options.output));
+  }
+  with_config("{");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("model/config.json: not valid JSON at column 2"));
+  options.appends_end_of_document = false;  // a token that the text does not have is no matter
+  with_config(R"({"vocab_size": 259})");
+  prepare(options);
+  options.appends_end_of_document = true;
+  for (const char* config : {R"({"vocab_size": 260})", R"({"text_config": null})"}) {
+    with_config(config);
+    std::filesystem::remove_all(options.output);
+    prepare(options);
+  }
+}
+
 TEST(Prepare, ReadsLinesOfJson) {
   const Scratch scratch;
   scratch.write("a.jsonl",
@@ -107,9 +137,28 @@ TEST(Prepare, ReadsLinesOfJson) {
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("one\ntwo ä"), ended("a<|endoftext|>b")));
   scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\"content\": \"two\"}\n");
   EXPECT_THAT(sentence_of([&] { prepare(options); }),
-              HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
-  scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\n");
-  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
+              HasSubstr("a.jsonl:2: no text under \"text\" (prepare --text-key)"));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n[1]\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("a.jsonl:2: not a JSON object with a text under \"text\" (prepare --text-key)"));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"tw\xc3\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("a.jsonl:3: not valid JSON at column 14, after '{\"text\": \"tw\\xc3': invalid "
+                        "string: ill-formed UTF-8 byte"));
+}
+
+TEST(TextField, IsTheLastStringUnderItsKey) {
+  EXPECT_EQ(read_text_field(R"({"a": {"text": "no"}, "text": "yes", "b": ["text", "no"]})", "text"), "yes");
+  EXPECT_EQ(read_text_field(R"({"text": 1, "text": "yes"})", "text"), "yes");
+  const auto complaint = [](const std::string& line) {
+    return sentence_of([&] { (void)read_text_field(line, "text"); });
+  };
+  for (const char* other : {"1", "-1", "0.5", "null", "true", "[\"no\"]", "{\"text\": \"no\"}"})
+    EXPECT_THAT(complaint(fmt::format(R"({{"text": "yes", "text": {}}})", other)), HasSubstr("no text under \"text\""));
+  EXPECT_THAT(complaint(R"({"id": "1", "txt": "yes"})"), HasSubstr("did you mean \"txt\"?"));
+  EXPECT_THAT(complaint("\"text\""), HasSubstr("not a JSON object"));
+  EXPECT_THAT(complaint(R"([{"text": "no"}])"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(complaint(R"({"text": "yes"} {})"), HasSubstr("not valid JSON at column 17"));
 }
 
 // The end of a single document is for validation, as for a text.

@@ -82,6 +82,21 @@ TEST(SentencePiece, RefusesWhatIsNoModelAndNeverCrashes) {
   }
 }
 
+TEST(SentencePiece, RefusesEveryCut) {
+  for (const int type : {1, 2}) {
+    const std::string whole = sentencepiece(type);
+    for (std::size_t size = 0; size < whole.size(); ++size)
+      EXPECT_THAT(sentence_of([&] { (void)parse_sentencepiece(whole.substr(0, size), "m.model"); }),
+                  HasSubstr("m.model is not a model of SentencePiece"))
+          << size;
+    EXPECT_NO_THROW((void)parse_sentencepiece(whole, "m.model"));
+  }
+  EXPECT_THAT(sentence_of([] { (void)parse_sentencepiece(sentencepiece(2).substr(0, 73), "m.model"); }),
+              HasSubstr("or is cut off: after 5 pieces it has no trainer_spec"));
+  EXPECT_THAT(sentence_of([] { (void)parse_sentencepiece(sentencepiece(2).substr(0, 101), "m.model"); }),
+              HasSubstr("or is cut off: after 7 pieces it has no normalizer_spec"));
+}
+
 /// "IQ== 0" and so on: the 256 bytes, then "ab" and "abb".
 std::string ranks() {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

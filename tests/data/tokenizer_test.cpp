@@ -252,7 +252,7 @@ TEST(TokenizerJson, NamesWhatItCannotUse) {
     return sentence_of([&] { Tokenizer(parse_tokenizer_json(text, "t.json"), "t.json"); });
   };
   const std::string merges = R"(["a b"])";
-  EXPECT_THAT(complaint("{"), HasSubstr("t.json is not valid JSON"));
+  EXPECT_THAT(complaint("{"), HasSubstr("t.json: not valid JSON at column 2, after '{': unexpected end of input"));
   EXPECT_THAT(complaint("[]"), HasSubstr("t.json is not a JSON object"));
   EXPECT_THAT(complaint("{}"), HasSubstr("has no model"));
   EXPECT_THAT(complaint(file_text(merges, R"({"type":"BertPreTokenizer"})")),

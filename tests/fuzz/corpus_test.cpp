@@ -4,8 +4,11 @@
 #include "fuzz/targets.h"
 #include "tree/tree.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "checkpoint/bounded_json.h"
+#include "data/chat/conversation.h"
+#include "data/text_field.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 #include <gtest/gtest.h>
 
@@ -19,9 +22,11 @@ struct Target {
   const char* name;
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
-constexpr Target targets[] = {{"manifest", manifest},  {"state_file", state_file}, {"model_folder", model_folder},
-                              {"adapter", adapter},    {"tokenizer", tokenizer},   {"chat_template", chat_template},
-                              {"chat_line", chat_line}};
+constexpr Target targets[] = {{"manifest", manifest},         {"state_file", state_file},
+                              {"model_folder", model_folder}, {"adapter", adapter},
+                              {"tokenizer", tokenizer},       {"chat_template", chat_template},
+                              {"chat_line", chat_line},       {"text_line", text_line},
+                              {"dataset", dataset},           {"tokenizer_folder", tokenizer_folder}};
 
 std::vector<std::filesystem::path> inputs_of(const Target& target) {
   std::vector<std::filesystem::path> inputs;
@@ -80,6 +85,35 @@ TEST(FuzzTargets, TakeMemoryInProportionToALongInput) {
       EXPECT_LT(bound.most_bytes(), 4 * size) << "it is refused before it is kept";
     }
   }
+}
+
+/// Each in its own way keeps less than what values of empty lists take.
+TEST(FuzzTargets, RefuseManyListsBeforeTheyAreKept) {
+  constexpr std::size_t size = 4 << 20;
+  std::string all = "{\"a\": [";
+  while (all.size() < size) all += "[],";
+  all += "[]]}";
+  const std::pair<const char*, void (*)(const std::string&)> readers[] = {
+      {"tokenizer.json", [](const std::string& text) { (void)parse_tokenizer_json(text, "tokenizer.json"); }},
+      {"a conversation", [](const std::string& text) { (void)read_conversation(text); }},
+      {"a text", [](const std::string& text) { (void)read_text_field(text, "text"); }}};
+  for (const auto& [name, read] : readers) {
+    const HeapBound bound(size);
+    EXPECT_THROW(read(all), Error) << name;
+    EXPECT_LT(bound.most_bytes(), 4 * size) << name;
+  }
+}
+
+/// No line of text is too long. What the line has in addition to the text takes no memory.
+TEST(FuzzTargets, ReadALongLineInAFewTimesItsBytes) {
+  constexpr std::size_t size = 4 << 20;
+  const std::string text(size, 'x');
+  std::string line = "{\"ids\": [0";
+  while (line.size() < size) line += ", [], {\"text\": 1}";
+  line += "], \"text\": \"" + text + "\"}";
+  const HeapBound bound(size);
+  EXPECT_EQ(read_text_field(line, "text"), text);
+  EXPECT_LT(bound.most_bytes(), 6 * size);
 }
 
 }  // namespace

@@ -200,6 +200,72 @@ def make_chats():
         put("chat_line", name, line)
 
 
+def make_lines():
+    for name, line in {
+        "text": b'{"text": "a \\u00e4 \\n b", "id": 1}',
+        "last": b'{"text": "a", "text": 1, "text": "b"}',
+        "replaced": b'{"text": "a", "text": [{"text": "b"}]}',
+        "inner": b'{"meta": {"text": "a", "b": [1, {"text": "c"}]}, "txt": "d"}',
+        "list": b'[{"text": "a"}]',
+        "cut": b'{"text": "a\xc3',
+        "not-utf8": b'{"text": "\xff\xfe"}',
+        "surrogate": b'{"text": "\\ud800"}',
+        "two": b'{"text": "a"} {"text": "b"}',
+        "nested": b'{"text": ' + b"[" * 100,
+        "overflow": b'{"n": 1e999, "text": "a"}',
+        "zero": b'{"te\0xt": "a", "text": "\\u0000"}',
+    }.items():
+        put("text_line", name, line)
+
+
+def make_tokenizer_folders():
+    named = '{"bos_token": "<s>", "eos_token": {"content": "</s>"}}'
+    model = '{"vocab_size": 32000}'
+    for name, parts in {
+        "template": ['{"chat_template": "{{ messages }}", "eos_token": null}', named, model],
+        "templates": ['{"chat_template": [{"name": "tool", "template": ""}, {"name": "default", "template": "a"}]}', named, model],
+        "template-number": ['{"chat_template": 7}', named, model],
+        "templates-of-none": ['{"chat_template": [null, {"name": 1}, {"name": "default"}]}', named, model],
+        "text-config": [named, "{}", '{"text_config": {"vocab_size": 8}}'],
+        "text-config-list": [named, "{}", '{"text_config": [1], "vocab_size": -1}'],
+        "vocab-size-overflow": [named, "{}", '{"vocab_size": 18446744073709551615}'],
+        "content-number": ['{"eos_token": {"content": 7}}', '{"eos_token": ["a"]}', '{"vocab_size": 1.5}'],
+        "cut": ['{"eos_token": ', '{"eos_token"', '{"vocab_size'],
+        "lists": ["[" + "[]," * 100 + "1]", "[]", "7"],
+        "nested": ["[" * 100, "{}", "[" * 100],
+    }.items():
+        put("tokenizer_folder", name, "\n%\n".join(parts))
+
+
+def make_datasets():
+    def index(kind, lengths, pointers, bounds, version=1):
+        return (b"MMIDIDX\0\0" + struct.pack("<QBQQ", version, kind, len(lengths), len(bounds)) +
+                struct.pack(f"<{len(lengths)}i{len(pointers)}q{len(bounds)}q", *lengths, *pointers, *bounds))
+
+    tokens = struct.pack("<9H", *range(9))
+    mask = b"ECHMASK1" + struct.pack("<Q", 9) + bytes([1, 0] * 4 + [1])
+    whole = index(8, [4, 5], [0, 8], [0, 1, 2])
+    for name, parts in {
+        "whole": [whole, tokens],
+        "mask": [whole, tokens, mask],
+        "mask-damaged": [whole, tokens, mask[:-1] + b"\2"],
+        "mask-cut": [whole, tokens, mask[:-1]],
+        "cut": [whole[:-1], tokens],
+        "bin-cut": [whole, tokens[:-1]],
+        "int32": [index(4, [2, 0, 1], [0, 8, 8], [0, 1, 3]), struct.pack("<3i", 7, 200, 9)],
+        "negative": [index(5, [2], [0], [0, 1]), struct.pack("<2q", -1, 2**40)],
+        "overlap": [index(8, [9] * 9, [0] * 9, [0, 9]), tokens],
+        "length-negative": [index(8, [-1], [0], [0, 1]), tokens],
+        "pointer-odd": [index(8, [4, 4], [0, 9], [0, 2]), tokens],
+        "pointer-outside": [index(8, [4], [2**62], [0, 1]), tokens],
+        "bounds-fall": [index(8, [4, 5], [0, 8], [0, 2, 1]), tokens],
+        "no-sequences": [index(8, [], [], [0]), b""],
+        "version": [index(8, [9], [0], [0, 1], 2), tokens],
+        "float": [index(6, [2], [0], [0, 1]), bytes(8)],
+    }.items():
+        put("dataset", name, b"\n%\n".join(parts))
+
+
 def make_tokenizers():
     texts = ROOT / "tests/data/pipelines"
     for name in ("gpt2", "llama2", "phi3", "t5_unigram", "behaviors", "nfkd_strip", "added_flags", "lookbehind"):
@@ -239,4 +305,7 @@ make_state_files()
 make_model_folders()
 make_adapters()
 make_chats()
+make_lines()
+make_tokenizer_folders()
+make_datasets()
 make_tokenizers()

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "checkpoint/hf/generation_config.h"
 #include "checkpoint/hf/inspect.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
@@ -35,7 +36,8 @@ void read_weights(const InputFolder& folder) {
 int model_folder(const std::uint8_t* data, std::size_t size) {
   static const InputFolder folder;
   std::string_view text = text_of(data, size);
-  folder.put("config.json", take_part(text));
+  const std::string_view config = take_part(text);
+  for (const char* name : {"config.json", "generation_config.json"}) folder.put(name, config);
   const bool is_raw = text.starts_with('!');
   if (is_raw) text.remove_prefix(1);
   std::string file;
@@ -52,6 +54,7 @@ int model_folder(const std::uint8_t* data, std::size_t size) {
   attempt([&] { (void)list_tensors(folder.path()); });
   attempt([&] { (void)read_training_seq_len(folder.path()); });
   attempt([&] { read_weights(folder); });
+  attempt([&] { (void)generation_ends(folder.path()); });
   return 0;
 }
 

@@ -26,6 +26,15 @@ int chat_template(const std::uint8_t* data, std::size_t size);
 /// A line of a .jsonl of chats, in any of its formats.
 int chat_line(const std::uint8_t* data, std::size_t size);
 
+/// A line of a .jsonl of texts.
+int text_line(const std::uint8_t* data, std::size_t size);
+
+/// The files next to a tokenizer: tokenizer_config.json, a line "%", special_tokens_map.json, a line "%", config.json.
+int tokenizer_folder(const std::uint8_t* data, std::size_t size);
+
+/// The .idx of tokens, a line "%", their .bin, and after another line "%" a .mask.
+int dataset(const std::uint8_t* data, std::size_t size);
+
 /// The first letter says which file of a tokenizer follows: s is SentencePiece's, r ranks, v vocab.json with merges.txt
 /// after a line "%", any other tokenizer.json. Text is encoded with what is read.
 int tokenizer(const std::uint8_t* data, std::size_t size);

@@ -1,9 +1,9 @@
 #include "checkpoint/hf/adapter_config.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/shown_json.h"
-#include "checkpoint/bounded_json.h"
 #include "files/file.h"
 #include "files/folder_links.h"
 #include "spec/families/family.h"
@@ -46,14 +46,7 @@ bool is_nothing(const AdapterJson& value) {
 std::string config_path(const std::filesystem::path& folder) { return (folder / adapter_config_name).string(); }
 
 AdapterJson read_adapter_json(const std::filesystem::path& folder) {
-  const std::string text = read_text_in_folder(folder, adapter_config_name);
-  AdapterJson json;
-  try {
-    json = parse_bounded_json(text);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", config_path(folder), error.what()));
-  }
-  require(json.is_object(), "{} is not a JSON object", config_path(folder));
+  AdapterJson json = parse_json_object(read_text_in_folder(folder, adapter_config_name), config_path(folder));
   require(json.contains("peft_type") && json["peft_type"] == "LORA", "{}: peft_type is {}; only LORA is supported",
           config_path(folder), json.contains("peft_type") ? shown_json(json["peft_type"]) : "absent");
   return json;

@@ -1,8 +1,8 @@
 #include "checkpoint/hf/generation_config.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "checkpoint/bounded_json.h"
 #include "files/file.h"
 
 #include <nlohmann/json.hpp>
@@ -13,8 +13,7 @@ std::vector<std::int32_t> generation_ends(const std::filesystem::path& folder) {
   using nlohmann::json;
   constexpr std::string_view name = "generation_config.json";
   if (!has_target(folder / name)) return {};
-  const json config = parse_bounded_json(read_text_in_folder(folder, name));
-  require(config.is_object(), "{} is not a JSON object", (folder / name).string());
+  const json config = parse_json_object(read_text_in_folder(folder, name), (folder / name).string());
   const json found = config.value("eos_token_id", json());
   std::vector<std::int32_t> ends;
   for (const json& id : found.is_array() || found.is_null() ? found : json::array({found})) {

@@ -1,5 +1,6 @@
 #include "checkpoint/hf/tokenizer_files.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "files/file.h"
 
@@ -36,12 +37,11 @@ std::optional<std::int64_t> id_of_named(const json& tokenizer, const json& confi
 }  // namespace
 
 SpecialTokens special_tokens(const std::filesystem::path& tokenizer) {
-  const json read = json::parse(read_text(tokenizer), nullptr, /*allow_exceptions=*/false);
-  require(read.is_object() && read.contains("model"), "{} is not a tokenizer.json", tokenizer.string());
+  const json read = parse_json_object(read_text(tokenizer), tokenizer.string());
+  require(read.contains("model"), "{} is not a tokenizer.json", tokenizer.string());
   const std::filesystem::path sibling = tokenizer.parent_path() / "tokenizer_config.json";
   if (!has_target(sibling)) return {.bos = id_of(read, end_of_text), .eos = id_of(read, end_of_text)};
-  const json config = json::parse(read_text(sibling), nullptr, /*allow_exceptions=*/false);
-  require(config.is_object(), "{} is not a JSON object", sibling.string());
+  const json config = parse_json_object(read_text(sibling), sibling.string());
   return {.bos = id_of_named(read, config, "bos_token"), .eos = id_of_named(read, config, "eos_token")};
 }
 

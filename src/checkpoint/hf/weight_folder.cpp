@@ -1,7 +1,7 @@
 #include "checkpoint/hf/weight_folder.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "checkpoint/bounded_json.h"
 #include "checkpoint/hf/stacked_experts.h"
 #include "files/file.h"
 
@@ -11,14 +11,8 @@ namespace {
 // Tensor -> file name. Only plain names: an index must not point outside its folder.
 std::map<std::string, std::string> read_index(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / index_file_name;
-  const std::string text = read_text_in_folder(folder, index_file_name);
-  nlohmann::json index;
-  try {
-    index = parse_bounded_json(text);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{} cannot be read: {}", path.string(), error.what()));
-  }
-  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
+  nlohmann::json index = parse_json_object(read_text_in_folder(folder, index_file_name), path.string());
+  require(index.contains("weight_map") && index["weight_map"].is_object(),
           "{} is corrupt: it has no object \"weight_map\"", path.string());
   std::map<std::string, std::string> file_of;
   for (const auto& [tensor, file] : index["weight_map"].items()) {

@@ -1,8 +1,8 @@
 #include "checkpoint/safetensors/safetensors.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/shown_json.h"
-#include "checkpoint/bounded_json.h"
 #include "files/file.h"
 
 #include <algorithm>
@@ -85,9 +85,7 @@ void require_no_gaps(const std::map<std::string, FileTensor>& tensors, std::int6
 }
 
 SafetensorsHeader parse_header(std::string_view text, std::int64_t first_byte, std::int64_t data_bytes) {
-  const nlohmann::json json = parse_bounded_json(text);
-  require(!json.is_discarded(), "its header is not valid JSON");
-  require(json.is_object(), "its header is not a JSON object");
+  const nlohmann::json json = parse_json_object(text, "its header");
   SafetensorsHeader header;
   header.num_bytes = first_byte;
   for (const auto& [name, entry] : json.items()) {

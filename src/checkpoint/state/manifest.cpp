@@ -1,8 +1,8 @@
 #include "checkpoint/state/manifest.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "checkpoint/bounded_json.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"

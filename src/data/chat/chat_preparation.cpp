@@ -12,17 +12,6 @@ namespace {
 // Of a batch, for each thread: some hundredths of a second, in which nothing is reported.
 constexpr std::size_t most_waiting_bytes = std::size_t{1} << 18, most_waiting_lines = 1 << 10;
 
-/// Names the line in errors, other than interrupts.
-template <class Read>
-auto named_in_errors(const CorpusFile& file, std::int64_t number, const Read& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    if (error.status() != ExitStatus::bad_input) throw;
-    throw Error(fmt::format("{}:{}: {}", file.path, number, error.what()));
-  }
-}
-
 }  // namespace
 
 ChatPreparation::ChatPreparation(const PrepareOptions& options, const Tokenizer& tokenizer, SplitWriter& writer,

@@ -1,6 +1,7 @@
 // Templates and the names of tokens in a tokenizer's folder.
 #include "data/chat/chat_encoder.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "data/files/mapped_file.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -27,14 +28,13 @@ constexpr std::string_view llama3 = R"({{ '<|begin_of_text|>' }}{% for message i
 std::string template_in(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return "";
-  const auto config = nlohmann::ordered_json::parse(MappedFile(file.string()).bytes(), nullptr, false);
-  require(config.is_object(), "{} is not a JSON object", file.string());
+  const nlohmann::json config = parse_json_object(MappedFile(file.string()).bytes(), file.string());
   const auto found = config.find("chat_template");
   if (found == config.end()) return "";
   if (found->is_string()) return found->get<std::string>();
   if (!found->is_array()) return "";
   for (const auto& item : *found)
-    if (item.is_object() && item.value("name", nlohmann::ordered_json()) == "default" && item.contains("template") &&
+    if (item.is_object() && item.value("name", nlohmann::json()) == "default" && item.contains("template") &&
         item.at("template").is_string())
       return item.at("template").get<std::string>();
   return "";

@@ -1,5 +1,6 @@
 #include "data/template/chat_template.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "data/template/evaluator.h"
 
@@ -32,11 +33,6 @@ Value value_at(const nlohmann::ordered_json& json, char32_t origin, std::size_t 
   return Value::map(std::move(map));
 }
 
-std::size_t byte_of(const nlohmann::ordered_json::exception& error) {
-  const auto* parse_error = dynamic_cast<const nlohmann::ordered_json::parse_error*>(&error);
-  return parse_error != nullptr ? parse_error->byte : 0;
-}
-
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source) : block_(std::make_shared<const Block>(parse(source))) {}
@@ -48,23 +44,8 @@ Rendered ChatTemplate::render(const Map& variables, const RenderLimits& limits) 
 Value value_of(const nlohmann::ordered_json& json, char32_t origin) { return value_at(json, origin, 0); }
 
 nlohmann::ordered_json parse_bounded(std::string_view text) {
-  using Json = nlohmann::ordered_json;
-  constexpr std::size_t most_keys = 1000;  // a mapping is searched key by key
-  std::vector<std::size_t> num_keys;
-  const auto count = [&](int /*depth*/, Json::parse_event_t event, Json& /*parsed*/) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) num_keys.push_back(0);
-    if (event == Event::object_end || event == Event::array_end) num_keys.pop_back();
-    require(num_keys.size() <= most_json_depth, "the JSON is nested more than {} deep", most_json_depth);
-    require(event != Event::key || ++num_keys.back() <= most_keys, "an object of the JSON has more than {} keys",
-            most_keys);
-    return true;
-  };
-  try {
-    return Json::parse(text, count);
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("not valid JSON in UTF-8 (at byte {})", byte_of(error)));
-  }
+  require_bounded_json(text, {.most_depth = most_json_depth, .most_keys = 1000});  // a mapping is searched key by key
+  return nlohmann::ordered_json::parse(text);
 }
 
 }  // namespace echelon::jinja

@@ -38,7 +38,8 @@ class ChatTemplate {
 /// Every byte of its strings is of `origin`.
 [[nodiscard]] Value value_of(const nlohmann::ordered_json& json, char32_t origin = 1);
 
-/// Of foreign JSON, in time in proportion to it. Throws Error if it is not valid UTF-8 and JSON, or nested too deep.
+/// Of foreign JSON, in time and memory in proportion to it. Throws Error if it is not JSON in UTF-8, with the place; or
+/// if it is nested too deep, or has more lists and objects than values.
 [[nodiscard]] nlohmann::ordered_json parse_bounded(std::string_view text);
 
 }  // namespace echelon::jinja

@@ -3,6 +3,7 @@
 
 #include "data/tokenizer/tokenizer_spec.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,10 @@ namespace echelon {
 /// The content of a token by its key, such as eos_token, in the tokenizer_config.json or special_tokens_map.json next
 /// to the file. Throws Error if one of them is not a JSON object.
 [[nodiscard]] std::optional<std::string> named_token(const std::string& path, const char* key);
+
+/// vocab_size in the config.json next to the file, if there is one that has it. Throws Error if it is not a JSON
+/// object.
+[[nodiscard]] std::optional<std::int64_t> model_vocab_size(const std::string& path);
 
 /// A model of SentencePiece, in its protobuf.
 [[nodiscard]] TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name);

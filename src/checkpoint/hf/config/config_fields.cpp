@@ -1,8 +1,8 @@
 #include "checkpoint/hf/config/config_fields.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/shown_json.h"
-#include "checkpoint/bounded_json.h"
 #include "files/file.h"
 
 #include <algorithm>
@@ -16,13 +16,8 @@ constexpr std::int64_t max_config_bytes = 16 << 20;
 }
 
 ConfigFields::ConfigFields(const std::filesystem::path& path) : path_(path.string()) {
-  const std::string text = read_text_in_folder(path.parent_path(), path.filename().string(), max_config_bytes);
-  try {
-    fields_ = parse_bounded_json(text);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{} is corrupt: {}", path_, error.what()));
-  }
-  require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
+  fields_ =
+      parse_json_object(read_text_in_folder(path.parent_path(), path.filename().string(), max_config_bytes), path_);
 }
 
 ConfigFields::ConfigFields(const std::filesystem::path& path, nlohmann::json fields)

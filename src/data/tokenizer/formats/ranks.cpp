@@ -1,4 +1,5 @@
 // tiktoken's ranks, and GPT-2's vocab.json with merges.txt.
+#include "base/bounded_json.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/formats/json_node.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -90,8 +91,7 @@ TokenizerSpec parse_ranks(std::string_view text, const std::string& pattern, con
 }
 
 TokenizerSpec parse_vocab_and_merges(std::string_view vocab, std::string_view merges, const std::string& name) {
-  nlohmann::json model = {{"type", "BPE"}, {"vocab", nlohmann::json::parse(vocab, nullptr, false)}};
-  require(model.at("vocab").is_object(), "{} is not a JSON object of tokens and ids", name);
+  nlohmann::json model = {{"type", "BPE"}, {"vocab", parse_json_object(vocab, name)}};
   nlohmann::json pairs = nlohmann::json::array();
   while (!merges.empty()) {
     const std::string_view line = next_line(merges);

@@ -81,6 +81,7 @@ struct PieceModel {
   std::uint64_t type = 1;  // unigram 1, bpe 2
   bool has_byte_fallback = false, is_suffix = false;
   std::string character_map;
+  bool has_trainer = false, has_normalizer = false;
   bool adds_prefix = true, removes_spaces = true, escapes_spaces = true;
 };
 
@@ -101,6 +102,7 @@ PieceModel read_pieces(std::string_view bytes, const std::string& name) {
   for (ProtobufField part; whole.next(part);) {
     if (part.number == 1) model.pieces.push_back(read_piece(part.bytes, name));
     if (part.number != 2 && part.number != 3) continue;
+    (part.number == 2 ? model.has_trainer : model.has_normalizer) = true;
     ProtobufMessage message(part.bytes, name);
     for (ProtobufField field; message.next(field);) {
       const bool flag = field.value != 0;
@@ -157,6 +159,12 @@ void add_steps(const PieceModel& model, TokenizerSpec& spec) {
 
 void check_supported(const PieceModel& model, const std::string& name) {
   require(!model.pieces.empty(), "{} is not a model of SentencePiece: it has no pieces", name);
+  // Fields are written in the order of their numbers: a file that ends after any of its pieces lacks these two.
+  // trainer_spec.vocab_size does not tell, because pieces that are added or removed later leave it as it was.
+  for (const auto& [is_there, field] :
+       {std::pair{model.has_trainer, "trainer_spec"}, {model.has_normalizer, "normalizer_spec"}})
+    require(is_there, "{} is not a model of SentencePiece, or is cut off: after {} pieces it has no {}", name,
+            model.pieces.size(), field);
   require(model.type == 1 || model.type == 2,
           "{} has model type {}, which is not supported; unigram (1) and BPE (2) are", name, model.type);
   require(model.character_map.empty(), "{} has a character map (such as nmt_nfkc), which is not supported; identity is",

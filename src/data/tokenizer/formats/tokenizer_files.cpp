@@ -1,9 +1,8 @@
 #include "data/tokenizer/tokenizer_files.h"
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "data/files/mapped_file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -94,13 +93,24 @@ std::optional<std::string> named_token(const std::string& path, const char* key)
     const fs::path file = fs::path(path).parent_path() / sibling;
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
-    const auto json = nlohmann::json::parse(MappedFile(file.string()).bytes(), nullptr, false);
-    require(json.is_object(), "{} is not a JSON object", file.string());
+    const nlohmann::json json = parse_json_object(MappedFile(file.string()).bytes(), file.string());
     const auto token = json.find(key);
     if (token == json.end()) continue;
     if (token->is_string()) return token->get<std::string>();
     if (token->is_object() && token->contains("content") && token->at("content").is_string())
       return token->at("content").get<std::string>();
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> model_vocab_size(const std::string& path) {
+  const fs::path file = fs::path(path).parent_path() / "config.json";
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return std::nullopt;
+  const nlohmann::json config = parse_json_object(MappedFile(file.string()).bytes(), file.string());
+  for (const nlohmann::json& model : {config, config.value("text_config", nlohmann::json())}) {
+    const auto size = model.find("vocab_size");  // the end if the model is no object
+    if (size != model.end() && size->is_number_unsigned()) return size->get<std::int64_t>();
   }
   return std::nullopt;
 }

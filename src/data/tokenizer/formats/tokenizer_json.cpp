@@ -1,5 +1,6 @@
 #include "data/tokenizer/tokenizer_spec.h"
 
+#include "base/bounded_json.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/formats/json_node.h"
 
@@ -37,9 +38,7 @@ void read_added(const JsonNode& added, TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& name) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  require(!json.is_discarded(), "{} is not valid JSON", name);
-  require(json.is_object(), "{} is not a JSON object", name);
+  const nlohmann::json json = parse_json_object(text, name);
   const JsonNode file{json, name + ": tokenizer"};
   TokenizerSpec spec;
   if (file.has("normalizer")) read_normalizer(file.at("normalizer"), spec);
