@@ -24,7 +24,8 @@ def read_checkpoint(folder):
                     continue
                 part = tensors.get_tensor(name)
                 whole = states[state].setdefault(parameter, torch.empty(sizes[parameter], dtype=part.dtype))
-                whole[tuple(slice(*map(int, dim.split(":"))) for dim in place.split(","))] = part
+                matrix = whole if whole.dim() == 1 else whole.flatten(0, -2)  # of stacked experts one below the other
+                matrix[tuple(slice(*map(int, dim.split(":"))) for dim in place.split(","))] = part
     return manifest["scalars"], states
 
 

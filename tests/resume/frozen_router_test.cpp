@@ -45,11 +45,13 @@ class FrozenRouterResume : public SmallRun, public ::testing::WithParamInterface
     config.parallelism.sequence_parallel = true;
     config.parallelism.expert_parallel_degree = 2;
     config.parallelism.zero_level = zero_level;
+    if (zero_level == 2) config.checkpoint.async_mode = AsyncMode::async;
     return config;
   }
 };
 
-// The same bits from ZeRO-1 to ZeRO-3. Checkpoints and the model that the run writes have the routers that it read.
+// The same bits from ZeRO-1 to ZeRO-3, also of checkpoints that are written while the run goes on. Checkpoints and the
+// model that the run writes have the routers that it read.
 TEST_P(FrozenRouterResume, IsTheRunThatWasNotInterrupted) {
   RunConfig base = frozen_config("base", 1);
   base.checkpoint.initial_load_path.clear();
@@ -90,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, FrozenRouterResume,
                          ::testing::Values(RouterFormat{"float64", DType::float64},
                                            RouterFormat{"float32", DType::float32},
                                            RouterFormat{"bfloat16", DType::bfloat16},
-                                           RouterFormat{"remainders", DType::bfloat16, true}),
+                                           RouterFormat{"remainders", DType::bfloat16, true},
+                                           RouterFormat{"float16", DType::float16}),
                          [](const auto& format) { return format.param.name; });
 
 }  // namespace
