@@ -1,7 +1,7 @@
 #include "checkpoint/convert_model.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/saved_config.h"
@@ -16,10 +16,11 @@ namespace {
 
 /// dtype_of(parameter): that in which its values are moved.
 template <class Weights, class DTypeOf>
-void move_weights(const ModelSpec& model, const Weights& weights, ModelWriter& writer, DTypeOf&& dtype_of) {
+void move_weights(const std::vector<NamedShape>& parameters, const Weights& weights, ModelWriter& writer,
+                  DTypeOf&& dtype_of) {
   constexpr std::int64_t chunk = 1 << 22;
   std::vector<std::byte> values;
-  for (const NamedShape& parameter : global_parameters(model)) {
+  for (const NamedShape& parameter : parameters) {
     const TensorSlice whole(parameter.sizes);
     const DType dtype = dtype_of(parameter.name);
     for (std::int64_t first = 0; first < whole.num_elements(); first += chunk) {
@@ -48,10 +49,18 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
                       .training = {.seq_len = scalars.seq_len, .steps = scalars.step},
                       .text_only = options.text_only || config.checkpoint.text_only});
   writer.begin();
-  move_weights(config.model, weights, writer, [&](const std::string&) { return written; });
+  move_weights(global_parameters(config.model), weights, writer, [&](const std::string&) { return written; });
   writer.write_router_bias(weights.router_bias());
   writer.finish();
 }
+
+struct SavedAdapters {
+  const StateReader& reader;
+
+  void read(const std::string& name, const TensorSlice& slice, DType dtype, std::byte* out) const {
+    reader.read({.parameter = name, .state = "weight", .dtype = dtype, .slice = slice}, out);
+  }
+};
 
 /// The adapters of a checkpoint, as its run would have written them.
 void convert_adapters(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
@@ -68,14 +77,9 @@ void convert_adapters(const std::filesystem::path& checkpoint, const std::filesy
        .adapter = AdapterConfig{
            .lora = config.lora, .base = config.checkpoint.initial_load_path, .base_digest = manifest.base}});
   writer.begin();
-  for (const NamedShape& parameter : adapter_parameters(config.model, config.lora)) {
-    reader.require_parameter(parameter.name, parameter.sizes);
-    const TensorSlice whole(parameter.sizes);
-    std::vector<double> values(static_cast<std::size_t>(whole.num_elements()));
-    reader.read({.parameter = parameter.name, .state = "weight", .dtype = DType::float64, .slice = whole},
-                reinterpret_cast<std::byte*>(values.data()));
-    writer.write(parameter.name, whole, DType::float64, values.data());
-  }
+  const std::vector<NamedShape> parameters = saved_parameters(config.model, config.lora);
+  for (const NamedShape& parameter : parameters) reader.require_parameter(parameter.name, parameter.sizes);
+  move_weights(parameters, SavedAdapters{reader}, writer, [](const std::string&) { return DType::float64; });
   writer.finish();
 }
 
@@ -103,7 +107,7 @@ void convert_folder(const std::filesystem::path& source, const Weights& weights,
                       .text_only = options.text_only});
   writer.begin();
   const auto places = placed_parameters(reader.spec());
-  move_weights(reader.spec(), weights, writer, [&](const std::string& parameter) {
+  move_weights(global_parameters(reader.spec()), weights, writer, [&](const std::string& parameter) {
     if (dtype) return *dtype;
     const std::vector<std::string> tensors = places.at(parameter).tensors();
     for (const std::string& tensor : tensors)
@@ -128,7 +132,7 @@ void upcycle_folder(const std::filesystem::path& source, const std::filesystem::
                       .dtype = written,
                       .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path()});
   writer.begin();
-  move_weights(weights.spec(), weights, writer, [&](const std::string&) { return written; });
+  move_weights(global_parameters(weights.spec()), weights, writer, [&](const std::string&) { return written; });
   writer.finish();
 }
 

@@ -4,7 +4,7 @@
 
 #include "schedule/generators/catalog.h"
 #include "spec/config/run_choices.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 #include "spec/mesh_shape.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"

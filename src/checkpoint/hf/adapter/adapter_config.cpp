@@ -1,4 +1,4 @@
-#include "checkpoint/hf/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -7,9 +7,9 @@
 #include "files/file.h"
 #include "files/folder_links.h"
 #include "spec/families/family.h"
+#include "spec/lora/saved_modules.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -18,24 +18,21 @@ namespace {
 
 using AdapterJson = nlohmann::json;
 
-// Of our files: PEFT reads what it does not know without an error.
-constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
-
 /// Fields that are read, or that change nothing of what trained adapters compute: labels, how values were drawn before
 /// training (init_lora_weights), and settings of methods that other fields turn on. Whatever fan_in_fan_out is, PEFT
 /// takes the layer's own value.
-constexpr std::string_view known_fields[] = {"peft_type",          "r",
-                                             "lora_alpha",         "use_rslora",
-                                             "target_modules",     "bias",
-                                             "task_type",          "init_lora_weights",
-                                             "lora_dropout",       "base_model_name_or_path",
-                                             "auto_mapping",       "revision",
-                                             "inference_mode",     "megatron_core",
-                                             "peft_version",       "loftq_config",
-                                             "eva_config",         "ensure_weight_tying",
-                                             "corda_config",       "qalora_group_size",
-                                             "echelon_steps",      "fan_in_fan_out",
-                                             "echelon_base_digest"};
+constexpr std::string_view known_fields[] = {"peft_type",       "r",
+                                             "lora_alpha",      "use_rslora",
+                                             "target_modules",  "bias",
+                                             "task_type",       "init_lora_weights",
+                                             "lora_dropout",    "base_model_name_or_path",
+                                             "auto_mapping",    "revision",
+                                             "inference_mode",  "megatron_core",
+                                             "peft_version",    "loftq_config",
+                                             "eva_config",      "ensure_weight_tying",
+                                             "corda_config",    "qalora_group_size",
+                                             "echelon_steps",   "fan_in_fan_out",
+                                             "modules_to_save", "echelon_base_digest"};
 
 /// What any other field may be: it changes the computation, or is of a later PEFT.
 bool is_nothing(const AdapterJson& value) {
@@ -80,18 +77,40 @@ double number_of(const AdapterJson& json, const char* key, double absent, const 
   return json[key].get<double>();
 }
 
+/// Of a list, or of null.
+std::vector<std::string> names_in(const AdapterJson& list, std::string_view key, const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const AdapterJson& name : list.is_array() ? list : AdapterJson::array()) {
+    require(name.is_string(), "{}: {} has {}, which is not a name", config_path(folder), key, shown_json(name));
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
 std::vector<std::string> names_of_targets(const AdapterJson& json, const std::filesystem::path& folder) {
   const AdapterJson targets = json.value("target_modules", AdapterJson());
   require(targets.is_null() || targets.is_string() || targets.is_array(),
           "{}: target_modules = {} is neither a name nor a list of names (use \"all-linear\")", config_path(folder),
           shown_json(targets));
   if (targets.is_string()) return {targets.get<std::string>()};
-  std::vector<std::string> names;
-  for (const AdapterJson& name : targets.is_array() ? targets : AdapterJson::array()) {
-    require(name.is_string(), "{}: target_modules has {}, which is not a name", config_path(folder), shown_json(name));
-    names.push_back(name.get<std::string>());
-  }
-  return names;
+  return names_in(targets, "target_modules", folder);
+}
+
+std::vector<std::string> modules_to_save_of(const AdapterJson& json, const std::filesystem::path& folder) {
+  const AdapterJson modules = json.value("modules_to_save", AdapterJson());
+  require(modules.is_null() || modules.is_array(), "{}: modules_to_save = {} is not a list of names (use null)",
+          config_path(folder), shown_json(modules));
+  return names_in(modules, "modules_to_save", folder);
+}
+
+/// PEFT trains the copies of a tied weight apart unless it is told otherwise.
+void require_tied(const AdapterJson& json, const LoraConfig& lora, const ModelSpec& model,
+                  const std::filesystem::path& folder) {
+  const AdapterJson ties = json.value("ensure_weight_tying", AdapterJson());
+  require(!saves_tied_weight(lora, model) || ties == true,
+          "{}: ensure_weight_tying = {} makes two weights of the embedding and the head, which the model ties (only "
+          "true, with modules_to_save = {})",
+          config_path(folder), shown_json(ties), shown_json(json.value("modules_to_save", AdapterJson())));
 }
 
 /// PEFT may name the modules of every layer: "model.layers.3.self_attn.q_proj".
@@ -130,11 +149,6 @@ void read_own_fields(const AdapterJson& json, const std::filesystem::path& folde
   config.steps = steps.get<std::int64_t>();
 }
 
-AdapterJson whole_if_possible(double value) {
-  if (std::trunc(value) == value && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
-  return value;
-}
-
 }  // namespace
 
 bool is_adapter_folder(const std::filesystem::path& folder) {
@@ -155,6 +169,7 @@ AdapterConfig read_adapter_config(const std::filesystem::path& folder, const Mod
           config_path(folder), shown_json(is_rank_stable));
   config.lora.use_rslora = is_rank_stable == true;
   config.lora.target_modules = without_layers(names_of_targets(json, folder), model, folder);
+  config.lora.modules_to_save = modules_to_save_of(json, folder);
   if (json.contains("base_model_name_or_path") && json["base_model_name_or_path"].is_string())
     config.base = json["base_model_name_or_path"].get<std::string>();
   read_own_fields(json, folder, config);
@@ -164,6 +179,7 @@ AdapterConfig read_adapter_config(const std::filesystem::path& folder, const Mod
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", config_path(folder), error.what()));
   }
+  require_tied(json, config.lora, model, folder);
   return config;
 }
 
@@ -173,29 +189,6 @@ std::string read_adapter_base(const std::filesystem::path& folder) {
           "{}: base_model_name_or_path = {} is not a folder; use echelon convert --merge with the folder of the base",
           config_path(folder), shown_json(base));
   return base.get<std::string>();
-}
-
-void write_adapter_config(const std::filesystem::path& folder, const AdapterConfig& config, const ModelSpec& model) {
-  const LoraConfig& lora = config.lora;
-  nlohmann::ordered_json json = {{"peft_type", "LORA"},
-                                 {"task_type", "CAUSAL_LM"},
-                                 {"base_model_name_or_path", config.base},
-                                 {"inference_mode", true},
-                                 {"r", lora.rank},
-                                 {"lora_alpha", whole_if_possible(lora.alpha)},
-                                 {"lora_dropout", 0.0},
-                                 {"use_rslora", lora.use_rslora},
-                                 {"bias", "none"},
-                                 {"modules_to_save", nullptr},
-                                 {"init_lora_weights", true}};
-  // Not "all-linear", which PEFT takes for all linear layers of whatever model it is given.
-  json["target_modules"] = names_of(adapted_modules(lora, model), model);
-  const auto& layers = description_of(model.family).weights.of_layer;
-  json["fan_in_fan_out"] = std::ranges::any_of(layers, &WeightName::is_transposed);
-  if (config.base_digest) json[base_digest_key] = to_text(*config.base_digest);
-  if (config.steps > 0) json[steps_key] = config.steps;
-  write_text(folder / adapter_config_name,
-             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace echelon

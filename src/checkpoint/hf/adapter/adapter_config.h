@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/state/digest.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 
 #include <filesystem>
 #include <optional>
@@ -12,6 +12,8 @@ namespace echelon {
 
 inline constexpr std::string_view adapter_config_name = "adapter_config.json";
 inline constexpr std::string_view adapter_weights_name = "adapter_model.safetensors";
+// Of our files: PEFT reads what it does not know without an error.
+inline constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
 
 struct AdapterConfig {
   LoraConfig lora;
