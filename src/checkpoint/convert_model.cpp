@@ -69,13 +69,15 @@ void convert_adapters(const std::filesystem::path& checkpoint, const std::filesy
   const StateReader reader(checkpoint);
   const Manifest& manifest = reader.manifest();
   const RunConfig config = config_of(manifest, checkpoint);
-  ModelWriter writer(
-      {.folder = folder,
-       .model = config.model,
-       .dtype = options.dtype.value_or(config.training.dtype),
-       .source = config.checkpoint.initial_load_path,
-       .adapter = AdapterConfig{
-           .lora = config.lora, .base = config.checkpoint.initial_load_path, .base_digest = manifest.base}});
+  ModelWriter writer({.folder = folder,
+                      .model = config.model,
+                      .dtype = options.dtype.value_or(config.training.dtype),
+                      .source = config.checkpoint.initial_load_path,
+                      .adapter = AdapterConfig{.lora = config.lora,
+                                               .base = config.checkpoint.initial_load_path,
+                                               .base_digest = manifest.base,
+                                               .steps = manifest.scalars.step,
+                                               .source = config.lora.initial_load_path}});
   writer.begin();
   const std::vector<NamedShape> parameters = saved_parameters(config.model, config.lora);
   for (const NamedShape& parameter : parameters) reader.require_parameter(parameter.name, parameter.sizes);

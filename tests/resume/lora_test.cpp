@@ -104,6 +104,9 @@ TEST_F(LoraResume, TheSameBaseMayComeInOtherFiles) {
 TEST_F(LoraResume, AFolderOfAdaptersStartsAnotherRun) {
   const RunConfig config = in_a_layout(lora_config("first"));
   (void)run(config);
+  const std::filesystem::path fields = output("first") / "adapter" / "adapter_config.json";
+  std::string with_revision = read_text(fields);
+  write_text(fields, with_revision.insert(1, R"("revision": "v2",)"));
   RunConfig next = lora_config("next");
   next.lora.initial_load_path = (output("first") / "adapter").string();
   next.optimizer.lr = 0;
@@ -112,6 +115,10 @@ TEST_F(LoraResume, AFolderOfAdaptersStartsAnotherRun) {
     return read_text(folder / "adapter_model.safetensors");
   };
   EXPECT_EQ(adapters(output("next") / "adapter"), adapters(output("first") / "adapter"));
+  convert_model(checkpoint("next", 6), output("of-checkpoint"), {});
+  const std::string written = read_text(output("next") / "adapter" / "adapter_config.json");
+  EXPECT_THAT(written, HasSubstr(R"("revision": "v2")"));
+  EXPECT_EQ(read_text(output("of-checkpoint") / "adapter_config.json"), written);
   convert_model(checkpoint("first", 6), output("converted"), {});
   EXPECT_EQ(adapters(output("converted")), adapters(output("first") / "adapter"));
 

@@ -3,9 +3,8 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/shown_json.h"
-#include "checkpoint/bounded_json.h"
+#include "checkpoint/hf/adapter/adapter_fields.h"
 #include "files/file.h"
-#include "files/folder_links.h"
 #include "spec/families/family.h"
 #include "spec/lora/saved_modules.h"
 
@@ -18,58 +17,7 @@ namespace {
 
 using AdapterJson = nlohmann::json;
 
-/// Fields that are read, or that change nothing of what trained adapters compute: labels, how values were drawn before
-/// training (init_lora_weights), and settings of methods that other fields turn on. Whatever fan_in_fan_out is, PEFT
-/// takes the layer's own value.
-constexpr std::string_view known_fields[] = {"peft_type",       "r",
-                                             "lora_alpha",      "use_rslora",
-                                             "target_modules",  "bias",
-                                             "task_type",       "init_lora_weights",
-                                             "lora_dropout",    "base_model_name_or_path",
-                                             "auto_mapping",    "revision",
-                                             "inference_mode",  "megatron_core",
-                                             "peft_version",    "loftq_config",
-                                             "eva_config",      "ensure_weight_tying",
-                                             "corda_config",    "qalora_group_size",
-                                             "echelon_steps",   "fan_in_fan_out",
-                                             "modules_to_save", "echelon_base_digest"};
-
-/// What any other field may be: it changes the computation, or is of a later PEFT.
-bool is_nothing(const AdapterJson& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().empty();
-  return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
-}
-
 std::string config_path(const std::filesystem::path& folder) { return (folder / adapter_config_name).string(); }
-
-AdapterJson read_adapter_json(const std::filesystem::path& folder) {
-  const std::string text = read_text_in_folder(folder, adapter_config_name);
-  AdapterJson json;
-  try {
-    json = parse_bounded_json(text);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", config_path(folder), error.what()));
-  }
-  require(json.is_object(), "{} is not a JSON object", config_path(folder));
-  require(json.contains("peft_type") && json["peft_type"] == "LORA", "{}: peft_type is {}; only LORA is supported",
-          config_path(folder), json.contains("peft_type") ? shown_json(json["peft_type"]) : "absent");
-  return json;
-}
-
-void require_supported(const AdapterJson& json, const std::filesystem::path& folder) {
-  for (const auto& [field, value] : json.items())
-    require(std::ranges::find(known_fields, field) != std::end(known_fields) || is_nothing(value),
-            "{}: {} = {} is not supported (only null)", config_path(folder), printable(field, 200), shown_json(value));
-  const AdapterJson is_transposed = json.value("fan_in_fan_out", AdapterJson());
-  require(is_transposed.is_boolean() || is_transposed.is_null(), "{}: fan_in_fan_out = {} is not true or false",
-          config_path(folder), shown_json(is_transposed));
-  require(!json.contains("bias") || json["bias"] == "none", "{}: bias = {} is not supported (only \"none\")",
-          config_path(folder), shown_json(json.value("bias", AdapterJson())));
-  const AdapterJson init = json.value("init_lora_weights", AdapterJson(true));
-  require(!init.is_string() || init == "gaussian" || init == "orthogonal" || init == "eva",
-          "{}: init_lora_weights = {} changes the base's weights, which is not supported (only true)",
-          config_path(folder), shown_json(init));
-}
 
 double number_of(const AdapterJson& json, const char* key, double absent, const std::filesystem::path& folder) {
   if (!json.contains(key)) return absent;
@@ -157,7 +105,7 @@ bool is_adapter_folder(const std::filesystem::path& folder) {
 
 AdapterConfig read_adapter_config(const std::filesystem::path& folder, const ModelSpec& model) {
   const AdapterJson json = read_adapter_json(folder);
-  require_supported(json, folder);
+  require_supported_fields(json, model, folder);
   AdapterConfig config;
   const AdapterJson rank = json.value("r", AdapterJson());
   require(rank.is_number_integer() && rank > 0 && rank <= (1 << 16), "{}: r = {} is not a rank, such as 8",

@@ -20,6 +20,7 @@ struct AdapterConfig {
   std::string base;                   // the folder of the model that it was trained on, or its name
   std::optional<Digest> base_digest;  // of that folder; files of PEFT have none
   std::int64_t steps = 0;             // that Echelon trained it for; 0: unknown
+  std::filesystem::path source{};     // its first folder, of which everything else stays; empty: none
 };
 
 [[nodiscard]] bool is_adapter_folder(const std::filesystem::path& folder);
@@ -30,6 +31,7 @@ struct AdapterConfig {
 /// The base alone.
 [[nodiscard]] std::string read_adapter_base(const std::filesystem::path& folder);
 
+/// With the fields of config.source that change no result, if it can still be read. Throws Failure.
 void write_adapter_config(const std::filesystem::path& folder, const AdapterConfig& config, const ModelSpec& model);
 
 }  // namespace echelon

@@ -1,5 +1,5 @@
-#include "checkpoint/bounded_json.h"
 #include "checkpoint/hf/adapter/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_fields.h"
 #include "files/file.h"
 #include "spec/families/family.h"
 #include "spec/lora/saved_modules.h"
@@ -44,6 +44,8 @@ void write_adapter_config(const std::filesystem::path& folder, const AdapterConf
                       {"bias", "none"},
                       {"modules_to_save", written_modules_of(lora, model)},
                       {"init_lora_weights", true}};
+  const nlohmann::json kept = kept_adapter_fields(config.source);
+  for (const auto& [field, value] : kept.items()) json[field] = value;
   if (saves_tied_weight(lora, model)) json["ensure_weight_tying"] = true;
   // Not "all-linear", which PEFT takes for all linear layers of whatever model it is given.
   json["target_modules"] = names_of(adapted_modules(lora, model), model);
