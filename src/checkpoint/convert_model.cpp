@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/saved_config.h"
@@ -91,6 +92,30 @@ DType most_frequent(const std::map<std::string, DType>& dtypes) {
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
 }
 
+/// Adapters with everything that PEFT's folder has.
+void convert_adapter_folder(const std::filesystem::path& source, const std::filesystem::path& folder,
+                            const ConvertOptions& options) {
+  require(options.merged.empty() && !options.text_only && !options.upcycling.exists(),
+          "{} has adapters alone, which only --dtype changes; use echelon convert BASE {} --merge {} for a model",
+          source.string(), folder.string(), source.string());
+  const ModelSpec model = read_model_spec(source);
+  const AdapterReader reader(source, model);
+  const std::map<std::string, DType> dtypes = options.dtype ? std::map<std::string, DType>() : reader.dtypes();
+  AdapterConfig adapter = reader.config();
+  adapter.source = source;
+  ModelWriter writer({.folder = folder,
+                      .model = model,
+                      .dtype = options.dtype ? *options.dtype : most_frequent(dtypes),
+                      .dtypes = dtypes,
+                      .adapter = adapter});
+  writer.begin();
+  const auto places = placed_adapters(model, adapter.lora);
+  move_weights(saved_parameters(model, adapter.lora), reader, writer, [&](const std::string& name) {
+    return options.dtype.value_or(reader.dtypes().at(places.at(name).place.tensor));
+  });
+  writer.finish();
+}
+
 /// `weights`: those that are written, of the model of `source`.
 template <class Weights>
 void convert_folder(const std::filesystem::path& source, const Weights& weights, const std::filesystem::path& folder,
@@ -152,8 +177,7 @@ void convert_model(const std::filesystem::path& source, const std::filesystem::p
     return has_adapters(source) ? convert_adapters(source, folder, options)
                                 : convert_checkpoint(source, folder, options);
   }
-  require(!is_adapter_folder(source), "{} has adapters; use echelon convert BASE {} --merge {}", source.string(),
-          folder.string(), source.string());
+  if (is_adapter_folder(source)) return convert_adapter_folder(source, folder, options);
   require(is_folder(source) && has_target(source / "config.json"),
           "{} is not a checkpoint or a model: it has no manifest and no config.json; a run writes checkpoint/step-N",
           source.string());

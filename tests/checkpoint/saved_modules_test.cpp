@@ -1,5 +1,6 @@
 // Folders of PEFT's with modules_to_save.
 #include "base/error.h"
+#include "checkpoint/convert_model.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/hf/model_writer.h"
@@ -77,6 +78,39 @@ TEST(SavedModulesInFiles, ATieOfAnEmbeddingWithAnotherNameIsKeptByTheHeads) {
   write_folder(scratch / "a", model, lora);
   EXPECT_EQ(config_of(scratch / "a").at("modules_to_save"), nlohmann::json({"wte", "lm_head"}));
   EXPECT_EQ(whole_parameters(model, AdapterReader(scratch / "a", model).config().lora), whole_parameters(model, lora));
+}
+
+// A file may mix dtypes: PEFT keeps what is trained in float32 next to modules of the base's dtype, or the reverse.
+TEST(AdapterFolder, KeepsTheDtypeOfEachTensorWhenItIsConverted) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::llama, false);
+  ModelWriter base({.folder = scratch / "base", .model = model});
+  base.begin();
+  for (const NamedShape& parameter : global_parameters(model))
+    base.write(parameter.name, TensorSlice(parameter.sizes), DType::float64, whole(parameter).data());
+  base.finish();
+  const LoraConfig lora = saving({"lm_head"});
+  ModelWriter writer({.folder = scratch / "mixed",
+                      .model = model,
+                      .dtype = DType::bfloat16,
+                      .dtypes = {{"base_model.model.lm_head.weight", DType::float16},
+                                 {"base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight", DType::float64}},
+                      .adapter = AdapterConfig{.lora = lora, .base = (scratch / "base").string(), .base_digest = {}}});
+  writer.begin();
+  for (const NamedShape& parameter : saved_parameters(model, lora))
+    writer.write(parameter.name, TensorSlice(parameter.sizes), DType::float64, whole(parameter).data());
+  writer.finish();
+  convert_model(scratch / "mixed", scratch / "again", {});
+  EXPECT_EQ(read_text(scratch / "again" / "adapter_model.safetensors"),
+            read_text(scratch / "mixed" / "adapter_model.safetensors"));
+  convert_model(scratch / "mixed", scratch / "wide", {.dtype = DType::float32});
+  for (const auto& [name, tensor] : header_of(scratch / "wide")) EXPECT_EQ(tensor.format, "F32") << name;
+  try {
+    convert_model(scratch / "mixed", scratch / "merged", {.merged = scratch / "mixed"});
+    ADD_FAILURE() << "is no model";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has adapters alone, which only --dtype changes; use echelon convert BASE"));
+  }
 }
 
 std::string complaint_about(const std::filesystem::path& folder, const ModelSpec& model) {

@@ -2,11 +2,14 @@
 // merging gives. PEFT reads what is written here (make_lora_fixtures.py).
 #include "checkpoint/convert_model.h"
 #include "checkpoint/hf/adapter/adapter_reader.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/scratch_folder.h"
+#include "files/file.h"
 #include "interop/fixture.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -127,6 +130,44 @@ TEST_P(LoraInterop, PeftsFolderComesBackAsItWas) {
   EXPECT_EQ(again.target_modules, adapter_.config().lora.target_modules);
   EXPECT_EQ(saved_parameters(fixture_.model, again), saved_parameters(fixture_.model, adapter_.config().lora));
   EXPECT_EQ(again.scale(), adapter_.config().lora.scale());
+}
+
+std::map<std::string, std::string> raw_tensors(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> tensors;
+  const File file = File::open_to_read(folder / "adapter_model.safetensors");
+  for (const auto& [name, tensor] : read_safetensors_header(folder / "adapter_model.safetensors")) {
+    std::string bytes(static_cast<std::size_t>(tensor.num_bytes), ' ');
+    file.read_at(tensor.first_byte, bytes.data(), tensor.num_bytes);
+    tensors[name] = tensor.format + bytes;
+  }
+  return tensors;
+}
+
+// Without training: every tensor keeps its dtype and its bits, in 16 bits too, and every field its value.
+TEST_P(LoraInterop, ConvertKeepsPeftsFolder) {
+  const ScratchFolder scratch;
+  std::filesystem::copy(folder_, scratch / "peft");
+  nlohmann::json fields = nlohmann::json::parse(read_text(folder_ / "adapter_config.json"));
+  fields["base_model_name_or_path"] = fixture_.folder.string();
+  write_text(scratch / "peft" / "adapter_config.json", fields.dump());
+  write_text(scratch / "peft" / "tokenizer_config.json", "{}");
+  convert_model(scratch / "peft", scratch / "same", {});
+  EXPECT_EQ(raw_tensors(scratch / "same"), raw_tensors(scratch / "peft"));
+  EXPECT_EQ(read_text(scratch / "same" / "tokenizer_config.json"), "{}");
+  const nlohmann::json same = nlohmann::json::parse(read_text(scratch / "same" / "adapter_config.json"));
+  for (const char* in_other_words : {"target_modules", "modules_to_save", "fan_in_fan_out"})
+    fields.erase(in_other_words);
+  for (const auto& [field, value] : fields.items()) EXPECT_EQ(same.at(field), value) << field;
+  EXPECT_EQ(AdapterReader(scratch / "same", fixture_.model).config().lora.target_modules,
+            adapter_.config().lora.target_modules);
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    const std::filesystem::path narrow = scratch / std::string(name_of(dtype)), again = scratch / "again";
+    convert_model(scratch / "peft", narrow, {.dtype = dtype});
+    for (const auto& [name, is] : AdapterReader(narrow, fixture_.model).dtypes()) EXPECT_EQ(is, dtype) << name;
+    convert_model(narrow, again, {});
+    EXPECT_EQ(raw_tensors(again), raw_tensors(narrow));
+    std::filesystem::remove_all(again);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LoraInterop,

@@ -74,6 +74,8 @@ void write_texts(const ModelWriter::Options& options, const std::filesystem::pat
       write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
     else if (!source.empty())
       copy_companions(source, folder);
+    else if (is_folder(options.adapter->source))
+      copy_companions(options.adapter->source, folder);
     return;
   }
   ConfigNotes notes = {

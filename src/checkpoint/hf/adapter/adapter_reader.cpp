@@ -35,6 +35,12 @@ AdapterReader::AdapterReader(std::filesystem::path folder, const ModelSpec& mode
             printable(name, 200));
 }
 
+std::map<std::string, DType> AdapterReader::dtypes() const {
+  std::map<std::string, DType> dtypes;
+  for (const auto& [name, tensor] : tensors_) dtypes[name] = *tensor.dtype;
+  return dtypes;
+}
+
 void AdapterReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
   const auto found = parameters_.find(name);
   require(found != parameters_.end() && found->second.sizes == slice.global_sizes(), "{} has no adapter '{}' {}",

@@ -16,6 +16,9 @@ class AdapterReader {
 
   [[nodiscard]] const AdapterConfig& config() const { return config_; }
 
+  /// Of the tensors of the file.
+  [[nodiscard]] std::map<std::string, DType> dtypes() const;
+
   /// As ModelReader::read, of A and B and of modules that are saved whole. Throws Error also if the file has two values
   /// of a tied weight.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
