@@ -6,7 +6,7 @@
 #include "optim/state_parts.h"
 #include "spec/config/config_reader.h"
 #include "spec/groups.h"
-#include "spec/lora_parameters.h"
+#include "spec/lora/lora_parameters.h"
 
 #include <algorithm>
 #include <limits>

@@ -101,7 +101,7 @@ void RankModel::initialize_adapters(std::int64_t seed, Ops& ops) {
 void RankModel::load_adapters(const AdapterReader& reader, Ops& ops) {
   HostAccess host(ops);
   visit_values(*this, [&](const ParamPiece& piece) {
-    if (!is_of_adapter(piece.param.name)) return;
+    if (!piece.param.trains) return;
     host.write(piece.numbers, [&](void* out) { reader.read(piece.param.name, piece.slice, piece.numbers.dtype, out); });
   });
   refresh_masters(ops);

@@ -8,7 +8,7 @@
 #include "nn/mixture/router_state.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 

@@ -209,7 +209,7 @@ const ConfigKey keys[] = {
     {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear | a list of the files' names, such as q_proj,v_proj"},
     {"lora.use_rslora", at<lora, &A::use_rslora>, "the scale is alpha / sqrt(rank)"},
     {"lora.initial_load_path", at<lora, &A::initial_load_path>, "PEFT's folder of the first adapters; empty: drawn"},
-    {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole, next to adapters; none so far"},
+    {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole: ends of names, such as lm_head,norm"},
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
