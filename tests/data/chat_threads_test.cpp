@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Several batches of each number of threads.
-constexpr int num_lines = 7000;
+constexpr int num_lines = 3500;
 
 std::string conversation(int i) {
   return fmt::format(
@@ -38,8 +38,8 @@ TEST(ChatThreads, ChangeNoByte) {
     options.num_threads = num_threads;
     options.output = scratch.path(fmt::format("{}", num_threads));
     const PrepareResult result = prepare(options);
-    EXPECT_GT(result.num_untrained, 500);
-    EXPECT_GT(result.validation.num_documents, 500);
+    EXPECT_GT(result.num_untrained, 300);
+    EXPECT_GT(result.validation.num_documents, 400);
     EXPECT_EQ(result.train.num_documents + result.validation.num_documents + result.num_untrained, num_lines);
     for (const char* name : {"train.bin", "train.idx", "train.mask", "validation.bin", "validation.idx",
                              "validation.mask", "prepare.json"}) {
@@ -64,10 +64,10 @@ TEST(ChatThreads, NameTheFirstLineThatIsWrong) {
   };
   for (const int num_threads : {1, 3}) {
     EXPECT_THAT(sentence({{1, no_json}, {2, untrained}}, num_threads), HasSubstr("chats.jsonl:1: not valid JSON"));
-    EXPECT_THAT(sentence({{90, untrained}, {91, no_json}, {5000, other_fields}}, num_threads),
+    EXPECT_THAT(sentence({{90, untrained}, {91, no_json}, {3300, other_fields}}, num_threads),
                 HasSubstr("chats.jsonl:90: the conversation has nothing to train on"));
-    EXPECT_THAT(sentence({{6900, mixed}, {6901, untrained}}, num_threads),
-                HasSubstr("chats.jsonl:6900: a conversation in prompt/completion after others in messages"));
+    EXPECT_THAT(sentence({{3400, mixed}, {3401, untrained}}, num_threads),
+                HasSubstr("chats.jsonl:3400: a conversation in prompt/completion after others in messages"));
     EXPECT_THAT(sentence({}, num_threads), HasSubstr("later.txt is not a .jsonl file"));
   }
 }
