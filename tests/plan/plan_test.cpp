@@ -2,6 +2,7 @@
 #include "plan/search/search.h"
 
 #include "plan/exhaustive.h"
+#include "plan/search/config_plan.h"
 #include "plan/some_host.h"
 #include "plan/text/text.h"
 #include "scratch_folder.h"
@@ -136,6 +137,7 @@ TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
     for (std::size_t i = 0; i < all.plans.size(); ++i) {
       EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
       EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+      EXPECT_EQ(plan_of(all.plans[i].config, request).choice.shape, all.plans[i].choice.shape);
     }
   }
 }
