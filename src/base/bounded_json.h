@@ -15,9 +15,9 @@ struct JsonBounds {
   std::size_t most_keys = std::numeric_limits<std::size_t>::max();  // of an object
 };
 
-/// Throws Error, "not valid JSON at line 3, column 9: ...", if the text is not JSON in UTF-8; also if it is not within
-/// the bounds, or if it has more lists and objects than a text of that length needs. An empty list has two letters, but
-/// takes up to fifty times as much memory. Keeps nothing of the text, in time in proportion to it.
+/// Throws Error, "not valid JSON at line 3, column 9: ...", if the text is not JSON in UTF-8. Throws Error too if it is
+/// not within the bounds, or has more lists and objects than a text of that length needs: an empty list has two
+/// letters, but takes up to fifty times as much memory. Keeps nothing of the text, in time in proportion to it.
 void require_bounded_json(std::string_view text, const JsonBounds& bounds);
 
 /// The values of a text that is within the usual bounds; throws Error if it is not.

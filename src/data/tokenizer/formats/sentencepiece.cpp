@@ -159,7 +159,7 @@ void add_steps(const PieceModel& model, TokenizerSpec& spec) {
 
 void check_supported(const PieceModel& model, const std::string& name) {
   require(!model.pieces.empty(), "{} is not a model of SentencePiece: it has no pieces", name);
-  // Fields are written in the order of their numbers: a file that ends after any of its pieces lacks these two.
+  // Fields are written in the order of their keys: a file that ends after any of its pieces lacks these two.
   // trainer_spec.vocab_size does not tell, because pieces that are added or removed later leave it as it was.
   for (const auto& [is_there, field] :
        {std::pair{model.has_trainer, "trainer_spec"}, {model.has_normalizer, "normalizer_spec"}})
