@@ -120,6 +120,15 @@ TEST(Plan, OfAdaptersIsThatOfTimingEveryLayout) {
   }
 }
 
+// 8.03e9 parameters of 2 bytes, and 21e6 of adapters with gradients and optimizer states.
+TEST(Plan, CountsStatesOfAdaptersAlone) {
+  PlanQuestion asked = question("llama3-8b", "h100", 8, 8, 4096);
+  asked.settings = {"--lora.rank=8", "--training.dtype=bfloat16", "--training.micro_batch_size=1",
+                    "--parallelism.pipeline_parallel_degree=1", "--parallelism.tensor_parallel_degree=1"};
+  const PlanRequest request = read_plan_request(asked);
+  EXPECT_THAT(to_text(find_plans(request), request), testing::HasSubstr("states are 15.3 GiB"));
+}
+
 // Experts on one rank, over ranks, and by their features, on nodes of two devices.
 TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
   for (const auto& [objective, load] : {std::pair{"time", "balanced"}, {"memory", "balanced"}, {"time", "zipf:1.2"}}) {
