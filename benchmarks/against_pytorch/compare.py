@@ -37,9 +37,13 @@ def main():
         for dtype in a.dtype:
             results.append(compare(a, name, dtype, folder, machine))
             print(table([results[-1]], machine, header=len(results) == 1), flush=True)
-    report = {"machine": machine, "results": results}
+            write(a, machine, results)
+
+
+def write(a, machine, results):
+    """What is known so far: a run takes an hour, and may be ended before."""
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps(report, indent=1))
+        pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "results": results}, indent=1))
     if a.row and not a.no_echelon:
         page = pathlib.Path(a.row)
         ours = next(iter(results[0]["sides"].values()))

@@ -12,8 +12,8 @@ def read_checkpoint(folder):
     """Returns the scalars and {state: {parameter: tensor}} of a step's folder."""
     path = max(glob.glob(f"{folder}/attempt-*-manifest.json"))
     manifest = json.load(open(path))["manifest"]
-    assert manifest["format"] == 1 and not manifest["requires"]
-    sizes = dict((name, dims) for name, dims in manifest["parameters"])
+    assert manifest["format"] == 1 and set(manifest["requires"]) <= {"parameter_states"}
+    sizes = {name: dims for name, dims, *states in manifest["parameters"]}
     states = {state: {} for state in manifest["states"]}
     for file in manifest["files"]:
         with safe_open(f"{folder}/{file['name']}", framework="pt") as tensors:
@@ -24,7 +24,8 @@ def read_checkpoint(folder):
                     continue
                 part = tensors.get_tensor(name)
                 whole = states[state].setdefault(parameter, torch.empty(sizes[parameter], dtype=part.dtype))
-                whole[tuple(slice(*map(int, dim.split(":"))) for dim in place.split(","))] = part
+                matrix = whole if whole.dim() == 1 else whole.flatten(0, -2)  # of stacked experts one below the other
+                matrix[tuple(slice(*map(int, dim.split(":"))) for dim in place.split(","))] = part
     return manifest["scalars"], states
 
 

@@ -6,7 +6,7 @@
 #include "optim/state_parts.h"
 #include "spec/config/config_reader.h"
 #include "spec/groups.h"
-#include "spec/lora_parameters.h"
+#include "spec/lora/lora_parameters.h"
 
 #include <algorithm>
 #include <limits>
@@ -57,15 +57,23 @@ std::optional<PlannedFile> file_of(const ModelPart& part, int rank, const Number
   return PlannedFile{.rank = rank, .num_bytes = size.num_bytes(), .parameters = ranges_of(std::move(written))};
 }
 
-/// The states that a rank saves, with their formats outside of its memory.
+/// The states that a rank saves, with their formats outside of its memory; of weights that of trained ones, which come
+/// first. Frozen ones may have fewer digits.
 std::vector<std::pair<std::string, DType>> states_of(const ModelPart& part) {
   std::vector<std::pair<std::string, DType>> states;
   for (const ShardedUnit* unit : part.units())
     for (const StatePart& state : state_parts(*unit)) {
-      const std::pair<std::string, DType> found = {std::string(state.state), state.dtype};
-      if (std::ranges::find(states, found) == states.end()) states.push_back(found);
+      if (std::ranges::find(states, state.state, &std::pair<std::string, DType>::first) == states.end())
+        states.emplace_back(state.state, state.dtype);
     }
   return states;
+}
+
+void add_frozen(const ModelPart& part, std::set<std::string>& frozen) {
+  for (const ShardedUnit* unit : part.units())
+    for (const Bucket& bucket : unit->buckets())
+      for (const Segment& segment : bucket.segments)
+        if (bucket.is_saved && !bucket.trains) frozen.insert(segment.param->name);
 }
 
 /// The first of the ranks that differ from this one along the data axes alone, and its place among those that have all
@@ -113,6 +121,7 @@ SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
       if (std::optional<PlannedFile> file = file_of(part, rank, numbers)) files_.push_back(std::move(*file));
     }
     if (states_.empty()) states_ = states_of(part);
+    add_frozen(part, frozen_);
   }
   std::ranges::sort(files_, {}, &PlannedFile::rank);
 }
@@ -136,7 +145,10 @@ Manifest SavePlan::manifest(std::int64_t attempt, std::vector<LineageEntry> line
   manifest.config = to_toml(config);
   manifest.lineage = std::move(lineage);
   for (const NamedShape& parameter : saved_parameters(config.model, config.lora))
-    manifest.parameters.push_back({parameter.name, parameter.sizes});
+    manifest.parameters.push_back(
+        {.name = parameter.name,
+         .sizes = parameter.sizes,
+         .states = frozen_.contains(parameter.name) ? std::vector<std::string>{"weight"} : std::vector<std::string>()});
   manifest.states = states_;
   const MixtureSpec& mixture = config.model.mixture;
   const auto num_counts =

@@ -6,6 +6,8 @@
 #include "tensor/state_slice.h"
 
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace echelon {
@@ -45,6 +47,7 @@ class SavePlan {
   const Blueprint* blueprint_;
   std::vector<PlannedFile> files_;
   std::vector<std::pair<std::string, DType>> states_;
+  std::set<std::string> frozen_;  // parameters that are saved without optimizer states
 };
 
 }  // namespace echelon

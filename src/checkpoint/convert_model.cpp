@@ -1,7 +1,8 @@
 #include "checkpoint/convert_model.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/saved_config.h"
@@ -16,10 +17,11 @@ namespace {
 
 /// dtype_of(parameter): that in which its values are moved.
 template <class Weights, class DTypeOf>
-void move_weights(const ModelSpec& model, const Weights& weights, ModelWriter& writer, DTypeOf&& dtype_of) {
+void move_weights(const std::vector<NamedShape>& parameters, const Weights& weights, ModelWriter& writer,
+                  DTypeOf&& dtype_of) {
   constexpr std::int64_t chunk = 1 << 22;
   std::vector<std::byte> values;
-  for (const NamedShape& parameter : global_parameters(model)) {
+  for (const NamedShape& parameter : parameters) {
     const TensorSlice whole(parameter.sizes);
     const DType dtype = dtype_of(parameter.name);
     for (std::int64_t first = 0; first < whole.num_elements(); first += chunk) {
@@ -48,10 +50,18 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
                       .training = {.seq_len = scalars.seq_len, .steps = scalars.step},
                       .text_only = options.text_only || config.checkpoint.text_only});
   writer.begin();
-  move_weights(config.model, weights, writer, [&](const std::string&) { return written; });
+  move_weights(global_parameters(config.model), weights, writer, [&](const std::string&) { return written; });
   writer.write_router_bias(weights.router_bias());
   writer.finish();
 }
+
+struct SavedAdapters {
+  const StateReader& reader;
+
+  void read(const std::string& name, const TensorSlice& slice, DType dtype, std::byte* out) const {
+    reader.read({.parameter = name, .state = "weight", .dtype = dtype, .slice = slice}, out);
+  }
+};
 
 /// The adapters of a checkpoint, as its run would have written them.
 void convert_adapters(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
@@ -60,22 +70,19 @@ void convert_adapters(const std::filesystem::path& checkpoint, const std::filesy
   const StateReader reader(checkpoint);
   const Manifest& manifest = reader.manifest();
   const RunConfig config = config_of(manifest, checkpoint);
-  ModelWriter writer(
-      {.folder = folder,
-       .model = config.model,
-       .dtype = options.dtype.value_or(config.training.dtype),
-       .source = config.checkpoint.initial_load_path,
-       .adapter = AdapterConfig{
-           .lora = config.lora, .base = config.checkpoint.initial_load_path, .base_digest = manifest.base}});
+  ModelWriter writer({.folder = folder,
+                      .model = config.model,
+                      .dtype = options.dtype.value_or(config.training.dtype),
+                      .source = config.checkpoint.initial_load_path,
+                      .adapter = AdapterConfig{.lora = config.lora,
+                                               .base = config.checkpoint.initial_load_path,
+                                               .base_digest = manifest.base,
+                                               .steps = manifest.scalars.step,
+                                               .source = config.lora.initial_load_path}});
   writer.begin();
-  for (const NamedShape& parameter : adapter_parameters(config.model, config.lora)) {
-    reader.require_parameter(parameter.name, parameter.sizes);
-    const TensorSlice whole(parameter.sizes);
-    std::vector<double> values(static_cast<std::size_t>(whole.num_elements()));
-    reader.read({.parameter = parameter.name, .state = "weight", .dtype = DType::float64, .slice = whole},
-                reinterpret_cast<std::byte*>(values.data()));
-    writer.write(parameter.name, whole, DType::float64, values.data());
-  }
+  const std::vector<NamedShape> parameters = saved_parameters(config.model, config.lora);
+  for (const NamedShape& parameter : parameters) reader.require_parameter(parameter.name, parameter.sizes);
+  move_weights(parameters, SavedAdapters{reader}, writer, [](const std::string&) { return DType::float64; });
   writer.finish();
 }
 
@@ -83,6 +90,30 @@ DType most_frequent(const std::map<std::string, DType>& dtypes) {
   std::map<DType, int> counts;
   for (const auto& [name, dtype] : dtypes) ++counts[dtype];
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+}
+
+/// Adapters with everything that PEFT's folder has.
+void convert_adapter_folder(const std::filesystem::path& source, const std::filesystem::path& folder,
+                            const ConvertOptions& options) {
+  require(options.merged.empty() && !options.text_only && !options.upcycling.exists(),
+          "{} has adapters alone, which only --dtype changes; use echelon convert BASE {} --merge {} for a model",
+          source.string(), folder.string(), source.string());
+  const ModelSpec model = read_model_spec(source);
+  const AdapterReader reader(source, model);
+  const std::map<std::string, DType> dtypes = options.dtype ? std::map<std::string, DType>() : reader.dtypes();
+  AdapterConfig adapter = reader.config();
+  adapter.source = source;
+  ModelWriter writer({.folder = folder,
+                      .model = model,
+                      .dtype = options.dtype ? *options.dtype : most_frequent(dtypes),
+                      .dtypes = dtypes,
+                      .adapter = adapter});
+  writer.begin();
+  const auto places = placed_adapters(model, adapter.lora);
+  move_weights(saved_parameters(model, adapter.lora), reader, writer, [&](const std::string& name) {
+    return options.dtype.value_or(reader.dtypes().at(places.at(name).place.tensor));
+  });
+  writer.finish();
 }
 
 /// `weights`: those that are written, of the model of `source`.
@@ -103,7 +134,7 @@ void convert_folder(const std::filesystem::path& source, const Weights& weights,
                       .text_only = options.text_only});
   writer.begin();
   const auto places = placed_parameters(reader.spec());
-  move_weights(reader.spec(), weights, writer, [&](const std::string& parameter) {
+  move_weights(global_parameters(reader.spec()), weights, writer, [&](const std::string& parameter) {
     if (dtype) return *dtype;
     const std::vector<std::string> tensors = places.at(parameter).tensors();
     for (const std::string& tensor : tensors)
@@ -128,7 +159,7 @@ void upcycle_folder(const std::filesystem::path& source, const std::filesystem::
                       .dtype = written,
                       .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path()});
   writer.begin();
-  move_weights(weights.spec(), weights, writer, [&](const std::string&) { return written; });
+  move_weights(global_parameters(weights.spec()), weights, writer, [&](const std::string&) { return written; });
   writer.finish();
 }
 
@@ -146,8 +177,7 @@ void convert_model(const std::filesystem::path& source, const std::filesystem::p
     return has_adapters(source) ? convert_adapters(source, folder, options)
                                 : convert_checkpoint(source, folder, options);
   }
-  require(!is_adapter_folder(source), "{} has adapters; use echelon convert BASE {} --merge {}", source.string(),
-          folder.string(), source.string());
+  if (is_adapter_folder(source)) return convert_adapter_folder(source, folder, options);
   require(is_folder(source) && has_target(source / "config.json"),
           "{} is not a checkpoint or a model: it has no manifest and no config.json; a run writes checkpoint/step-N",
           source.string());

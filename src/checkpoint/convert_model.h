@@ -19,7 +19,7 @@ struct ConvertOptions {
 
 /// From a checkpoint, the folder is the one that its run would have written after that step. From a Hugging Face folder
 /// it has equal weights, tensor by tensor, and everything else that the folder had. Or the weights get another dtype.
-/// Of the checkpoint of a run with adapters, the folder has its adapters alone.
+/// Of the checkpoint of a run with adapters, or of PEFT's folder, the folder has the adapters alone.
 /// `folder` must not exist, or be empty. Memory use is constant. Throws Error if `source` is damaged or the model
 /// cannot be written, Failure if the machine cannot write.
 void convert_model(const std::filesystem::path& source, const std::filesystem::path& folder,

@@ -1,7 +1,8 @@
-// The weights of a model to which the products of adapters were added: W + s B A.
+// The weights of a model to which the products of adapters were added: W + s B A. Modules that were trained whole are
+// in place of the base's.
 #pragma once
 
-#include "checkpoint/hf/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "spec/model_spec.h"
 #include "tensor/tensor_slice.h"
 

@@ -37,7 +37,7 @@ class Chat {
   /// Answers the message, or each line of standard input if it is empty.
   void run(const std::string& only) {
     generate_each(
-        options_, [&](const Tokenizer&) { return next_line(only) ? std::optional(prompt()) : std::nullopt; },
+        options_, tokenizer_, [&] { return next_line(only) ? std::optional(prompt()) : std::nullopt; },
         [&](const Generation& answer) { show(answer); });
   }
 

@@ -1,6 +1,7 @@
 // echelon convert: a checkpoint or a Hugging Face folder to a Hugging Face folder.
 #include "checkpoint/convert_model.h"
 
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/hf_reader.h"
 #include "cli/command.h"
 #include "spec/config/run_formats.h"
@@ -26,8 +27,10 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
   if (!arguments.dtype.empty()) options.dtype = parse_training_dtype("--dtype", arguments.dtype);
   if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
   convert_model(arguments.source, arguments.folder, options);
+  const bool is_model = std::filesystem::exists(std::filesystem::path(arguments.source) / "config.json") &&
+                        !is_adapter_folder(arguments.source);
   fmt::print("model: {}\n", arguments.folder);
-  if (!std::filesystem::exists(std::filesystem::path(arguments.source) / "config.json")) return ExitStatus::success;
+  if (!is_model) return ExitStatus::success;
   const std::string note = HuggingFaceReader(arguments.source).unused_tensors_note();
   if (!note.empty()) fmt::print("{}\n", note);
   return ExitStatus::success;
@@ -38,14 +41,13 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
 CommandAction declare_convert(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<ConvertArguments>();  // CLI11's options write to what the action reads
   app.add_option("source", arguments->source,
-                 "a step's folder, such as out/checkpoint/step-100, or a Hugging Face folder")
+                 "a step's folder, such as out/checkpoint/step-100, or a Hugging Face or PEFT folder")
       ->required();
   app.add_option("model", arguments->folder, "the Hugging Face folder that is made")->required();
-  app.add_option("--dtype", arguments->dtype,
-                 "of the weights; without it, that of the folder or training.dtype of the run");
+  app.add_option("--dtype", arguments->dtype, "of the weights; else that of the folder or training.dtype of the run");
   app.add_flag("--text-only", arguments->text_only, "of a model of images and text, the language model alone");
   app.add_option("--merge", arguments->merged,
-                 "adapters that are added to the weights: PEFT's folder, or a step's folder of a run with [lora]");
+                 "adapters that are added: PEFT's folder, or a step's folder of a run with [lora]");
   app.add_option("--upcycle", arguments->upcycled,
                  "8,2: of a dense model a mixture of 8 copies of its MLP, of which a token has 2");
   return [arguments] { return run_conversion(*arguments); };

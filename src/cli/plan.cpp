@@ -14,6 +14,7 @@
 #include "plan/space/device_range.h"
 #include "plan/text/comparison.h"
 #include "plan/text/text.h"
+#include "predict/experts/read_expert_load.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
 
@@ -144,6 +145,7 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
       ->type_name("N|A..B");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
+  app.add_option("--expert-load", question.expert_load, expert_load_help)->type_name("LOAD");
   app.add_option("--objective", question.objective, "what to minimise: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
   app.add_option("--within", question.within_percent,

@@ -9,6 +9,7 @@
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
+#include "predict/experts/read_expert_load.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
 
@@ -28,7 +29,7 @@ struct SimulateArguments {
   std::vector<std::string> slow;
   double mtbf_hours = 0;
   FailureModel failures = {};
-  std::string trace, svg, html, documents;
+  std::string trace, svg, html, documents, expert_load;
   bool json = false;
   RowsArguments rows;
 };
@@ -117,11 +118,15 @@ MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& con
 
 /// Each row has its own machine and layout, and several steps have no common timeline.
 void require_rows_alone(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const std::pair<std::string_view, bool> others[] = {
-      {"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
-      {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
-      {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
-      {"--html", !arguments.html.empty()},   {"--documents", !arguments.documents.empty()}};
+  const std::pair<std::string_view, bool> others[] = {{"CONFIG", !arguments.config.empty()},
+                                                      {"--machine", !arguments.machine.empty()},
+                                                      {"--slow", !arguments.slow.empty()},
+                                                      {"--mtbf-hours", arguments.mtbf_hours != 0},
+                                                      {"--trace", !arguments.trace.empty()},
+                                                      {"--svg", !arguments.svg.empty()},
+                                                      {"--html", !arguments.html.empty()},
+                                                      {"--documents", !arguments.documents.empty()},
+                                                      {"--expert-load", !arguments.expert_load.empty()}};
   for (const auto& [name, is_given] : others)
     require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; omit one", arguments.rows.path,
             name);
@@ -158,6 +163,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   if (!arguments.html.empty()) html.emplace(arguments.html);
   SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
+  config.expert_load = read_expert_load(arguments.expert_load, config);
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
   const std::optional<DocumentLoad> documents = documents_of(arguments, config, machine);
   if (documents) profile.attention_share = documents->slowest_share;
@@ -204,6 +210,7 @@ CommandAction declare_simulate(CLI::App& app, const std::vector<std::string>& co
   app.add_option("--documents", arguments->documents,
                  "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens")
       ->type_name("FILE|MEAN:SPREAD");
+  app.add_option("--expert-load", arguments->expert_load, expert_load_help)->type_name("LOAD");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")
       ->type_name("rank=R:FACTOR");
   auto* const mtbf =

@@ -45,17 +45,6 @@ bool is_one_line(std::string_view text) {
   return is_blank(text.substr(std::min(text.size(), text.find('\n', begin))));
 }
 
-/// Names the line in errors, other than interrupts.
-template <class Visit>
-void visit_line(const CorpusFile& file, std::int64_t number, const Visit& visit) {
-  try {
-    visit();
-  } catch (const Error& error) {
-    if (error.status() != ExitStatus::bad_input) throw;
-    throw Error(fmt::format("{}:{}: {}", file.path, number, error.what()));
-  }
-}
-
 }  // namespace
 
 Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
@@ -111,8 +100,7 @@ Split Corpus::split_of(const CorpusFile& file) const {
   return splits_files_ && is_chosen(mix(file.draw, 1)) ? Split::validation : Split::train;
 }
 
-bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes,
-                               const std::function<void(Split, std::string_view)>& visit) const {
+bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes, const Visit& visit) const {
   const MappedFile mapped(file.path);
   const std::int64_t most_bytes = std::min(num_bytes, file.num_bytes);
   const std::string_view text = front(mapped.bytes(), most_bytes);
@@ -124,15 +112,14 @@ bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes,
     for_each_text(file, text, visit);
   } else if (is_one_line(front_lines(mapped.bytes(), file.num_bytes))) {
     for_each_line(file, mapped.bytes(),
-                  [&](Split, std::string_view document) { visit_one(file, front(document, most_bytes), visit); });
+                  [&](const CorpusDocument& document) { visit_one(file, front(document.text, most_bytes), visit); });
   } else {
     for_each_line(file, front_lines(mapped.bytes(), most_bytes), visit);
   }
   return true;
 }
 
-void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
-                           const std::function<void(Split, std::string_view)>& visit) const {
+void Corpus::for_each_line(const CorpusFile& file, std::string_view text, const Visit& visit) const {
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
@@ -140,35 +127,33 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
     const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, static_cast<std::uint64_t>(number)));
     const Split split = is_drawn ? Split::validation : split_of(file);
     if (options_.takes_lines) {
-      visit_line(file, number, [&] { visit(split, line); });
+      visit({split, line, file, number});
       continue;
     }
     std::string document;
-    visit_line(file, number, [&] { document = read_text_field(line, options_.text_key); });
-    if (!document.empty()) visit(split, document);
+    named_in_errors(file, number, [&] { document = read_text_field(line, options_.text_key); });
+    if (!document.empty()) visit({split, document, file, number});
   }
 }
 
-void Corpus::visit_one(const CorpusFile& file, std::string_view document,
-                       const std::function<void(Split, std::string_view)>& visit) const {
+void Corpus::visit_one(const CorpusFile& file, std::string_view document, const Visit& visit) const {
   if (document.empty()) return;
-  if (splits_files_) return visit(split_of(file), document);
+  if (splits_files_) return visit({split_of(file), document, file});
   const auto train_bytes =
       static_cast<std::int64_t>(static_cast<double>(document.size()) * (1 - options_.validation_fraction));
   const std::string_view train = front(document, train_bytes);
-  if (train.empty()) return visit(Split::train, document);
-  visit(Split::train, train);
-  if (train.size() < document.size()) visit(Split::validation, document.substr(train.size()));
+  if (train.empty()) return visit({Split::train, document, file});
+  visit({Split::train, train, file});
+  if (train.size() < document.size()) visit({Split::validation, document.substr(train.size()), file});
 }
 
-void Corpus::for_each_text(const CorpusFile& file, std::string_view text,
-                           const std::function<void(Split, std::string_view)>& visit) const {
+void Corpus::for_each_text(const CorpusFile& file, std::string_view text, const Visit& visit) const {
   if (text.find(end_of_text) == std::string_view::npos) return visit_one(file, text, visit);
   for (std::uint64_t number = 1; !text.empty(); ++number) {
     const std::string_view document = text.substr(0, text.find(end_of_text));
     text.remove_prefix(std::min(document.size() + end_of_text.size(), text.size()));
     const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, number));
-    if (!document.empty()) visit(is_drawn ? Split::validation : split_of(file), document);
+    if (!document.empty()) visit({is_drawn ? Split::validation : split_of(file), document, file});
   }
 }
 

@@ -1,6 +1,8 @@
 // Text on disk as documents: selection, order and validation split.
 #pragma once
 
+#include "base/error.h"
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -31,13 +33,33 @@ struct CorpusFile {
   std::uint64_t draw;           // selects samples and splits by (seed, name)
 };
 
+/// What `read` returns. Errors other than interrupts name the line.
+template <class Read>
+auto named_in_errors(const CorpusFile& file, std::int64_t number, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::bad_input) throw;
+    throw Error(fmt::format("{}:{}: {}", file.path, number, error.what()));
+  }
+}
+
 enum class Split : std::uint8_t { train, validation };
+
+struct CorpusDocument {
+  Split split{};
+  std::string_view text;  // until the visit of it returns
+  const CorpusFile& file;
+  std::int64_t line = 0;  // of a file of lines, from 1
+};
 
 /// Documents are the lines of a .jsonl file; in other files, the texts between <|endoftext|>. The validation split
 /// depends only on (seed, name): whole files if there are many, else documents. A file that is one document gives its
 /// end.
 class Corpus {
  public:
+  using Visit = std::function<void(const CorpusDocument&)>;
+
   /// Throws Error if an input does not exist, nothing is found, or an option is out of range.
   explicit Corpus(CorpusOptions options);
 
@@ -48,19 +70,15 @@ class Corpus {
   /// Calls `visit` with each document that is not empty, reading at most num_bytes of the file. Returns whether it is
   /// text: a file with a zero byte in its first 8 KiB is not. Throws Error if it cannot be read or a line of JSON lacks
   /// the text field.
-  bool for_each_document(const CorpusFile& file, std::int64_t num_bytes,
-                         const std::function<void(Split, std::string_view)>& visit) const;
+  bool for_each_document(const CorpusFile& file, std::int64_t num_bytes, const Visit& visit) const;
 
  private:
   [[nodiscard]] Split split_of(const CorpusFile& file) const;
   [[nodiscard]] bool is_chosen(std::uint64_t draw) const;
-  void for_each_line(const CorpusFile& file, std::string_view text,
-                     const std::function<void(Split, std::string_view)>& visit) const;
+  void for_each_line(const CorpusFile& file, std::string_view text, const Visit& visit) const;
   /// The only document of a file. Its end is for validation, unless whole files are.
-  void visit_one(const CorpusFile& file, std::string_view document,
-                 const std::function<void(Split, std::string_view)>& visit) const;
-  void for_each_text(const CorpusFile& file, std::string_view text,
-                     const std::function<void(Split, std::string_view)>& visit) const;
+  void visit_one(const CorpusFile& file, std::string_view document, const Visit& visit) const;
+  void for_each_text(const CorpusFile& file, std::string_view text, const Visit& visit) const;
   void keep_max_bytes();
 
   CorpusOptions options_;

@@ -115,14 +115,12 @@ class Preparation {
     const std::int64_t total = std::min(corpus_.num_bytes(), options_.training_sample_bytes);
     for (const CorpusFile* file : drawn) {
       if (done >= options_.training_sample_bytes) break;
-      corpus_.for_each_document(*file, options_.training_sample_bytes - done,
-                                [&](Split split, std::string_view document) {
-                                  if (split == Split::validation) return;
-                                  trainer.add(document);
-                                  done += static_cast<std::int64_t>(document.size());
-                                  if (progress_)
-                                    progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
-                                });
+      corpus_.for_each_document(*file, options_.training_sample_bytes - done, [&](const CorpusDocument& document) {
+        if (document.split == Split::validation) return;
+        trainer.add(document.text);
+        done += static_cast<std::int64_t>(document.text.size());
+        if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
+      });
     }
     require(done > 0, "prepare --input={}: there is no text to train a tokenizer on",
             fmt::join(options_.corpus.inputs, ", "));
@@ -144,30 +142,23 @@ class Preparation {
   }
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
-    const int cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
     SplitWriter writer(options_.output, tokenizer, frame_of(options_, tokenizer),
-                       {.parses_control = options_.parses_special,
-                        .num_threads = options_.num_threads > 0 ? options_.num_threads : cores});
+                       {.parses_control = options_.parses_special, .num_threads = num_threads_of(options_)});
     PrepareResult result;
     result.num_files = static_cast<std::int64_t>(corpus_.files().size());
-    const std::int64_t total = corpus_.num_bytes();
-    std::int64_t done_files = 0;
     std::optional<ChatPreparation> chats;
-    if (options_.chat.is_on) chats.emplace(options_.chat, tokenizer, options_.tokenizer);
-    for (const CorpusFile& file : corpus_.files()) {
-      std::int64_t done = done_files;
-      const bool is_text = corpus_.for_each_document(file, file.num_bytes, [&](Split split, std::string_view document) {
-        if (chats)
-          chats->add(split, document, writer, result);
-        else
-          writer.add(split, document);
+    if (options_.chat.is_on) chats.emplace(options_, tokenizer, writer, result);
+    try {
+      result.num_skipped_files = add_documents([&](const CorpusDocument& document) {
+        chats ? chats->add(document) : writer.add(document.split, document.text);
         require_in_model(tokenizer, writer);
-        done += static_cast<std::int64_t>(document.size());
-        if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
       });
-      result.num_skipped_files += is_text ? 0 : 1;
-      done_files += file.num_bytes;
+    } catch (const Error& error) {
+      // What is wrong with a line that waits comes before what is wrong with the next file.
+      if (chats && error.status() == ExitStatus::bad_input) chats->flush();
+      throw;
     }
+    if (chats) chats->flush();
     writer.flush();
     require_in_model(tokenizer, writer);
     result.num_control_as_text = writer.num_control_as_text();
@@ -181,6 +172,23 @@ class Preparation {
             options_.corpus.validation_fraction, result.train.num_documents);
     publish(tokenizer, writer);
     return result;
+  }
+
+  /// Returns the number of files that are not text.
+  std::int64_t add_documents(const Corpus::Visit& add) const {
+    const std::int64_t total = corpus_.num_bytes();
+    std::int64_t done_files = 0, num_skipped = 0;
+    for (const CorpusFile& file : corpus_.files()) {
+      std::int64_t done = done_files;
+      const bool is_text = corpus_.for_each_document(file, file.num_bytes, [&](const CorpusDocument& document) {
+        add(document);
+        done += static_cast<std::int64_t>(document.text.size());
+        if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
+      });
+      num_skipped += is_text ? 0 : 1;
+      done_files += file.num_bytes;
+    }
+    return num_skipped;
   }
 
   /// A token that the model has no embedding for would end its training.
@@ -223,6 +231,11 @@ void require_learnable(const PrepareOptions& options) {
 }
 
 }  // namespace
+
+int num_threads_of(const PrepareOptions& options) {
+  const int cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+  return options.num_threads > 0 ? options.num_threads : cores;
+}
 
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress) {
   require(!options.output.empty(), "prepare --output is missing: name a folder");

@@ -28,6 +28,9 @@ struct PrepareOptions {
   int num_threads = 0;  // 0: one for each core; changes no token
 };
 
+/// Of its encoders: at least 1.
+[[nodiscard]] int num_threads_of(const PrepareOptions& options);
+
 struct PrepareResult {
   bool is_reused = false;  // OUTPUT exists already, from the same options and files
   std::int64_t vocab_size = 0;

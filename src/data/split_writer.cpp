@@ -1,12 +1,9 @@
 #include "data/split_writer.h"
 
 #include "data/loss_mask.h"
+#include "data/share_out.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 namespace echelon {
@@ -50,23 +47,7 @@ void SplitWriter::write(Split split, const std::vector<std::int32_t>& ids) {
 }
 
 void SplitWriter::flush() {
-  std::atomic<std::size_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&](Encoder& encoder) {
-    try {
-      for (std::size_t i = next++; i < waiting_.size(); i = next++) encode(encoder, waiting_[i]);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < encoders_.size() && waiting_.size() > 1; ++i)
-    threads.emplace_back(work, std::ref(encoders_[i]));
-  work(encoders_[0]);
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  share_out(encoders_, waiting_.size(), [&](Encoder& encoder, std::size_t i) { encode(encoder, waiting_[i]); });
   for (const Document& document : waiting_) {
     write(document.split, document.ids);
     num_bytes_[static_cast<int>(document.split)] += static_cast<std::int64_t>(document.text.size());

@@ -101,7 +101,7 @@ void RankModel::initialize_adapters(std::int64_t seed, Ops& ops) {
 void RankModel::load_adapters(const AdapterReader& reader, Ops& ops) {
   HostAccess host(ops);
   visit_values(*this, [&](const ParamPiece& piece) {
-    if (!is_of_adapter(piece.param.name)) return;
+    if (!piece.param.trains) return;
     host.write(piece.numbers, [&](void* out) { reader.read(piece.param.name, piece.slice, piece.numbers.dtype, out); });
   });
   refresh_masters(ops);
@@ -139,7 +139,7 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
     if (options.shards_parameters()) gather(*unit, ops, mesh);
     for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments)
-        if (segment.param->trains && bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
+        if (segment.param->is_saved && bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
           write(*segment.param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
   }

@@ -1,7 +1,7 @@
 // A rank's part of the model, bound to its memory: initial values, loading and saving.
 #pragma once
 
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/manifest.h"
@@ -20,7 +20,8 @@ class RankModel {
   /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
   void initialize(std::int64_t seed, Ops& ops, int num_threads = 1);
   void load(const ModelReader& reader, Ops& ops);
-  /// Of the adapters alone, which load() leaves as they are: initial values, or those of a folder.
+  /// Of the adapters alone, which load() leaves as they are: initial values, or those of a folder, with the modules
+  /// that are trained whole.
   void initialize_adapters(std::int64_t seed, Ops& ops);
   void load_adapters(const AdapterReader& reader, Ops& ops);
   /// Writes the trained slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit,

@@ -92,9 +92,9 @@ void refresh_parameters(ShardedUnit& unit, Ops& ops, Mesh& mesh) {
         ops.copy(unit.param_part(b), unit.state_in(StateRole::master, b, unit.buckets()[b].owned()));
   if (options.shards_parameters()) return;
   const bool is_cut = std::any_of(unit.buckets().begin(), unit.buckets().end(),
-                                  [](const Bucket& bucket) { return bucket.trains && bucket.shard.size > 1; });
+                                  [](const Bucket& bucket) { return bucket.is_saved && bucket.shard.size > 1; });
   if (!is_cut) return;
-  for (Pending& pending : unit.gather_parameters(ops, mesh)) pending.wait();
+  for (Pending& pending : unit.gather_saved(ops, mesh)) pending.wait();
 }
 
 /// The state of a unit as it is stored: in its memory, or in a snapshot's copy.

@@ -148,6 +148,8 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.expert_capacity = expert_capacity(config.moe, config.model.mixture, config.training.seq_len);
   options.drops_by_score = config.moe.capacity_order == CapacityOrder::score;
   options.dispatch_bound = config.moe.dispatch_bound;
+  if (options.ep > 1 && !config.expert_load.is_balanced())
+    options.expert_shares = shares_of_ranks(config.expert_load, config.model.mixture, options.ep);
   options.tp = mesh.degree(Axis::tp);
   options.divides_expert_features = options.tp > 1 && expert_tensor_degree(config.parallelism) == options.tp;
   options.tp_rank = mesh.coordinate(rank, Axis::tp);

@@ -8,7 +8,7 @@
 #include "nn/mixture/router_state.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 
@@ -70,6 +70,9 @@ struct LayerOptions {
   std::int64_t expert_capacity = 0;
   bool drops_by_score = false;
   double dispatch_bound = 1;  // rows that a rank takes in one round of an exchange, of those that it sends
+  // Of all rows, the parts of the `ep` ranks that a prediction assumes, the most loaded first
+  // (spec/config/expert_load.h); empty: even ones.
+  std::vector<double> expert_shares = {};
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank
@@ -99,8 +102,8 @@ struct LayerOptions {
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }
 };
 
-/// What a rank has sent to experts on other ranks and back, the flops of matmuls on rows from them, and what both would
-/// be with even loads.
+/// What a rank has sent to experts on other ranks and back, the flops of matmuls on rows from them, and what was
+/// planned of both.
 struct ExpertTraffic {
   std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
   std::int64_t flops = 0, planned_flops = 0;

@@ -1,4 +1,5 @@
-// The matmuls and norms of multi-head latent attention (nn/decoder/latent_attention.h) with what a rank has of them.
+// The matmuls and norms of multi-head latent attention (nn/decoder/latent/latent_attention.h) with what a rank has of
+// them.
 #pragma once
 
 #include "nn/head_split.h"

@@ -28,6 +28,7 @@ struct Param {
   bool is_first_copy = true;
   bool decays = true;     // weight decay applies: not to norms and biases
   bool trains = true;     // false: it has neither a gradient nor optimizer states
+  bool is_saved = true;   // in checkpoints, also if it is frozen: all but the base of adapters
   double init_std = 0.0;  // normal(0, init_std); 0: init_value everywhere
   double init_value = 0.0;
   double init_bound = 0.0;  // uniform in [-init_bound, init_bound) instead; 0: as above

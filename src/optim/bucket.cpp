@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <utility>
+#include <tuple>
 
 namespace echelon {
 namespace {
@@ -67,14 +67,15 @@ std::int64_t Bucket::num_parameters_in(Range range) const {
 }
 
 std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshShape& mesh, int rank, bool shards) {
-  std::map<std::pair<bool, GradientGroups>, std::vector<Param*>> by_groups;
-  for (Param* param : params) by_groups[{!param->trains, param->groups}].push_back(param);
+  std::map<std::tuple<bool, bool, GradientGroups>, std::vector<Param*>> by_groups;
+  for (Param* param : params) by_groups[{!param->trains, !param->is_saved, param->groups}].push_back(param);
   std::vector<Bucket> buckets;
   for (const auto& [key, members] : by_groups) {
-    const auto& [is_frozen, groups] = key;
+    const auto& [is_frozen, is_left_out, groups] = key;
     Bucket& bucket = buckets.emplace_back();
     bucket.groups = groups;
     bucket.trains = !is_frozen;
+    bucket.is_saved = !is_left_out;
     if (shards) bucket.shard = mesh.place_in(groups.shard, rank);
     bucket.place_at(mesh, rank);
     for (Param* param : members) {

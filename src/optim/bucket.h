@@ -33,6 +33,7 @@ struct Bucket {
   GradientGroups groups;
   GroupPlace shard = {.index = 0, .size = 1};  // this rank's among the ranks over which the bucket is sharded
   bool trains = true;                          // its parameters have gradients and optimizer states
+  bool is_saved = true;                        // its parameters are in checkpoints
   bool is_first_copy = true;  // of the copies of a shard along the data axes, the one that counts in the norm
   std::vector<Segment> segments;
   std::int64_t num_elements = 0;  // with padding: a multiple of shard.size

@@ -130,11 +130,19 @@ void ShardedUnit::zero_gradients(Ops& ops) {
 }
 
 std::vector<Pending> ShardedUnit::gather_parameters(Ops& ops, Mesh& mesh) {
+  return gather(ops, mesh, [&](const Bucket& bucket) { return bucket.trains || options_.shards_parameters(); });
+}
+
+std::vector<Pending> ShardedUnit::gather_saved(Ops& ops, Mesh& mesh) {
+  return gather(ops, mesh, [](const Bucket& bucket) { return bucket.is_saved; });
+}
+
+std::vector<Pending> ShardedUnit::gather(Ops& ops, Mesh& mesh, const std::function<bool(const Bucket&)>& is_wanted) {
   ops.publish();
   std::vector<Pending> pending;
   mesh.together([&] {
     for (std::size_t b = 0; b < buckets_.size(); ++b)
-      if (buckets_[b].trains || options_.shards_parameters())
+      if (is_wanted(buckets_[b]))
         pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
   });
   return pending;

@@ -97,6 +97,8 @@ class ShardedUnit {
 
   /// Over the shard groups, into the whole parameters; frozen ones only where they are sharded.
   [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
+  /// The same of all that a checkpoint has, after their owned parts were read from one.
+  [[nodiscard]] std::vector<Pending> gather_saved(Ops& ops, Mesh& mesh);
   /// Sums whole gradients over the shard groups: all-reduce at level 0, else reduce-scatter. Where a shard group is one
   /// rank, over the replicas, unless these are summed by reduce_parts(). `converted`: buffers in reduce_dtype like the
   /// whole ones if converts_gradients(), else empty. Unless is_reduced_in_place(), store_gradients() takes what came
@@ -122,6 +124,7 @@ class ShardedUnit {
 
  private:
   [[nodiscard]] Tensor owned_part(Tensor memory, std::size_t bucket) const;
+  [[nodiscard]] std::vector<Pending> gather(Ops& ops, Mesh& mesh, const std::function<bool(const Bucket&)>& is_wanted);
   /// Sums the owned gradients of the buckets that have this group.
   [[nodiscard]] std::vector<Pending> sum_over(std::optional<Group> GradientGroups::*group, Ops& ops, Mesh& mesh);
 

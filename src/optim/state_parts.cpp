@@ -20,13 +20,18 @@ std::vector<StatePart> state_parts(const ShardedUnit& unit) {
   std::vector<StatePart> parts;
   for (std::size_t b = 0; b < unit.buckets().size(); ++b)
     for (const Segment& segment : unit.buckets()[b].segments) {
-      if (!segment.param->trains) continue;
+      const Param& param = *segment.param;
+      if (!param.is_saved) continue;
       const Range owned = overlap(segment, unit.buckets()[b].owned());
       if (owned.count == 0) continue;
       const auto add = [&](std::string_view state, StateRole role, DType dtype) {
         parts.push_back(
             {state, role, dtype, b, &segment, owned, share_of(owned, segment.copies, segment.copies.size())});
       };
+      if (!param.trains) {
+        add("weight", StateRole::param, options.dtype);
+        continue;
+      }
       add("weight", weight, accumulate_dtype(options.dtype));
       add("exp_avg", StateRole::m, options.moments_dtype);
       add("exp_avg_sq", StateRole::v, options.moments_dtype);

@@ -1,4 +1,5 @@
-// What of a unit a checkpoint has: of every trained parameter the weight that the optimizer updates, and its moments.
+// What of a unit a checkpoint has: of every trained parameter the weight that the optimizer updates, and its moments;
+// of a frozen one its weight, unless it belongs to the base of adapters.
 #pragma once
 
 #include "optim/sharded_unit.h"
@@ -10,7 +11,7 @@ namespace echelon {
 struct StatePart {
   std::string_view state;
   StateRole role{};  // where it is stored; a weight in `param` if the unit has no master weights
-  // Of its values outside of the unit: those of a weight are float32 or float64, whatever they are stored as.
+  // Of its values outside of the unit: those of a trained weight are float32 or float64, whatever they are stored as.
   DType dtype{};
   std::size_t bucket = 0;
   const Segment* segment = nullptr;

@@ -29,10 +29,12 @@ std::string layout_line(const RunConfig& config) {
     if (mesh.degree(*axis) > 1)
       degrees += fmt::format("{}{} {}", degrees.empty() ? " = " : " x ", name_of(*axis), mesh.degree(*axis));
   const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
+  const std::string experts =
+      p.expert_parallel_degree > 1 ? fmt::format(", experts over {}", p.expert_parallel_degree) : "";
   const std::string order = p.order == AxisOrder() ? "" : fmt::format(", order {}", name_of(p.order));
-  return fmt::format("{} rank{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()),
+  return fmt::format("{} rank{}{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()),
                      mesh.num_ranks() == 1 ? "" : "s", degrees, p.sequence_parallel ? ", sequence parallel" : "", zero,
-                     order, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
+                     experts, order, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
                      config.training.micro_batch_size, config.training.seq_len);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "pages/config_words.h"
+#include "predict/experts/read_expert_load.h"
 #include "predict/published/promise.h"
 #include "report/html/html_report.h"
 #include "report/text_table.h"
@@ -234,6 +235,7 @@ std::string to_text(const SimulatedRun& run) {
   if (const std::string warning = warning_of(run.result, run.blueprint.config(), run.machine_spec); !warning.empty())
     text += "\n" + warning + "\n";
   if (run.documents) text += "\n" + to_text(*run.documents);
+  if (const std::string load = expert_load_text(run.blueprint.config()); !load.empty()) text += "\n" + load;
   if (run.save) text += "\n" + to_text(*run.save);
   text += slower_ranks_table(run.result);
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
@@ -264,6 +266,7 @@ Json to_json(const SimulatedRun& run) {
                {"ranks", ranks_json(r)},
                {"num_events", r.num_events}};
   json.update(promise_json(r, run.blueprint.config(), run.machine_spec, run.profile));
+  if (const ExpertLoad& load = run.blueprint.config().expert_load; !load.is_balanced()) json["expert_load"] = load.name;
   if (run.documents)
     json["documents"] = {
         {"sequences", run.documents->num_sequences},     {"mean_length", run.documents->mean_length},

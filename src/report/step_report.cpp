@@ -49,6 +49,7 @@ nlohmann::ordered_json to_json(const MoeReport& moe) {
   nlohmann::ordered_json json = {
       {"max_load", moe.max_load},         {"idle_experts", moe.idle_experts},       {"dropped_rows", moe.dropped_rows},
       {"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}};
+  if (!moe.loads.empty()) json["loads"] = moe.loads;
   if (!moe.least_bias.empty()) json["bias"] = {{"least", moe.least_bias}, {"most", moe.most_bias}};
   return json;
 }

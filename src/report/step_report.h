@@ -17,9 +17,10 @@ struct PartOfPlan {
 
 /// How evenly a mixture's experts were loaded in a step, over all ranks.
 struct MoeReport {
-  std::vector<double> max_load = {};            // of each layer with experts: the largest load over the mean
-  std::vector<std::int64_t> idle_experts = {};  // of each: experts without a row
-  std::vector<std::int64_t> dropped_rows = {};  // of each: beyond moe.capacity_factor
+  std::vector<double> max_load = {};                  // of each layer with experts: the largest load over the mean
+  std::vector<std::int64_t> idle_experts = {};        // of each: experts without a row
+  std::vector<std::vector<std::int64_t>> loads = {};  // of each, on request: the rows of each expert
+  std::vector<std::int64_t> dropped_rows = {};        // of each: beyond moe.capacity_factor
   double seq_aux_loss = 0, global_aux_loss = 0, z_loss = 0;  // sums over layers, with their coefficients
   std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
 };

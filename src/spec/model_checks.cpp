@@ -3,6 +3,8 @@
 #include "spec/families/family.h"
 #include "spec/model_spec.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -108,6 +110,23 @@ void validate_scales(const ModelSpec& m) {
     require(value >= 0 && std::isfinite(value), "model.{} = {} is not a number from 0 on (use 0)", key, value);
 }
 
+/// What config.json of the family cannot say would be lost when the model is saved.
+void require_keys_of_mixture(const ModelSpec& m) {
+  const MixtureFields& fields = *description_of(m.family).mixture;
+  const auto require_key = [&](bool is_in_files, std::string_view key, std::int64_t value, std::int64_t usual) {
+    require(is_in_files || value == usual,
+            "model.{} = {} is not supported: config.json of model_type = '{}' has no key for it (use {})", key, value,
+            name_of(m.family), usual);
+  };
+  require_key(fields.is_of_deepseek, "n_group", m.mixture.n_group, 1);
+  require_key(fields.is_of_deepseek, "topk_group", m.mixture.topk_group, 1);
+  require_key(fields.is_of_deepseek, "first_k_dense_replace", m.mixture.first_k_dense_replace, 0);
+  require_key(fields.has_dense_layers, "decoder_sparse_step", m.mixture.decoder_sparse_step, 1);
+  require(fields.has_dense_layers || m.mixture.mlp_only_layers.empty(),
+          "model.mlp_only_layers = [{}] is not supported: config.json of model_type = '{}' has no key for it (use [])",
+          fmt::join(m.mixture.mlp_only_layers, ", "), name_of(m.family));
+}
+
 void validate_mixture(const ModelSpec& m) {
   const bool has_experts = description_of(m.family).mixture.has_value();
   require(has_experts || !m.mixture.exists(),
@@ -117,6 +136,7 @@ void validate_mixture(const ModelSpec& m) {
   require(!has_experts || m.mixture.exists(), "model.num_experts = 0: models of model_type = '{}' have experts (use 8)",
           name_of(m.family));
   if (!has_experts) return;
+  require_keys_of_mixture(m);
   validate(m.mixture);
   require(m.mlp == MlpKind::swiglu && !m.mlp_bias,
           "model.mechanisms has an mlp or mlp_bias that experts do not have: they are SwiGLUs without biases");

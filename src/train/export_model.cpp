@@ -10,7 +10,8 @@ std::optional<AdapterConfig> adapter_of(const RunConfig& config, const ModelExpo
   return AdapterConfig{.lora = config.lora,
                        .base = config.checkpoint.initial_load_path,
                        .base_digest = wanted.base,
-                       .steps = wanted.step};
+                       .steps = wanted.step,
+                       .source = config.lora.initial_load_path};
 }
 
 }  // namespace

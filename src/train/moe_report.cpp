@@ -5,7 +5,7 @@
 
 namespace echelon {
 
-std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture) {
+std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture, bool lists_loads) {
   const std::vector<double>& sums = step.router_sums();
   if (sums.empty()) return std::nullopt;
   const RouterSums columns = {mixture.num_experts};
@@ -15,6 +15,7 @@ std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture
     const double all = std::accumulate(row, end, 0.0);
     report.max_load.push_back(all == 0 ? 1
                                        : *std::max_element(row, end) * static_cast<double>(mixture.num_experts) / all);
+    if (lists_loads) report.loads.emplace_back(row, end);
     report.idle_experts.push_back(std::count(row, end, 0.0));
     report.dropped_rows.push_back(static_cast<std::int64_t>(row[columns.num_dropped()]));
     report.seq_aux_loss += row[columns.losses()];

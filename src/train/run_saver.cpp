@@ -1,5 +1,6 @@
 #include "train/run_saver.h"
 
+#include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "spec/groups.h"
 #include "train/export_model.h"
@@ -24,9 +25,11 @@ RunSaver::RunSaver(const Context& context, std::filesystem::path resumed_from, s
 
 std::string RunSaver::plan() {
   const SavePlan& files = context_.state.files();
+  const RunConfig& config = context_.config;
   std::int64_t num_parameters = 0;
-  for (const NamedShape& saved : saved_parameters(context_.config.model, context_.config.lora))
-    num_parameters += saved.sizes.num_elements();
+  for (const NamedShape& written :
+       config.lora.exists() ? adapter_tensors(config.model, config.lora) : saved_parameters(config.model, config.lora))
+    num_parameters += written.sizes.num_elements();
   const std::int64_t model_bytes = num_parameters * size_of(context_.run.model().part().options.dtype);
   const std::int64_t manifest_bytes = context_.state.most_manifest_bytes();
   require_readable(manifest_bytes);

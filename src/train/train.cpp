@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/blueprint.h"
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/device/rank_cores.h"
@@ -121,6 +121,9 @@ std::optional<AdapterReader> initial_adapters(const RunConfig& config, const std
     return fmt::format("{}", fmt::join(targets_of(adapted_modules(of, config.model), config.model), ","));
   };
   require_same("target_modules", modules(lora), modules(found.lora));
+  if (whole_parameters(config.model, lora) != whole_parameters(config.model, found.lora))
+    require_same("modules_to_save", fmt::format("{}", fmt::join(lora.modules_to_save, ",")),
+                 fmt::format("{}", fmt::join(found.lora.modules_to_save, ",")));
   require(!found.base_digest || found.base_digest == base,
           "lora.initial_load_path = '{}' has adapters of another base than checkpoint.initial_load_path = '{}' (use "
           "'{}')",
@@ -137,10 +140,17 @@ std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p)
                      schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
 }
 
-std::int64_t num_in_adapters(const RunConfig& config) {
-  std::int64_t sum = 0;
-  for (const NamedShape& each : adapter_parameters(config.model, config.lora)) sum += each.sizes.num_elements();
-  return sum;
+std::string describe_adapters(const RunConfig& config) {
+  if (!config.lora.exists()) return "";
+  const auto millions = [](const std::vector<NamedShape>& parameters) {
+    double sum = 0;
+    for (const NamedShape& each : parameters) sum += static_cast<double>(each.sizes.num_elements());
+    return sum / 1e6;
+  };
+  const std::vector<NamedShape> whole = whole_parameters(config.model, config.lora);
+  return fmt::format(", {:.3f} M in adapters of rank {}{} alone are trained",
+                     millions(adapter_parameters(config.model, config.lora)), config.lora.rank,
+                     whole.empty() ? "" : fmt::format(" and {:.3f} M in modules to save", millions(whole)));
 }
 
 std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
@@ -154,10 +164,8 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
       config.model.mixture.exists()
           ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
           : "",
-      config.lora.exists() ? fmt::format(", {:.3f} M in adapters of rank {} alone are trained",
-                                         static_cast<double>(num_in_adapters(config)) / 1e6, config.lora.rank)
-                           : "",
-      p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
+      describe_adapters(config), p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p),
+      p.data_parallel_shard_degree,
       p.context_parallel_degree > 1
           ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
                         name_of(p.context_parallel_load_balancer))

@@ -24,6 +24,11 @@ std::int64_t num_in_adapters(const RunConfig& config) {
   return config.model.num_hidden_layers * rank_of_adapters * (4 * (D + D) + 3 * (D + F));
 }
 
+std::int64_t num_in_down_adapters(const RunConfig& config) {
+  return config.model.num_hidden_layers * rank_of_adapters *
+         (config.model.hidden_size + config.model.intermediate_size);
+}
+
 std::int64_t sent_over_shards(const RankBlueprint& rank, CommKind kind) {
   std::int64_t sent = 0;
   for (const Action& action : rank.program(ProgramKind::training))
@@ -68,10 +73,39 @@ TEST(LoraMemory, ZeroThreeShardsTheBaseToo) {
   }
 }
 
-// Matmuls of a step, without those of attention, are what model_flops_per_token counts for weights, and 2 N_a more, as
-// the backward pass computes u and du again. Both count dx of the first block, for which nothing below asks.
-TEST(LoraFlops, AreThoseOfTheMatmulsOfAStep) {
-  RunConfig config = lora_config();
+// Modules that are trained whole have what all have in a run without adapters, and no adapters.
+TEST(LoraMemory, SavedModulesHaveGradientsAndStates) {
+  for (const bool is_tied : {false, true})
+    for (const std::int64_t level : {1, 2, 3}) {
+      RunConfig config = lora_config();
+      config.model.tie_word_embeddings = is_tied;
+      config.lora.modules_to_save = {"lm_head", "norm", "down_proj"};
+      config.parallelism.data_parallel_shard_degree = 4;
+      config.parallelism.zero_level = level;
+      const ModelSpec& m = config.model;
+      const std::int64_t D = m.hidden_size, F = m.intermediate_size, L = m.num_hidden_layers,
+                         whole = m.vocab_size * D + (2 * L + 1) * D + L * D * F,
+                         n = num_in_adapters(config) - num_in_down_adapters(config), base = m.num_parameters();
+      const Blueprint blueprint(config);
+      std::int64_t parameters = 0, gradients = 0, masters = 0, moments = 0;
+      for (int rank = 0; rank < 4; ++rank) {
+        const RankBlueprint of_rank = blueprint.rank(rank);
+        const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
+        parameters += plan.peak_bytes(MemoryCategory::parameters);
+        gradients += plan.peak_bytes(MemoryCategory::gradients);
+        masters += plan.peak_bytes(MemoryCategory::master_weights);
+        moments += plan.peak_bytes(MemoryCategory::moments);
+      }
+      EXPECT_EQ(parameters, 2 * (base + n) * (level == 3 ? 1 : 4)) << level;
+      EXPECT_EQ(gradients, 4 * (n + whole) * (level == 1 ? 4 : 1)) << level;
+      EXPECT_EQ(masters, 4 * (n + whole)) << level;
+      EXPECT_EQ(moments, 8 * (n + whole)) << level;
+    }
+}
+
+/// Matmuls of a step, without those of attention, are what model_flops_per_token counts for weights, and 2 N_a more, as
+/// the backward pass computes u and du again. Both count dx of the first block, for which nothing below asks.
+void expect_flops_of_matmuls(RunConfig config, std::int64_t num_adapted, std::int64_t flops_of_norm) {
   config.training.global_batch_size = config.training.micro_batch_size;
   const ModelSpec& m = config.model;
   const Blueprint blueprint(config);
@@ -83,9 +117,16 @@ TEST(LoraFlops, AreThoseOfTheMatmulsOfAStep) {
   const auto tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   const std::int64_t attention =
                          12 * m.num_hidden_layers * m.num_attention_heads * m.head_dim * config.training.seq_len,
-                     of_norms = 4 * (2 * m.num_hidden_layers + 1) * m.hidden_size;
+                     of_norms = flops_of_norm * (2 * m.num_hidden_layers + 1) * m.hidden_size;
   EXPECT_DOUBLE_EQ(flops / tokens, model_flops_per_token(config) - static_cast<double>(attention + of_norms) +
-                                       2.0 * static_cast<double>(num_in_adapters(config)));
+                                       2.0 * static_cast<double>(num_adapted));
+}
+
+TEST(LoraFlops, AreThoseOfTheMatmulsOfAStep) {
+  RunConfig config = lora_config();
+  expect_flops_of_matmuls(config, num_in_adapters(config), 4);
+  config.lora.modules_to_save = {"lm_head", "norm", "down_proj"};
+  expect_flops_of_matmuls(config, num_in_adapters(config) - num_in_down_adapters(config), 6);
 }
 
 // No gradient of the base travels: adapters are reduced and, up to ZeRO-2, gathered. ZeRO-3 gathers the base, as it

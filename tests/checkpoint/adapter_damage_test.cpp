@@ -1,7 +1,7 @@
 // Bad adapters get one sentence with the file, the field and its value.
 #include "base/error.h"
-#include "checkpoint/hf/adapter_names.h"
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"

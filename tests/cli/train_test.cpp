@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
 namespace echelon {
@@ -95,6 +98,47 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   }
   EXPECT_EQ(evaluations[0], evaluations[1]);
   EXPECT_EQ(texts[0], texts[1]);
+}
+
+// What a run logs of its router is what a prediction starts from.
+TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
+  const std::vector<std::string> model = {"--model.preset=mixtral-30m",
+                                          "--model.vocab_size=300",
+                                          "--model.num_hidden_layers=2",
+                                          "--model.hidden_size=64",
+                                          "--model.moe_intermediate_size=64",
+                                          "--training.seq_len=32",
+                                          "--training.global_batch_size=8",
+                                          "--parallelism.data_parallel_shard_degree=2",
+                                          "--parallelism.expert_parallel_degree=2"};
+  std::vector<std::string> trained = {"train",
+                                      "--training.steps=2",
+                                      "--data.path=" + corpus() + "/train",
+                                      "--output.dir=" + out(),
+                                      "--checkpoint.enable=false",
+                                      "--metrics.expert_loads=true"};
+  trained.insert(trained.end(), model.begin(), model.end());
+  const Outcome training = run_echelon(trained);
+  ASSERT_EQ(training.status, 0) << training.err;
+  std::ifstream metrics(out() + "/metrics.jsonl");
+  std::ostringstream text;
+  text << metrics.rdbuf();
+  double over_mean = 0;
+  const auto last_step = json_lines(text.str()).back();
+  for (const auto& layer : last_step["moe"]["loads"]) {
+    const auto rows = layer.get<std::vector<std::int64_t>>();
+    ASSERT_EQ(rows.size(), 8U);
+    const double first = static_cast<double>(std::accumulate(rows.begin(), rows.begin() + 4, std::int64_t{0})),
+                 all = static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
+    EXPECT_EQ(all, 8 * 32 * 2);
+    over_mean += std::max(first, all - first) / all;  // two layers, of two ranks the most loaded
+  }
+  std::vector<std::string> simulated = {"simulate", "--machine=h100", "--expert-load=" + out() + "/metrics.jsonl"};
+  simulated.insert(simulated.end(), model.begin(), model.end());
+  const Outcome simulation = run_echelon(simulated);
+  ASSERT_EQ(simulation.status, 0) << simulation.err;
+  EXPECT_THAT(simulation.out,
+              HasSubstr(fmt::format("the most loaded of 2 ranks computes {:.2f} times the mean", over_mean)));
 }
 
 // The config that trained the model evaluates it as training did; without it the model's own sequence length is taken.

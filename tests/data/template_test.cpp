@@ -72,6 +72,19 @@ TEST(ChatTemplate, BytesRememberTheirOriginThroughOperations) {
   EXPECT_EQ(marks, ".77.77.77..77777...");
 }
 
+// A letter that becomes several, in the middle of others, is the user's as a whole.
+TEST(ChatTemplate, BytesRememberTheirOriginThroughCases) {
+  Map variables;
+  variables.set(Text("x"), Text("ßa", 7));
+  for (const char* cased : {"('ŉ' ~ x ~ 'é') | upper", "('ŉ' ~ x ~ 'é').upper()", "'Ŋ' ~ x.title().upper() ~ 'É'"}) {
+    const Text text = ChatTemplate(std::string("{{ ") + cased + " }}").render(variables).text;
+    const std::size_t start = text.bytes.find("SSA");
+    ASSERT_NE(start, std::string::npos) << text.bytes;
+    for (std::size_t i = 0; i < text.bytes.size(); ++i)
+      EXPECT_EQ(text.origins[i], start <= i && i < start + 3 ? 7U : 0U) << cased << " " << i;
+  }
+}
+
 TEST(ChatTemplate, FiltersLists) {
   Map variables;
   variables.set(Text("m"), value_of(parse_bounded(R"([{"r": "a", "x": 1}, {"r": "b", "x": 2}, {"r": "a", "x": 3}])")));

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "checkpoint/hf/adapter_names.h"
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "fuzz/heap_bound.h"
 #include "fuzz/input_folder.h"
@@ -26,7 +26,7 @@ ModelSpec base() {
 void read_adapter(const InputFolder& folder) {
   const ModelSpec model = base();
   const AdapterReader reader(folder.path(), model);
-  for (const NamedShape& parameter : adapter_parameters(model, reader.config().lora)) {
+  for (const NamedShape& parameter : saved_parameters(model, reader.config().lora)) {
     const TensorSlice whole(parameter.sizes);
     std::vector<float> out(static_cast<std::size_t>(whole.num_elements()));
     reader.read(parameter.name, whole, DType::float32, out.data());

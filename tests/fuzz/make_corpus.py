@@ -161,6 +161,9 @@ def make_adapters():
                for layer in (0, 1) for which, shape in (("A", [2, 4]), ("B", [4, 2]))]
     header, data = header_and_data(tensors)
     put("adapter", "whole", b"\n%\n".join([json.dumps(config).encode(), header, data]))
+    with_head, data_of_all = header_and_data([*tensors, ("base_model.model.lm_head.weight", "F32", [8, 4], bytes(128))])
+    saving = json.dumps(config | {"modules_to_save": ["lm_head"]}).encode()
+    put("adapter", "modules_to_save", b"\n%\n".join([saving, with_head, data_of_all]))
     for field, value in {"r": 3, "lora_alpha": 1e308, "target_modules": "all-linear", "use_rslora": True, "bias": "all",
                          "echelon_steps": 2**63, "echelon_base_digest": "00", "use_dora": [[]]}.items():
         changed_config = json.dumps(config | {field: value}).encode()

@@ -1,7 +1,7 @@
 // The expected numbers of tests/interop/fixtures (README.md beside them), and runs of Echelon on the same text.
 #pragma once
 
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 #include "data/batch_source.h"
 #include "engine/tensor_collection.h"
 #include "spec/config/run_config.h"

@@ -56,16 +56,19 @@ TEST_P(GenerationInterop, GivesTheSameTokens) {
   EXPECT_EQ(generation.num_prompt_tokens, std::ssize(prompt));
   EXPECT_EQ(generation.text, text_of(tokens));
 
-  // A model that stays in memory gives the tokens of one that is read for each text, whatever it answered before.
+  // A model that stays in memory gives the tokens of one that is read for each text, whatever it answered before. Its
+  // tokenizer is not read again.
+  const std::filesystem::path file = scratch / "tokenizer.json", elsewhere = scratch / "elsewhere.json";
+  const Tokenizer tokenizer = Tokenizer::load(file.string());
+  std::filesystem::rename(file, elsewhere);
   const std::vector<std::ptrdiff_t> sizes = {2, std::ssize(prompt), 3, std::ssize(prompt) - 1, 1};
   const auto first = [&](std::ptrdiff_t size) { return std::vector(prompt.begin(), prompt.begin() + size); };
   std::vector<std::vector<std::int32_t>> answers;
   generate_each(
-      options,
-      [&](const Tokenizer&) {
-        return answers.size() < sizes.size() ? std::optional(first(sizes[answers.size()])) : std::nullopt;
-      },
+      options, tokenizer,
+      [&] { return answers.size() < sizes.size() ? std::optional(first(sizes[answers.size()])) : std::nullopt; },
       [&](const Generation& answer) { answers.push_back(answer.tokens); });
+  std::filesystem::rename(elsewhere, file);
   ASSERT_EQ(answers.size(), sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     options.prompt = text_of(first(sizes[i]));

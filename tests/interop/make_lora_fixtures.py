@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/interop/fixtures/NAME/lora: an adapter that PEFT wrote for the model NAME, and what PEFT's training and merging of it give in float64.
+"""Makes tests/interop/fixtures/MODEL/lora: an adapter that PEFT wrote for MODEL, and what PEFT's training and merging of it give in float64. MODEL/lora_saved: one with modules_to_save.
 
 usage: make_lora_fixtures.py [--check]            --check: makes them again in a temporary folder and compares with the committed ones
-       make_lora_fixtures.py --written FOLDER     FOLDER/NAME: adapters that Echelon wrote; PEFT reads and writes them with the same bits
+       make_lora_fixtures.py --written FOLDER     FOLDER/MODEL/lora: adapters that Echelon wrote; PEFT reads and writes them with the same bits
 README.md next to this file describes the files. Run it with the Python of scripts/interop_venv.
 """
 
@@ -20,12 +20,18 @@ from safetensors.torch import load_file, save_file
 
 from make_fixtures import FIXTURES, TRAINING, batch, error, learning_rate, require
 
-MODELS = {
-    "llama": dict(r=3, lora_alpha=6, target_modules="all-linear"),
-    "gpt2": dict(r=2, lora_alpha=5, target_modules="all-linear", fan_in_fan_out=True),
-    "phi3": dict(r=4, lora_alpha=4, target_modules=["qkv_proj", "down_proj"], use_rslora=True),
-    "gpt_neox": dict(r=2, lora_alpha=3, target_modules=["query_key_value", "dense_h_to_4h"]),
-    "gemma2": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "o_proj"], use_rslora=True),
+ADAPTERS = {
+    "llama/lora": dict(r=3, lora_alpha=6, target_modules="all-linear"),
+    "gpt2/lora": dict(r=2, lora_alpha=5, target_modules="all-linear", fan_in_fan_out=True),
+    "phi3/lora": dict(r=4, lora_alpha=4, target_modules=["qkv_proj", "down_proj"], use_rslora=True),
+    "gpt_neox/lora": dict(r=2, lora_alpha=3, target_modules=["query_key_value", "dense_h_to_4h"]),
+    "gemma2/lora": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "o_proj"], use_rslora=True),
+    # PEFT ties the head of gpt2 by its name, and then writes transformer.wte in its place.
+    "llama/lora_saved": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head", "embed_tokens", "input_layernorm"]),
+    "gpt2/lora_saved": dict(r=2, lora_alpha=5, target_modules="all-linear", modules_to_save=["lm_head", "wpe", "c_fc", "ln_f"], ensure_weight_tying=True, fan_in_fan_out=True),
+    "phi3/lora_saved": dict(r=3, lora_alpha=4, target_modules=["qkv_proj", "down_proj"], modules_to_save=["gate_up_proj", "model.norm"], use_rslora=True),
+    "gpt_neox/lora_saved": dict(r=2, lora_alpha=3, target_modules=["dense_h_to_4h"], modules_to_save=["lm_head", "attention", "final_layer_norm"]),
+    "gemma2/lora_saved": dict(r=2, lora_alpha=4, target_modules="all-linear", modules_to_save=["norm", "mlp", "embed_tokens"], ensure_weight_tying=True),
 }
 
 
@@ -35,17 +41,17 @@ def main():
     parser.add_argument("--written", type=Path)
     arguments = parser.parse_args()
     if arguments.written:
-        for name in MODELS:
+        for name in ADAPTERS:
             read_written(name, arguments.written / name)
         return
     compute_in_float64()
-    for name, options in MODELS.items():
+    for name, options in ADAPTERS.items():
         if not arguments.check:
-            make(name, options, FIXTURES / name / "lora")
+            make(name, options, FIXTURES / name)
             continue
         with tempfile.TemporaryDirectory() as folder:
             make(name, options, Path(folder))
-            compare(name, Path(folder), FIXTURES / name / "lora")
+            compare(name, Path(folder), FIXTURES / name)
 
 
 def compute_in_float64():
@@ -63,7 +69,7 @@ def compute_in_float64():
 
 def make(name, options, folder):
     torch.manual_seed(1)
-    base = transformers.AutoModelForCausalLM.from_pretrained(FIXTURES / name, attn_implementation="eager", dtype=torch.float64).eval()
+    base = transformers.AutoModelForCausalLM.from_pretrained(base_of(name), attn_implementation="eager", dtype=torch.float64).eval()
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **options), autocast_adapter_dtype=False)
     trained = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     with torch.no_grad():
@@ -71,8 +77,9 @@ def make(name, options, folder):
             parameter.copy_(parameter.to(torch.float16))  # values that every format of a file has
     tokens, targets = batch(0, 2, base.config.vocab_size)
     logits = model(tokens.long()).logits
-    expected = load_file(FIXTURES / name / "expected.safetensors")
-    require(error(logits, expected["logits"]) < 1e-12, f"{name}: PEFT's logits differ from the oracle's by {error(logits, expected['logits']):.2e}")
+    if "modules_to_save" not in options:  # else the rounded copies differ from the base
+        expected = load_file(base_of(name) / "expected.safetensors")
+        require(error(logits, expected["logits"]) < 1e-12, f"{name}: PEFT's logits differ from the oracle's by {error(logits, expected['logits']):.2e}")
     values = train(model, list(trained.values()), base.config.vocab_size, folder)
     values["logits"] = model(tokens.long()).logits.detach()
     values |= {f"trained.{plain(key)}": parameter.detach().clone() for key, parameter in trained.items()}
@@ -80,14 +87,19 @@ def make(name, options, folder):
     save_file({key: value.contiguous() for key, value in values.items()}, folder / "expected.safetensors")
 
 
+def base_of(name):
+    return FIXTURES / Path(name).parent
+
+
 def plain(key):
-    return key.replace(".default.", ".")
+    return key.replace(".modules_to_save.default.", ".").replace(".default.", ".")
 
 
 def train(model, parameters, vocab_size, folder):
     """20 steps, as make_fixtures.py trains the whole model. Writes the adapter before the first one."""
     write(model, folder)
-    optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    groups = [{"params": [p for p in parameters if (p.dim() > 1) == decays], "weight_decay": 0.1 if decays else 0.0} for decays in (True, False)]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=(0.9, 0.95), eps=1e-8)
     rates, losses, norms = [], [], []
     for step in range(1, TRAINING["steps"] + 1):
         tokens, targets = batch((step - 1) * TRAINING["batch"], TRAINING["batch"], vocab_size)
@@ -105,11 +117,13 @@ def train(model, parameters, vocab_size, folder):
 
 
 def write(model, folder):
+    folder.mkdir(exist_ok=True)
     model.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
     config = json.loads((folder / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = ".."
     config["target_modules"] = sorted(config["target_modules"])
+    config["modules_to_save"] = sorted(config["modules_to_save"]) if config["modules_to_save"] else None
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     tensors = load_file(folder / "adapter_model.safetensors")
     save_file({key: value.to(torch.float32) if value.dtype == torch.float64 else value for key, value in float32_of(tensors).items()}, folder / "adapter_model.safetensors", {"format": "pt"})
@@ -120,20 +134,20 @@ def float32_of(tensors):
 
 
 def compare(name, made, committed):
-    require((committed / "adapter_config.json").exists(), f"{name}/lora is not committed; run make_lora_fixtures.py without --check")
+    require((committed / "adapter_config.json").exists(), f"{name} is not committed; run make_lora_fixtures.py without --check")
     configs = [json.loads((folder / "adapter_config.json").read_text()) for folder in (made, committed)]
-    require(configs[0] == configs[1], f"{name}/lora/adapter_config.json is {configs[0]}, committed is {configs[1]}")
+    require(configs[0] == configs[1], f"{name}/adapter_config.json is {configs[0]}, committed is {configs[1]}")
     for file, tolerance in (("adapter_model.safetensors", 0.0), ("expected.safetensors", 1e-12)):
         ours, theirs = load_file(made / file), load_file(committed / file)
-        require(set(ours) == set(theirs), f"{name}/lora/{file} has {sorted(ours)}, committed is {sorted(theirs)}")
+        require(set(ours) == set(theirs), f"{name}/{file} has {sorted(ours)}, committed is {sorted(theirs)}")
         for key in ours:
-            require(error(ours[key], theirs[key]) <= tolerance, f"{name}/lora/{file}: {key} differs from the committed one")
-    print(f"{name}/lora: equals the committed files")
+            require(error(ours[key], theirs[key]) <= tolerance, f"{name}/{file}: {key} differs from the committed one")
+    print(f"{name}: equals the committed files")
 
 
 def read_written(name, folder):
     """PEFT reads every tensor of an adapter that Echelon wrote, without a warning, and writes the same bits."""
-    base = transformers.AutoModelForCausalLM.from_pretrained(FIXTURES / name, dtype=torch.float32)
+    base = transformers.AutoModelForCausalLM.from_pretrained(base_of(name), dtype=torch.float32)
     model = peft.PeftModel.from_pretrained(base, folder)
     with tempfile.TemporaryDirectory() as again:
         model.save_pretrained(again)

@@ -58,6 +58,9 @@ b' }}", "{{ (1, 2) }} {{ (1,) }} {{ () }} {{ (1, 2) + (3,) }} {{ (1, 2)[::-1] }}
     "{{ messages | selectattr('role', '==', 'user') | list | length }}{{ [1, 2, 3] | select('odd') | list }}{{ [0, 1] | select | list }}{{ messages | rejectattr('tags') | list | length }}{{ [1, 5] | reject('gt', 3) | list }}",
     "{{ w | reverse | list }}{{ d.items() | list }}{{ d | items | list }}{{ d | length }}{{ 'é' | length }}{{ d.get('q', 5) }}{{ d.keys() | list }}{{ 'b' in d }}",
     "{{ 1.0 }} {{ 1e16 }} {{ 1e-5 }} {{ 0.1 + 0.2 }} {{ 10 / 4 }} {{ 4 / 2 }} {{ 1_000 }} {{ 123456789.123 }} {{ -0.0 }} {{ 1e22 }} {{ [1.0, none, true, 'it\\'s', \"q\"] }}",
+    "{% set x = 'stra\u00dfe \u01c6 \u0391\u03a3 \u038c\u03a3\u039f\u03a3-\ufb01n (\u01f3x \u0130i' %}{{ x | upper }} {{ x | lower }} {{ x | title }} {{ x | capitalize }} {{ x.title() }} {{ x.swapcase() }} {{ x.lower().title() }}",
+    "{{ 'it\\'s the end-of it'.title() }} {{ 'it\\'s (the) end-of it' | title }} {{ '\u00dfa'.capitalize() }} {{ '\u01c4\u01c6'.title() }} {{ ['\u00e9', 'z', '\u00c4', '\u00c9', '\u00e4'] | sort }} {{ ['\u00e9', '\u00c9', '\u00df'] | unique | list }}",
+    "{{ '\u00c9\u00c8'.isupper() }}{{ '\u00e91'.islower() }}{{ '\u01c5'.isupper() }}{{ '\u65e5'.isalpha() }}{{ '\u00b2'.isdigit() }}{{ '\u00bd'.isdigit() }}{{ '\u00bd'.isalnum() }}{{ ''.isalpha() }}{{ '\u00c9' is upper }}{{ '\u00c9' is lower }}",
     "{{ '\\x01\\x7f\u00e9\\r' | tojson }} {{ ['\\x01\\r\\\\'] }} {{ s | upper | lower }} {{ 'a' < 'b' }} {{ [1, 2] < [1, 3] }} {{ (1,) >= (1,) }}",
 ]
 

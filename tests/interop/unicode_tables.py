@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Asks `tokenizers` what it does to every code point: scripts/unicode_tables.
+"""Asks `tokenizers` and Python what they do to every code point: scripts/unicode_tables.
 
 Tables: categories and scripts are those of its regular expressions (Oniguruma), `numeric`, `lower` and white space are
 Rust's, `punctuation`, `word` and the normalization forms are those of the crates that it uses.
-Digests: FNV-1a of the library's answers, one for each property and plane, which a test computes from our tables.
+The case of letters and what the methods of strings say of them are Python's, whose Unicode is older: sections from
+[upper] on. `title` and `str_lower` are only what differs from `upper` and `lower`. --check leaves these sections out
+where Python has another version of Unicode than the file names.
+Digests: FNV-1a of the answers, one for each property and plane, which a test computes from our tables.
 """
 
 import sys
+import unicodedata
 from pathlib import Path
 
 import tokenizers
@@ -21,6 +25,9 @@ CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So 
 SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Thai Devanagari Bengali Tamil Armenian Georgian Common".split()
 FORMS = {"NFD": normalizers.NFD(), "NFC": normalizers.NFC(), "NFKD": normalizers.NFKD(), "NFKC": normalizers.NFKC()}
 LOWER = normalizers.Lowercase()
+METHODS = ["isupper", "islower", "istitle", "isalpha", "isdigit", "isalnum"]
+CASES = ["upper", "lower", "title", "capitalize", "swapcase"]
+SOURCES = f"tokenizers {tokenizers.__version__} and the Unicode {unicodedata.unidata_version} of Python"
 
 
 def removed(pre_tokenizer):
@@ -143,6 +150,51 @@ def digest_lines(name, answer):
     return f"{name} " + " ".join(fnv(answer(c) for c in plane) for plane in planes)
 
 
+def ends_in_final_sigma(text):
+    return text.lower().endswith("\u03c2")
+
+
+def case_lines():
+    """Python's str. A final sigma shows which characters it does not see: those before it that ignore case."""
+    def ignores_case(char):
+        return ends_in_final_sigma(f"A{char}\u03a3") and not ends_in_final_sigma(f"1{char}\u03a3")
+
+    chars = {c: chr(c) for c in CODES}
+    upper = {c: char.upper() for c, char in chars.items() if char.upper() != char}
+    title = {c: char.title() for c, char in chars.items() if char.title() != char.upper()}
+    lower = {c: char.lower() for c, char in chars.items() if char.lower() != LOWER.normalize_str(char)}
+    lines = []
+    for name, mapping in {"upper": upper, "title": title, "str_lower": lower}.items():
+        lines += wrapped(name, mapped_words(mapping))
+    sets = {name: {c for c, char in chars.items() if getattr(char, name)()} for name in METHODS}
+    sets["ignores_case"] = {c for c, char in chars.items() if ignores_case(char)}
+    for name, members in sets.items():
+        lines += wrapped(name, run_words(dict.fromkeys(members, 1)))
+    return lines
+
+
+def case_digests():
+    for name in CASES:
+        yield digest_lines(f"str.{name}", lambda c: getattr(chr(c), name)().encode())
+    for name in METHODS:
+        if name != "istitle":
+            yield digest_lines(f"str.{name}", lambda c: bytes([getattr(chr(c), name)()]))
+    # What a character makes of those around it.
+    for name in CASES:
+        yield digest_lines(f"around.{name}", lambda c: getattr(f"a{chr(c)}\u03a3{chr(c)}A 1{chr(c)}\u03a3", name)().encode())
+
+
+def without_case(text):
+    """Without what Python's Unicode decides."""
+    lines = [line for line in text.split("\n") if not line.startswith(("#", "str.", "around."))]
+    return lines[:lines.index("[upper]")] if "[upper]" in lines else lines
+
+
+def is_current(text, made):
+    same_unicode = f"the Unicode {unicodedata.unidata_version} of" in text
+    return text == made if same_unicode else without_case(text) == without_case(made)
+
+
 def main():
     category = {}
     for index, name in enumerate(CATEGORIES):
@@ -153,8 +205,7 @@ def main():
     assert flags["space"] == removed(pre_tokenizers.WhitespaceSplit()), "Rust's white space is Oniguruma's"
     nfd = changed(FORMS["NFD"], True)
     nfkd = {code: text for code, text in changed(FORMS["NFKD"], True).items() if nfd.get(code) != text}
-    lines = [f"# Made by scripts/unicode_tables from tokenizers {tokenizers.__version__}, which it asked about each code point; the script",
-             "# explains the notation."]
+    lines = [f"# Made by scripts/unicode_tables from {SOURCES},", "# which it asked about each code point; the script explains the notation."]
     lines += wrapped("category " + " ".join(CATEGORIES), run_words({c: f"{i:x}" for c, i in category.items() if CATEGORIES[i] != "Cn"}))
     for name, members in (flags | {f"script {s}": m for s, m in script.items()}).items():
         lines += wrapped(name, run_words(dict.fromkeys(members, 1)))
@@ -162,8 +213,8 @@ def main():
     lines += wrapped("composes", run_words(dict.fromkeys(compose_only(nfd), 1)))
     lines += wrapped("canonical", mapped_words(nfd))
     lines += wrapped("compatibility", mapped_words(nfkd))
-    lines += wrapped("lower", mapped_words(changed(LOWER, False)))
-    digests = [f"# Made by scripts/unicode_tables from tokenizers {tokenizers.__version__}: FNV-1a of its answers, for each plane."]
+    lines += wrapped("lower", mapped_words(changed(LOWER, False))) + case_lines()
+    digests = [f"# Made by scripts/unicode_tables from {SOURCES}: FNV-1a of their answers, for each plane."]
     digests.append(digest_lines("category", lambda c: bytes([category[c]])))
     for name, members in (flags | script).items():
         digests.append(digest_lines(name, lambda c: bytes([c in members])))
@@ -171,12 +222,13 @@ def main():
         digests.append(digest_lines(name, lambda c: form.normalize_str(chr(c)).encode()))
     around = lambda c: FORMS["NFC"].normalize_str(f"e\u0345{chr(c)}\u0302\u0323\u0334").encode()
     digests.append(digest_lines("around", around))
+    digests += case_digests()
     written = {TABLES: "\n".join(lines) + "\n", DIGESTS: "\n".join(digests) + "\n"}
     for path, text in written.items():
         if sys.argv[1:] != ["--check"]:
             path.write_text(text)
-        elif path.read_text() != text:
-            sys.exit(f"{path.relative_to(ROOT)} is not what tokenizers {tokenizers.__version__} gives; run scripts/unicode_tables")
+        elif not is_current(path.read_text(), text):
+            sys.exit(f"{path.relative_to(ROOT)} is not what {SOURCES} give; run scripts/unicode_tables")
 
 
 if __name__ == "__main__":

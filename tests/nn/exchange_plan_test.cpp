@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 namespace {
@@ -107,6 +108,28 @@ TEST(ExchangePlan, IsBalancedWithoutCounts) {
     ASSERT_EQ(std::ssize(all), num_ranks * num_rows);
     for (std::int64_t i = 0; i < std::ssize(all); ++i)
       EXPECT_EQ(all[static_cast<std::size_t>(i)], Row(i / num_rows, i % num_rows));
+  }
+}
+
+// The shares of the most loaded rank and of those after it, as a prediction counts them.
+TEST(ExchangePlan, DividesRowsByShares) {
+  const std::vector<double> shares = {0.55, 0.25, 0.2, 0};
+  constexpr std::int64_t num_rows = 100, most_rows = 120;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const ExchangePlan plan = ExchangePlan::of_shares(shares, num_rows, rank, most_rows);
+    EXPECT_EQ(plan.num_received(), num_ranks * 55);
+    EXPECT_EQ(plan.num_rounds(), 2);
+    std::vector<std::int64_t> sent(num_ranks, 0);
+    for (int round = 0; round < plan.num_rounds(); ++round) {
+      const ExchangeRound parts = plan.round(round);
+      for (std::size_t other = 0; other < num_ranks; ++other) {
+        EXPECT_LE(parts.sent[other].first + parts.sent[other].count, num_rows);
+        EXPECT_LE(parts.received[other].first + parts.received[other].count, most_rows);
+        sent[other] += parts.sent[other].count;
+      }
+    }
+    for (std::size_t next = 0; next < num_ranks; ++next)
+      EXPECT_EQ(sent[(static_cast<std::size_t>(rank) + next) % num_ranks], std::llround(shares[next] * num_rows));
   }
 }
 

@@ -3,7 +3,7 @@
 #include "nn/decoder/attention.h"
 #include "nn/decoder/decoder_block.h"
 #include "nn/decoder/embedding.h"
-#include "nn/decoder/latent_attention.h"
+#include "nn/decoder/latent/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
 #include "nn/models.h"

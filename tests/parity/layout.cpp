@@ -12,11 +12,11 @@ int num_stages(const Layout& layout) {
   return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual);
 }
 
-/// With experts it is the family like this one that has some.
+/// With experts it is the family like this one that has some; Mixtral has them in every layer.
 Family family_of(const Layout& layout) {
   if (layout.experts == 0) return layout.family;
   if (layout.family == Family::qwen2) return Family::qwen2_moe;
-  return layout.family == Family::qwen3 ? Family::qwen3_moe : Family::mixtral;
+  return layout.family == Family::qwen3 || layout.dense_between ? Family::qwen3_moe : Family::mixtral;
 }
 
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
@@ -788,7 +788,7 @@ std::vector<Layout> expert_rows() {
        .recompute = whole_block,
        .experts = 9,
        .dense_between = true},
-      {.shard = 2, .window = 5, .experts = 3, .dense_between = true},
+      {.shard = 2, .window = 5, .experts = 3},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;
@@ -866,7 +866,7 @@ std::vector<Layout> expert_parallel_rows() {
        .ep = 8,
        .bound = 0.5},
       {.shard = 8, .tp = 2, .sequence_parallel = true, .order = "tp-dp_shard-cp-pp", .experts = 8, .ep = 4},
-      {.shard = 2, .window = 5, .recompute = whole_block, .experts = 4, .dense_between = true, .ep = 2, .bound = 0.2},
+      {.shard = 2, .window = 5, .recompute = whole_block, .experts = 4, .ep = 2, .bound = 0.2},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;

@@ -3,11 +3,13 @@
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
+#include "spec/lora/lora_parameters.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 namespace echelon::testing {
 namespace {
@@ -46,24 +48,50 @@ RunConfig lora_config(const Layout& layout) {
   return config;
 }
 
+/// Of these, every kind of module: the table and the head or what ties them, norms, and linear layers with biases.
+std::vector<Layout> saved_module_rows() {
+  using Kind = PipelineSchedule;
+  return {
+      {.tp = 2},
+      {.tp = 2, .family = Family::gpt2, .tied = true},
+      {.tp = 4, .sequence_parallel = true, .family = Family::qwen2},
+      {.tp = 2, .sequence_parallel = true, .family = Family::phi3},
+      {.replicate = 2, .shard = 2, .family = Family::qwen3, .tied = true, .zero = 1},
+      {.shard = 2, .pp = 2, .tied = true, .zero = 2},
+      {.shard = 3, .microbatches = 3, .family = Family::gpt2, .zero = 3},
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 3},
+      {.pp = 2, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 4},
+      {.shard = 2, .pp = 2, .schedule = Kind::zb_v, .microbatches = 5, .family = Family::gpt2, .tied = true},
+      {.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = Kind::zb_h1, .microbatches = 4},
+      {.shard = 2, .tp = 2, .zero = 3, .cp = 2, .recompute = whole_block},
+  };
+}
+
+RunConfig saving_config(const Layout& layout) {
+  RunConfig config = lora_config(layout);
+  switch (layout.family) {
+    case Family::gpt2: config.lora.modules_to_save = {"lm_head", "wpe", "c_fc", "ln_1"}; break;
+    case Family::phi3: config.lora.modules_to_save = {"embed_tokens", "qkv_proj", "model.norm"}; break;
+    case Family::qwen3: config.lora.modules_to_save = {"norm"}; break;
+    case Family::qwen2: config.lora.modules_to_save = {"lm_head", "self_attn"}; break;
+    default: config.lora.modules_to_save = {"lm_head", "embed_tokens", "norm", "down_proj"};
+  }
+  return config;
+}
+
 const Trajectory& lora_baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
-  auto& trajectory = known[fmt::format(
-      "{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_hidden_layers, model.tie_word_embeddings,
-      model.num_attention_heads, config.training.seq_len, config.training.global_batch_size,
-      config.data.reset_attention_mask, config.lora.use_rslora, config.lora.target_modules.size())];
+  auto& trajectory =
+      known[fmt::format("{} {} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_hidden_layers,
+                        model.tie_word_embeddings, model.num_attention_heads, config.training.seq_len,
+                        config.training.global_batch_size, config.data.reset_attention_mask, config.lora.use_rslora,
+                        config.lora.target_modules.size(), fmt::join(config.lora.modules_to_save, ","))];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
 }
 
-class LoraParity : public ::testing::TestWithParam<Layout> {};
-
-// Claim (parity): 20 layouts train the adapters that one rank trains. The base stays as it is.
-// Bound: 5 steps in float64: losses and norms to 1e-11, adapters to 1e-9; planned bytes equal.
-// Tests: LoraParity
-TEST_P(LoraParity, EqualsOneRank) {
-  const RunConfig config = lora_config(GetParam());
+void expect_parity(const RunConfig& config) {
   const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
                                      expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
                                    }});
@@ -74,12 +102,26 @@ TEST_P(LoraParity, EqualsOneRank) {
   before.lr_scheduler.warmup_steps = 0;
   before.optimizer.lr = 0;
   const auto untouched = run_training(one_rank(before));
-  std::size_t num_trained = 0;
-  for (const auto& [name, values] : actual->values.tensors()) {
-    EXPECT_EQ(values == untouched->values.tensors().at(name), !is_of_adapter(name)) << name;
-    num_trained += is_of_adapter(name) ? 1 : 0;
-  }
-  EXPECT_EQ(actual->first_gradients.tensors().size(), num_trained) << "others have no gradient";
+  std::set<std::string> trained;
+  for (const NamedShape& parameter : saved_parameters(config.model, config.lora)) trained.insert(parameter.name);
+  for (const auto& [name, values] : actual->values.tensors())
+    EXPECT_EQ(values == untouched->values.tensors().at(name), !trained.contains(name)) << name;
+  EXPECT_EQ(actual->first_gradients.tensors().size(), trained.size()) << "others have no gradient";
+}
+
+class LoraParity : public ::testing::TestWithParam<Layout> {};
+
+// Claim (parity): 32 layouts train the adapters and modules_to_save that one rank trains, alone.
+// Bound: 5 steps in float64: losses and norms to 1e-11, weights to 1e-9; planned bytes equal.
+// Tests: LoraParity|SavedModuleParity
+TEST_P(LoraParity, EqualsOneRank) { expect_parity(lora_config(GetParam())); }
+
+class SavedModuleParity : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(SavedModuleParity, EqualsOneRank) {
+  const RunConfig config = saving_config(GetParam());
+  EXPECT_FALSE(whole_parameters(config.model, config.lora).empty());
+  expect_parity(config);
 }
 
 // Reduced precision, gradients that are converted for their reduction, and states in other formats.
@@ -102,6 +144,8 @@ TEST(LoraFormats, FollowFloat32) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Rows, SavedModuleParity, ::testing::ValuesIn(saved_module_rows()),
+                         [](const auto& layout) { return name_of(layout.param); });
 INSTANTIATE_TEST_SUITE_P(Rows, LoraParity, ::testing::ValuesIn(lora_rows()),
                          [](const auto& layout) { return name_of(layout.param); });
 

@@ -106,9 +106,9 @@ INSTANTIATE_TEST_SUITE_P(Rows, EverySchedule, ::testing::ValuesIn(schedule_rows(
 
 // Claim (parity): 1,024 ranks in one process compute what one rank computes, in the layout that
 //   textbooks give for 70 B parameters: tensor 8 x pipeline 8 x data 16, eight microbatches,
-//   sequence parallel, ZeRO-1. So do 256 ranks (4 x 8 x 8).
-// Bound: three steps: parity's bounds; the test takes
-//   seconds.
+//   sequence parallel, ZeRO-1. So do 256 ranks (4 x 8 x 8), and 1,024 with 128 experts over 64
+//   ranks.
+// Bound: three steps: parity's bounds.
 // Tests: ManyRanks
 //
 // 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.

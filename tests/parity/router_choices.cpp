@@ -16,7 +16,8 @@ RouterChoices::RouterChoices(RunConfig config, Targets targets) {
                      {.interpose = echelon::recorded(blueprint, batches, choices_, nothing), .targets = targets});
 }
 
-std::int64_t expect_equal_choices(const RouterChoices& actual, const RouterChoices& expected, const RunConfig& config) {
+std::int64_t expect_equal_choices(const echelon::Choices& actual, const echelon::Choices& expected,
+                                  const RunConfig& config) {
   const TrainingConfig& t = config.training;
   std::int64_t num_choices = 0;
   for (std::int64_t layer = 0; layer < config.model.num_hidden_layers; ++layer) {
@@ -25,7 +26,7 @@ std::int64_t expect_equal_choices(const RouterChoices& actual, const RouterChoic
     for (std::int64_t step = 1; step <= t.steps; ++step)
       for (std::int64_t token = 0; token < t.global_batch_size * t.seq_len; ++token) {
         const ChoicePlace place = {step, router, token};
-        const RoutedChoice *const a = actual.recorded().at(place), *const b = expected.recorded().at(place);
+        const RoutedChoice *const a = actual.at(place), *const b = expected.at(place);
         if (a == nullptr || b == nullptr) {
           ADD_FAILURE() << "token " << token << " of step " << step << " was not routed by " << router;
           return num_choices;

@@ -11,13 +11,14 @@ class RouterChoices {
   /// Runs the config's training once more, with the sequences in their order, and records it.
   RouterChoices(RunConfig config, Targets targets);
 
-  [[nodiscard]] const Choices& recorded() const { return choices_; }
+  [[nodiscard]] const echelon::Choices& recorded() const { return choices_; }
 
  private:
-  Choices choices_;
+  echelon::Choices choices_;
 };
 
 /// All tokens of all steps: sets of experts. Returns how many were compared.
-std::int64_t expect_equal_choices(const RouterChoices& actual, const RouterChoices& expected, const RunConfig& config);
+std::int64_t expect_equal_choices(const echelon::Choices& actual, const echelon::Choices& expected,
+                                  const RunConfig& config);
 
 }  // namespace echelon::testing

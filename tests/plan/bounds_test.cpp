@@ -22,6 +22,7 @@ struct Case {
   std::int64_t gpus, batch, seq_len;
   int draws;
   std::vector<std::string> settings = {};
+  std::string expert_load = {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.model << " on " << c.gpus << " of " << c.machine;
@@ -35,6 +36,7 @@ PlanRequest request_of(const Case& c) {
                             .gpus = c.gpus,
                             .global_batch_size = c.batch,
                             .seq_len = c.seq_len,
+                            .expert_load = c.expert_load,
                             .settings = settings,
                             .this_machine = some_host});
 }
@@ -106,6 +108,9 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(bounds.bytes().of_layout(choice), step->live_bytes);
   }
 }
+
+constexpr const char *q_and_down = "--lora.target_modules=[\"q_proj\",\"down_proj\"]",
+                     *rings_of_four = "--parallelism.context_parallel_degree=4";
 
 const Case cases[] = {
     {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},
@@ -256,7 +261,64 @@ const Case cases[] = {
      {"--model.num_hidden_layers=4", "--model.hidden_size=64", "--model.mlp_only_layers=[0]",
       "--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=20000000"}},
     {"ExpertsOfThreads", "mixtral-30m", "", 8, 16, 64, 30},
+    {"UnevenExperts",
+     "mixtral-8x7b",
+     "h100",
+     32,
+     64,
+     1024,
+     40,
+     {"--model.num_hidden_layers=4", "--moe.dispatch_bound=1.05"},
+     "zipf:1.2"},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
+    // Adapters on frozen weights, which have no gradients, states or traffic of gradients.
+    {"AdaptersOfATiedModel", "gpt2-124m", "v100", 24, 48, 1024, 60, {"--lora.rank=8"}},
+    {"AdaptersOfGroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 60, {"--lora.rank=8"}},
+    {"AdaptersOfSomeLayers", "qwen3-0.6b", "a100-40", 12, 24, 2048, 40, {"--lora.rank=8", q_and_down}},
+    {"AdaptersOfFusedLayers", "phi3-mini-4k", "a100-40", 16, 32, 1024, 40, {"--lora.rank=8"}},
+    {"AdaptersOfWindows", "gemma2-2b", "h100", 16, 32, 1024, 30, {"--lora.rank=8"}},
+    {"AdaptersThatAreReducedForEachMicrobatch",
+     "llama3-8b",
+     "v100",
+     16,
+     32,
+     256,
+     60,
+     {"--lora.rank=8", "--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=2"}},
+    {"AdaptersOnGatheredWeights",
+     "gpt2-124m",
+     "v100",
+     16,
+     64,
+     64,
+     100,
+     {"--lora.rank=8", "--parallelism.zero_level=3", "--parallelism.reshard_after_forward=microbatch"}},
+    {"AdaptersOnWeightsThatStayGathered",
+     "qwen3-0.6b",
+     "v100",
+     16,
+     64,
+     64,
+     60,
+     {"--lora.rank=8", "--parallelism.zero_level=3", "--parallelism.reshard_after_forward=never"}},
+    {"AdaptersOfRings", "llama3-8b", "h100", 32, 32, 4096, 30, {"--lora.rank=8", rings_of_four}},
+    {"AdaptersOfConvertedGradients",
+     "llama3-8b",
+     "a100-80",
+     16,
+     32,
+     1024,
+     30,
+     {"--lora.rank=8", "--training.reduce_dtype=bfloat16"}},
+    {"AdaptersOfThreads", "llama-10m", "", 12, 24, 64, 60, {"--lora.rank=8"}},
+    {"SnapshotsOfAdapters",
+     "gpt2-124m",
+     "",
+     4,
+     8,
+     64,
+     30,
+     {"--lora.rank=8", "--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=2000000"}},
 };
 
 // With each machine's rates and those that are borrowed for it. Programs take what blueprints take (above), in a tenth

@@ -2,6 +2,7 @@
 #include "plan/search/search.h"
 
 #include "plan/exhaustive.h"
+#include "plan/search/config_plan.h"
 #include "plan/some_host.h"
 #include "plan/text/text.h"
 #include "scratch_folder.h"
@@ -89,11 +90,51 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+void expect_plans_of_timing_all(const PlanRequest& request) {
+  const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+  EXPECT_EQ(found.num_configurations, all.num_configurations);
+  EXPECT_FALSE(all.plans.empty());
+  ASSERT_EQ(found.plans.size(), all.plans.size());
+  for (std::size_t i = 0; i < all.plans.size(); ++i) {
+    EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+    EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+  }
+}
+
+// Of adapters, which alone have gradients and optimizer states: where memory is short and where it is not.
+TEST(Plan, OfAdaptersIsThatOfTimingEveryLayout) {
+  for (const char* targets : {"all-linear", "c_attn"}) {
+    PlanQuestion asked = question("gpt2-124m", "v100", 4, 4, 256);
+    asked.settings = {"--lora.rank=8", fmt::format("--lora.target_modules={}", targets),
+                      "--training.micro_batch_size=1", "--parallelism.pipeline_parallel_schedule=1F1B",
+                      "--training.recompute_method=uniform"};
+    PlanRequest request = read_plan_request(asked);
+    SCOPED_TRACE(targets);
+    expect_plans_of_timing_all(request);
+    // Not enough for the fastest layout.
+    DeviceSpec& device = request.machine.nodes.front().device;
+    device.memory_bytes = device.reserved_bytes + find_plans(request).plans.front().outcome.peak_memory_bytes();
+    expect_plans_of_timing_all(request);
+    request.objective = PlanObjective::memory;
+    expect_plans_of_timing_all(request);
+  }
+}
+
+// 8.03e9 parameters of 2 bytes, and 21e6 of adapters with gradients and optimizer states.
+TEST(Plan, CountsStatesOfAdaptersAlone) {
+  PlanQuestion asked = question("llama3-8b", "h100", 8, 8, 4096);
+  asked.settings = {"--lora.rank=8", "--training.dtype=bfloat16", "--training.micro_batch_size=1",
+                    "--parallelism.pipeline_parallel_degree=1", "--parallelism.tensor_parallel_degree=1"};
+  const PlanRequest request = read_plan_request(asked);
+  EXPECT_THAT(to_text(find_plans(request), request), testing::HasSubstr("states are 15.3 GiB"));
+}
+
 // Experts on one rank, over ranks, and by their features, on nodes of two devices.
 TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
-  for (const char* objective : {"time", "memory"}) {
+  for (const auto& [objective, load] : {std::pair{"time", "balanced"}, {"memory", "balanced"}, {"time", "zipf:1.2"}}) {
     PlanQuestion asked = question("mixtral-30m", "h100", 4, 4, 64);
     asked.objective = objective;
+    asked.expert_load = load;
     asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none",
                       "--parallelism.pipeline_parallel_schedule=1F1B"};
     PlanRequest request = read_plan_request(asked);
@@ -105,6 +146,7 @@ TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
     for (std::size_t i = 0; i < all.plans.size(); ++i) {
       EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
       EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+      EXPECT_EQ(plan_of(all.plans[i].config, request).choice.shape, all.plans[i].choice.shape);
     }
   }
 }

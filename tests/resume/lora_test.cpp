@@ -3,7 +3,8 @@
 
 #include "checkpoint/base_digest.h"
 #include "checkpoint/convert_model.h"
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
+#include "checkpoint/hf/hf_reader.h"
 #include "files/file.h"
 
 #include <gmock/gmock.h>
@@ -103,6 +104,9 @@ TEST_F(LoraResume, TheSameBaseMayComeInOtherFiles) {
 TEST_F(LoraResume, AFolderOfAdaptersStartsAnotherRun) {
   const RunConfig config = in_a_layout(lora_config("first"));
   (void)run(config);
+  const std::filesystem::path fields = output("first") / "adapter" / "adapter_config.json";
+  std::string with_revision = read_text(fields);
+  write_text(fields, with_revision.insert(1, R"("revision": "v2",)"));
   RunConfig next = lora_config("next");
   next.lora.initial_load_path = (output("first") / "adapter").string();
   next.optimizer.lr = 0;
@@ -111,6 +115,10 @@ TEST_F(LoraResume, AFolderOfAdaptersStartsAnotherRun) {
     return read_text(folder / "adapter_model.safetensors");
   };
   EXPECT_EQ(adapters(output("next") / "adapter"), adapters(output("first") / "adapter"));
+  convert_model(checkpoint("next", 6), output("of-checkpoint"), {});
+  const std::string written = read_text(output("next") / "adapter" / "adapter_config.json");
+  EXPECT_THAT(written, HasSubstr(R"("revision": "v2")"));
+  EXPECT_EQ(read_text(output("of-checkpoint") / "adapter_config.json"), written);
   convert_model(checkpoint("first", 6), output("converted"), {});
   EXPECT_EQ(adapters(output("converted")), adapters(output("first") / "adapter"));
 
@@ -129,6 +137,80 @@ TEST_F(LoraResume, AFolderOfAdaptersStartsAnotherRun) {
 
   // A model whose first loss is that of the run which goes on with the adapters.
   convert_model(output("base-1") / "model", output("merged"), {.merged = output("first") / "adapter"});
+  RunConfig of_merged = config;
+  of_merged.output.dir = output("of-merged").string();
+  of_merged.lora = {};
+  of_merged.checkpoint.initial_load_path = output("merged").string();
+  const Steps steps = run(of_merged, 3);
+  next.output.dir = output("again").string();
+  EXPECT_NEAR(steps.losses.at(1), run(next, 3).losses.at(1), 1e-12);
+}
+
+// Modules that are trained whole: in checkpoints with their moments, in folders, and in place of the base's when
+// merged.
+class SavedModulesResume : public LoraResume {
+ protected:
+  [[nodiscard]] RunConfig saving_config(const std::string& folder) const {
+    RunConfig config = lora_config(folder);
+    config.lora.modules_to_save = {"embed_tokens", "norm"};
+    return config;
+  }
+};
+
+TEST_F(SavedModulesResume, IsTheRunThatWasNotInterrupted) {
+  const Steps expected = run(saving_config("plain"));
+  const StateValues state = read_state(checkpoint("plain", 6));
+  EXPECT_EQ(state.size(), 3 * saved_parameters(saving_config("").model, saving_config("").lora).size());
+  EXPECT_TRUE(state.contains("exp_avg/model.embed_tokens.weight"));
+  for (const bool changes_layout : {false, true}) {
+    RunConfig config = saving_config(changes_layout ? "other" : "same");
+    (void)run(config, 3);
+    if (changes_layout) config = in_a_layout(config);
+    const Steps resumed = run(config);
+    ASSERT_EQ(resumed.losses.size(), 3U);
+    for (const auto& [step, loss] : resumed.losses)
+      EXPECT_NEAR(loss, expected.losses.at(step), changes_layout ? 1e-11 * loss : 0) << step;
+    const StateValues is = read_state(checkpoint(changes_layout ? "other" : "same", 6));
+    EXPECT_LE(worst_difference(is, state, 1e-3), changes_layout ? 1e-9 : 0);
+  }
+  RunConfig other = saving_config("plain");
+  other.lora.modules_to_save = {"norm"};
+  EXPECT_THAT([&] { (void)run(other); }, ThrowsMessage<Error>(HasSubstr("lora.modules_to_save: was")));
+}
+
+TEST_F(SavedModulesResume, AFolderStartsAnotherRunAndIsMerged) {
+  const RunConfig config = in_a_layout(saving_config("first"));
+  (void)run(config);
+  const std::filesystem::path adapter = output("first") / "adapter";
+  RunConfig next = saving_config("next");
+  next.lora.initial_load_path = adapter.string();
+  next.optimizer.lr = 0;
+  (void)run(next);
+  const auto adapters = [](const std::filesystem::path& folder) {
+    return read_text(folder / "adapter_model.safetensors");
+  };
+  EXPECT_EQ(adapters(output("next") / "adapter"), adapters(adapter));
+  convert_model(checkpoint("first", 6), output("converted"), {});
+  EXPECT_EQ(adapters(output("converted")), adapters(adapter));
+  RunConfig other = next;
+  other.output.dir = output("other").string();
+  other.lora.modules_to_save = {"norm"};
+  EXPECT_THAT([&] { (void)run(other); }, ThrowsMessage<Error>(HasSubstr("has lora.modules_to_save = embed_tokens,norm, "
+                                                                        "not norm")));
+
+  const std::filesystem::path base = output("base-1") / "model";
+  convert_model(base, output("merged"), {.merged = adapter});
+  const AdapterReader reader(adapter, config.model);
+  const HuggingFaceReader merged(output("merged")), of_base(base);
+  const auto values_of = [](const auto& of, const NamedShape& parameter) {
+    std::vector<double> values(static_cast<std::size_t>(parameter.sizes.num_elements()));
+    of.read(parameter.name, TensorSlice(parameter.sizes), DType::float64, values.data());
+    return values;
+  };
+  for (const NamedShape& parameter : whole_parameters(config.model, config.lora)) {
+    EXPECT_EQ(values_of(merged, parameter), values_of(reader, parameter)) << parameter.name;
+    EXPECT_NE(values_of(merged, parameter), values_of(of_base, parameter)) << parameter.name;
+  }
   RunConfig of_merged = config;
   of_merged.output.dir = output("of-merged").string();
   of_merged.lora = {};

@@ -30,22 +30,12 @@ class ResumeMatrix : public SmallRun {
   RunConfig config_of(const NamedLayout& layout, const std::string& folder) const {
     RunConfig config = this->config(folder);
     layout.set(config.parallelism);
-    if (has_experts_) {
-      const ModelSpec dense = config.model;
-      config.model = family_defaults(Family::dots1);
+    if (has_experts_) SmallRun::use_experts(config);
+    if (has_experts_ && freezes_routers_) {
+      config.moe.freeze_router = true;
+    } else if (has_experts_) {
       config.moe = {.seq_aux_loss_coeff = 0.1, .global_aux_loss_coeff = 0.2, .z_loss_coeff = 0.05};
       config.moe.bias_update_rate = 0.05;
-      config.model.mixture.num_experts = 6;
-      config.model.intermediate_size = 12;
-      config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 12;
-      config.model.num_key_value_heads = dense.num_key_value_heads;
-      config.model.max_position_embeddings = dense.max_position_embeddings;
-      config.model.hidden_size = dense.hidden_size;
-      config.model.num_hidden_layers = 3;
-      config.model.num_attention_heads = dense.num_attention_heads;
-      config.model.head_dim = dense.head_dim;
-      config.model.vocab_size = dense.vocab_size;
-      config.model.initializer_range = dense.initializer_range;
     }
     if (has_documents_) {
       config.data.path = (scratch_ / "documents").string();
@@ -94,7 +84,8 @@ class ResumeMatrix : public SmallRun {
     EXPECT_LE(worst_difference(state, read_state(at_end), 1e-3), 1e-9);
     const SavedRouters routers = StateReader(checkpoint(folder, config.training.steps)).manifest().scalars.routers;
     EXPECT_EQ(routers, StateReader(at_end).manifest().scalars.routers);
-    EXPECT_EQ(std::ranges::any_of(routers.bias, [](float bias) { return bias != 0; }), has_experts_);
+    EXPECT_EQ(std::ranges::any_of(routers.bias, [](float bias) { return bias != 0; }),
+              has_experts_ && !freezes_routers_);
     if (&from != &to) return;
     EXPECT_EQ(resumed, after(saved_step, uninterrupted(to)));
     EXPECT_EQ(state, read_state(checkpoint(to.name, config.training.steps)));
@@ -109,6 +100,7 @@ class ResumeMatrix : public SmallRun {
   }
 
   void use_experts() { has_experts_ = true; }
+  void freeze_routers() { freezes_routers_ = true; }
   void use_documents() {
     has_documents_ = true;
     IndexedDatasetWriter writer((scratch_ / "documents").string(), TokenType::u16);
@@ -147,7 +139,7 @@ class ResumeMatrix : public SmallRun {
 
  private:
   std::map<std::string, Steps> uninterrupted_;
-  bool has_documents_ = false, has_experts_ = false;
+  bool has_documents_ = false, has_experts_ = false, freezes_routers_ = false;
   std::string base_;  // of adapters, if they are trained
 };
 
@@ -175,6 +167,12 @@ TEST_F(ResumeMatrix, LayoutsOfDocumentsResumeThemselvesAndTheNext) {
 
 TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
   use_experts();
+  expect_each_resumes(layouts_of_experts());
+}
+
+TEST_F(ResumeMatrix, LayoutsOfFrozenRoutersResumeThemselvesAndTheNext) {
+  use_experts();
+  freeze_routers();
   expect_each_resumes(layouts_of_experts());
 }
 

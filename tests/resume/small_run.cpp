@@ -16,6 +16,7 @@ StateValues read_state(const std::filesystem::path& folder) {
   StateValues values;
   for (const auto& [state, dtype] : reader.manifest().states)
     for (const Manifest::Parameter& parameter : reader.manifest().parameters) {
+      if (!parameter.has(state)) continue;
       std::vector<double>& tensor = values[state + "/" + parameter.name];
       tensor.resize(static_cast<std::size_t>(parameter.sizes.num_elements()));
       reader.read({parameter.name, state, DType::float64, TensorSlice(parameter.sizes)},
@@ -95,6 +96,22 @@ RunConfig SmallRun::config(const std::string& folder) const {
   config.checkpoint.interval = 3;
   config.checkpoint.keep_latest_k = 0;
   return config;
+}
+
+void SmallRun::use_experts(RunConfig& config) {
+  const ModelSpec dense = config.model;
+  config.model = family_defaults(Family::dots1);
+  config.model.mixture.num_experts = 6;
+  config.model.intermediate_size = 12;
+  config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 12;
+  config.model.num_key_value_heads = dense.num_key_value_heads;
+  config.model.max_position_embeddings = dense.max_position_embeddings;
+  config.model.hidden_size = dense.hidden_size;
+  config.model.num_hidden_layers = 3;
+  config.model.num_attention_heads = dense.num_attention_heads;
+  config.model.head_dim = dense.head_dim;
+  config.model.vocab_size = dense.vocab_size;
+  config.model.initializer_range = dense.initializer_range;
 }
 
 std::filesystem::path SmallRun::checkpoint(const std::string& folder, std::int64_t step) const {

@@ -1,7 +1,7 @@
 // The flops of a token where some weights are frozen, by closed forms.
 #include "spec/config/model_flops.h"
 
-#include "spec/lora_parameters.h"
+#include "spec/lora/lora_parameters.h"
 
 #include <gtest/gtest.h>
 

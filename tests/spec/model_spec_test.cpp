@@ -84,22 +84,57 @@ TEST(Mixture, RefusesSizesThatContradictEachOther) {
     change(model.mixture);
     return [model] { validate(model); };
   };
+  const auto refusal_of_groups = [](std::int64_t n_group) {
+    ModelSpec model = preset("deepseek-v3-28m");
+    model.mixture.n_group = n_group;
+    model.mixture.topk_group = 1;
+    return [model] { validate(model); };
+  };
   EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts_per_tok = 129; }),
               ThrowsMessage<Error>(HasSubstr("model.num_experts_per_tok = 129 is not between 1 and model.num_experts = "
                                              "128 (use 128)")));
-  EXPECT_THAT(refusal([](MixtureSpec& m) { m.n_group = 3; }),
-              ThrowsMessage<Error>(HasSubstr("model.n_group = 3 does not divide model.num_experts = 128")));
-  EXPECT_THAT(refusal([](MixtureSpec& m) {
-                m.n_group = 32;
-                m.topk_group = 1;
-              }),
-              ThrowsMessage<Error>(HasSubstr("model.topk_group = 1 is not between 2")));
+  EXPECT_THAT(refusal_of_groups(3),
+              ThrowsMessage<Error>(HasSubstr("model.n_group = 3 does not divide model.num_experts = 16")));
+  EXPECT_THAT(refusal_of_groups(8), ThrowsMessage<Error>(HasSubstr("model.topk_group = 1 is not between 2")));
   EXPECT_THAT(refusal([](MixtureSpec& m) { m.moe_intermediate_size = 0; }),
               ThrowsMessage<Error>(HasSubstr("model.moe_intermediate_size = 0")));
   EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts = 0; }), ThrowsMessage<Error>(HasSubstr("have experts")));
   ModelSpec dense = preset("llama-1m");
   dense.mixture.num_experts = 8;
   EXPECT_THAT([&] { validate(dense); }, ThrowsMessage<Error>(HasSubstr("model.num_experts = 8 is not supported")));
+}
+
+TEST(Mixture, RefusesWhatTheFilesOfItsFamilyCannotSay) {
+  const auto refusal = [](std::string_view name, const auto& change) {
+    ModelSpec model = preset(name);
+    change(model.mixture);
+    try {
+      validate(model);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto groups = [](MixtureSpec& m) { m.n_group = 2; };
+  const auto chosen_groups = [](MixtureSpec& m) { m.topk_group = 2; };
+  const auto first_dense = [](MixtureSpec& m) { m.first_k_dense_replace = 3; };
+  const auto every_second = [](MixtureSpec& m) { m.decoder_sparse_step = 2; };
+  const auto two_dense = [](MixtureSpec& m) { m.mlp_only_layers = {0, 2}; };
+  const auto expected = [](std::string_view setting, std::string_view family, std::string_view fix) {
+    return fmt::format("model.{} is not supported: config.json of model_type = '{}' has no key for it (use {})",
+                       setting, family, fix);
+  };
+  EXPECT_EQ(refusal("mixtral-8x7b", groups), expected("n_group = 2", "mixtral", "1"));
+  EXPECT_EQ(refusal("qwen3-30b-a3b", groups), expected("n_group = 2", "qwen3_moe", "1"));
+  EXPECT_EQ(refusal("olmoe-1b-7b", chosen_groups), expected("topk_group = 2", "olmoe", "1"));
+  EXPECT_EQ(refusal("mixtral-8x7b", first_dense), expected("first_k_dense_replace = 3", "mixtral", "0"));
+  EXPECT_EQ(refusal("mixtral-8x7b", every_second), expected("decoder_sparse_step = 2", "mixtral", "1"));
+  EXPECT_EQ(refusal("deepseek-v3", every_second), expected("decoder_sparse_step = 2", "deepseek_v3", "1"));
+  EXPECT_EQ(refusal("olmoe-1b-7b", two_dense), expected("mlp_only_layers = [0, 2]", "olmoe", "[]"));
+  EXPECT_EQ(refusal("deepseek-v3", first_dense), "accepted");
+  EXPECT_EQ(refusal("deepseek-v3", [](MixtureSpec& m) { m.n_group = 4; }), "accepted");
+  EXPECT_EQ(refusal("qwen3-30b-a3b", every_second), "accepted");
+  EXPECT_EQ(refusal("qwen3-30b-a3b", two_dense), "accepted");
 }
 
 TEST(Presets, SmallOnesAreAsLargeAsTheirNamesSay) {

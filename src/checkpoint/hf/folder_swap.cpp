@@ -1,7 +1,7 @@
 #include "checkpoint/hf/folder_swap.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/companion_files.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "files/file.h"

@@ -1,7 +1,7 @@
 #include "checkpoint/hf/model_writer.h"
 
 #include "base/error.h"
-#include "checkpoint/hf/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/hf/companion_files.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/folder_swap.h"
@@ -74,6 +74,8 @@ void write_texts(const ModelWriter::Options& options, const std::filesystem::pat
       write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
     else if (!source.empty())
       copy_companions(source, folder);
+    else if (is_folder(options.adapter->source))
+      copy_companions(options.adapter->source, folder);
     return;
   }
   ConfigNotes notes = {
@@ -145,6 +147,8 @@ void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType
                                 static_cast<const std::byte*>(host) + first * size_of(dtype));
     file.close();
   }
+  if (options_.adapter && name == tied_weight && options_.model.tie_word_embeddings)
+    write(std::string(head_weight), slice, dtype, host);
 }
 
 void ModelWriter::write_router_bias(const std::vector<float>& biases) {

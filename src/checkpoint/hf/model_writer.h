@@ -3,7 +3,7 @@
 // name only when it is complete.
 #pragma once
 
-#include "checkpoint/hf/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/weight_names.h"
 #include "checkpoint/hf/wrapped_weights.h"

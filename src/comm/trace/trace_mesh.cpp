@@ -3,7 +3,18 @@
 #include "base/error.h"
 #include "comm/arguments.h"
 
+#include <algorithm>
+
 namespace echelon {
+namespace {
+
+std::int64_t num_rows(std::span<const RowPart> parts) {
+  std::int64_t rows = 0;
+  for (const RowPart& part : parts) rows += part.count;
+  return rows;
+}
+
+}  // namespace
 
 /// Done as soon as it is asked.
 class TraceMesh::TraceOperation final : public Pending::Operation {
@@ -47,8 +58,8 @@ class TraceMesh::TraceComm final : public Comm {
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
     check_all_to_all_rows(*this, exchange);
     const std::int64_t row_bytes = exchange.sent.size(1) * size_of(exchange.sent.dtype);
-    std::int64_t rows = 0;
-    for (const RowPart& part : exchange.sent_parts) rows += part.count;
+    // Links have two directions, and the fuller one takes the time.
+    const std::int64_t rows = std::max(num_rows(exchange.sent_parts), num_rows(exchange.received_parts));
     return add({.kind = CommKind::all_to_all,
                 .group = group_,
                 .group_size = size_,

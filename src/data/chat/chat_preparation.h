@@ -1,24 +1,46 @@
-// Conversations on their way from lines of JSON to the files of a corpus.
+// Conversations on their way from lines of JSON to the files of a corpus, on several threads.
 #pragma once
 
 #include "data/chat/chat_encoder.h"
 #include "data/prepare.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace echelon {
 
 class ChatPreparation {
  public:
-  ChatPreparation(const ChatOptions& options, const Tokenizer& tokenizer, const std::string& tokenizer_path)
-      : options_(options),
-        encoder_(tokenizer, tokenizer_path, chat_template_of(tokenizer_path, options.template_name), options.train_on) {
-  }
+  /// It counts in the result. The corpus and all three must outlive it.
+  ChatPreparation(const PrepareOptions& options, const Tokenizer& tokenizer, SplitWriter& writer,
+                  PrepareResult& result);
 
-  /// Throws Error if the line is not a conversation, or of other fields than the first.
-  void add(Split split, std::string_view line, SplitWriter& writer, PrepareResult& result);
+  /// Copies the line; it is encoded later, with others. Throws Error of the first line that is no conversation, or of
+  /// other fields than the first: of this one or of one that was added before.
+  void add(const CorpusDocument& line);
+  /// Encodes and writes what was added. Throws Error as add.
+  void flush();
 
  private:
-  ChatOptions options_;
-  ChatEncoder encoder_;
+  struct Line {
+    Split split{};
+    std::string text;
+    const CorpusFile* file = nullptr;
+    std::int64_t number = 0;
+    EncodedChat chat = {};
+    bool is_too_long = false;
+  };
+  void encode(ChatEncoder& encoder, Line& line) const;
+  void write(const Line& line);
+
+  const ChatOptions& options_;
+  SplitWriter& writer_;
+  PrepareResult& result_;
+  std::vector<ChatEncoder> encoders_;  // one of each thread
+  std::optional<ChatFormat> format_;   // of the first line
+  std::vector<Line> waiting_;
+  std::size_t waiting_bytes_ = 0;
 };
 
 }  // namespace echelon

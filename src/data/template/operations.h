@@ -3,6 +3,7 @@
 
 #include "data/template/budget.h"
 #include "data/template/value.h"
+#include "data/tokenizer/unicode/letter_case.h"
 
 #include <optional>
 #include <string_view>
@@ -49,8 +50,7 @@ void charge_search(const Text& text, const Text& wanted, Budget& budget);
 /// As Python's methods of strings.
 [[nodiscard]] Text strip(const Values& arguments, bool left, bool right);
 [[nodiscard]] Text replaced(const Values& arguments, Budget& budget);
-[[nodiscard]] Text cased(Text text, bool upper);
-[[nodiscard]] Text capitalized(const Text& text);
+[[nodiscard]] Text cased(Text text, LetterCase letter_case, Budget& budget);
 [[nodiscard]] Value pairs(const Value& of, Budget& budget);
 [[nodiscard]] std::size_t blank_at(std::string_view text, bool end);
 [[nodiscard]] Value split(const Values& arguments, Budget& budget);

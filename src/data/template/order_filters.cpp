@@ -17,7 +17,7 @@ std::vector<Keyed> keyed(const Value& of, const Value& attribute, bool is_case_s
   for (Value& item : items_of(of, budget)) {
     const bool is_item = attribute.is<Undefined>() || attribute.is<None>();
     Value key = is_item ? item : attribute_of(item, attribute, budget);
-    if (key.text() && !is_case_sensitive) key = cased(*key.text(), false);
+    if (key.text() && !is_case_sensitive) key = cased(*key.text(), LetterCase::lower, budget);
     result.push_back({std::move(key), std::move(item)});
   }
   return result;

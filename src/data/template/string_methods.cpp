@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace echelon::jinja {
 namespace {
@@ -47,18 +48,16 @@ std::int64_t num_found(const Values& arguments, Budget& budget) {
   return count;
 }
 
-bool are_all(const Text& text, std::string_view name) {
-  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
-  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (const char c : text.bytes)
-    require(static_cast<unsigned char>(c) < 0x80, "{} of characters outside ASCII is not supported", name);
-  if (name == "isupper") return std::ranges::any_of(text.bytes, is_upper) && std::ranges::none_of(text.bytes, is_lower);
-  if (name == "islower") return std::ranges::any_of(text.bytes, is_lower) && std::ranges::none_of(text.bytes, is_upper);
-  return !text.bytes.empty() && std::ranges::all_of(text.bytes, [&](char c) {
-    const bool is_letter = is_upper(c) || is_lower(c);
-    return name == "isdigit" ? is_digit(c) : name == "isalpha" ? is_letter : is_letter || is_digit(c);
-  });
+std::optional<LetterCase> letter_case_of(std::string_view method) {
+  static constexpr std::array<std::pair<std::string_view, LetterCase>, 5> cases = {
+      {{"upper", LetterCase::upper},
+       {"lower", LetterCase::lower},
+       {"title", LetterCase::titled},
+       {"capitalize", LetterCase::capitalized},
+       {"swapcase", LetterCase::swapped}}};
+  for (const auto& [name, letter_case] : cases)
+    if (name == method) return letter_case;
+  return std::nullopt;
 }
 
 std::optional<Value> string_method(std::string_view name, const Values& arguments, Budget& budget) {
@@ -72,12 +71,11 @@ std::optional<Value> string_method(std::string_view name, const Values& argument
   if (name == "rsplit" && arguments.size() > 1) return split_from_right(arguments, budget);
   if (name == "splitlines" && arguments.size() == 1) return Value::list(lines_of(text, budget));
   if (name == "replace") return replaced(arguments, budget);
-  if (name == "upper" || name == "lower") return cased(text, name == "upper");
-  if (name == "capitalize") return capitalized(text);
+  if (const auto letter_case = letter_case_of(name)) return cased(text, *letter_case, budget);
   if ((name == "find" || name == "rfind") && arguments.size() == 2) return place_in(arguments, name == "rfind", budget);
   if (name == "count" && arguments.size() == 2) return num_found(arguments, budget);
   if (name == "isdigit" || name == "isalpha" || name == "isalnum" || name == "isupper" || name == "islower")
-    return are_all(text, name);
+    return is_all(text.bytes, name);
   if (name == "removeprefix") return has_affix(arguments, true) ? text.part(text_at(arguments, 1).bytes.size()) : text;
   if (name == "removesuffix")
     return has_affix(arguments, false) ? text.part(0, text.bytes.size() - text_at(arguments, 1).bytes.size()) : text;
@@ -102,18 +100,24 @@ Text strip(const Values& arguments, bool left, bool right) {
   return text.part(first, rest.size());
 }
 
-Text cased(Text text, bool upper) {
-  for (char& c : text.bytes) {
-    require(static_cast<unsigned char>(c) < 0x80, "upper and lower case of letters outside ASCII is not supported");
-    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+Text cased(Text text, LetterCase letter_case, Budget& budget) {
+  constexpr std::int64_t bytes_of_a_step = 16;  // of characters that are looked up
+  const bool is_upper = letter_case == LetterCase::upper;
+  const bool is_ascii = std::ranges::all_of(text.bytes, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (is_ascii && (is_upper || letter_case == LetterCase::lower)) {
+    for (char& c : text.bytes) {
+      if (is_upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+      if (!is_upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    }
+    return text;
   }
-  return text;
-}
-
-Text capitalized(const Text& text) {
-  Text result = cased(text.part(0, 1), true);
-  if (text.bytes.size() > 1) result.append(cased(text.part(1), false));
+  budget.step(std::ssize(text.bytes) / bytes_of_a_step);
+  Text result;
+  std::size_t at = 0;
+  for_each_cased(text.bytes, letter_case, [&](std::size_t size, std::string_view becomes) {
+    result.append(Text(becomes, text.origins[at]));
+    at += size;
+  });
   return result;
 }
 

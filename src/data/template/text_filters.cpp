@@ -1,4 +1,5 @@
 // Filters of text, integers and floats.
+#include "base/utf8.h"
 #include "data/template/operations.h"
 
 #include <fmt/format.h>
@@ -10,13 +11,28 @@
 namespace echelon::jinja {
 namespace {
 
-/// As Jinja's, whose words start after blanks, hyphens and opening brackets.
-Text titled(const Text& text) {
+/// Of what separates the words of Jinja's title: blanks, hyphens and opening brackets.
+std::size_t separator_at(std::string_view text) {
+  return std::string_view("-({[<").find(text.front()) != std::string_view::npos ? 1 : blank_at(text, false);
+}
+
+Text titled(const Text& text, Budget& budget) {
+  constexpr std::int64_t bytes_of_a_step = 16;
+  budget.step(std::ssize(text.bytes) / bytes_of_a_step);
   Text result;
-  bool starts = true;
-  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
-    result.append(cased(text.part(i, 1), starts));
-    starts = std::string_view("-({[< \t\n\r\f\v").find(text.bytes[i]) != std::string_view::npos;
+  for (std::size_t at = 0; at < text.bytes.size();) {
+    const std::string_view rest = std::string_view(text.bytes).substr(at);
+    if (const std::size_t size = separator_at(rest); size > 0) {
+      result.append(text.part(at, size));
+      at += size;
+      continue;
+    }
+    std::size_t end = 0;
+    while (end < rest.size() && separator_at(rest.substr(end)) == 0) ++end;
+    const std::size_t first = std::max<std::size_t>(utf8_character_length(rest), 1);
+    result.append(cased(text.part(at, first), LetterCase::upper, budget));
+    result.append(cased(text.part(at + first, end - first), LetterCase::lower, budget));
+    at += end;
   }
   return result;
 }
@@ -99,9 +115,10 @@ std::optional<Value> text_filtered(std::string_view name, const Values& argument
     return strip(values, true, true);
   }
   if (name == "string") return text_of(of, budget);
-  if (name == "upper" || name == "lower") return cased(text_of(of, budget), name == "upper");
-  if (name == "capitalize") return capitalized(text_of(of, budget));
-  if (name == "title") return titled(text_of(of, budget));
+  if (name == "upper") return cased(text_of(of, budget), LetterCase::upper, budget);
+  if (name == "lower") return cased(text_of(of, budget), LetterCase::lower, budget);
+  if (name == "capitalize") return cased(text_of(of, budget), LetterCase::capitalized, budget);
+  if (name == "title") return titled(text_of(of, budget), budget);
   if (name == "indent") return indented(arguments, budget);
   if (name == "escape" || name == "e") return escaped(text_of(of, budget), budget);
   if (name == "int" && arguments.size() <= 2) return number(arguments, true);

@@ -24,10 +24,10 @@ bool is_longrope(const RopeSpec& rope) { return rope.scaling && rope.scaling->ro
 /// What the texts of a model have in common.
 class Generator {
  public:
-  explicit Generator(const GenerateOptions& options)
+  Generator(const GenerateOptions& options, const Tokenizer& tokenizer)
       : options_(options),
         reader_(options.model),
-        tokenizer_(Tokenizer::load(tokenizer_in(options.model).string())),
+        tokenizer_(tokenizer),
         stops_(generation_ends(options.model)),
         sampler_(options.sampling) {
     require(tokenizer_.vocab_size() <= model().vocab_size,
@@ -36,8 +36,6 @@ class Generator {
     stops_.insert(stops_.end(), options.stop_tokens.begin(), options.stop_tokens.end());
     if (const auto end = tokenizer_.end_of_document()) stops_.push_back(*end);
   }
-
-  [[nodiscard]] const Tokenizer& tokenizer() const { return tokenizer_; }
 
   [[nodiscard]] DecoderRoom room_for(const std::vector<std::int32_t>& prompt) const {
     const std::int64_t count = std::ssize(prompt), most = model().max_position_embeddings;
@@ -83,24 +81,24 @@ class Generator {
 
   const GenerateOptions& options_;
   ModelReader reader_;
-  Tokenizer tokenizer_;
+  const Tokenizer& tokenizer_;
   std::vector<std::int32_t> stops_;
   Sampler sampler_;
 };
 
 }  // namespace
 
-void generate_each(const GenerateOptions& options, const NextPrompt& next,
+void generate_each(const GenerateOptions& options, const Tokenizer& tokenizer, const NextPrompt& next,
                    const std::function<void(const Generation&)>& answered) {
   validate(options.sampling);
   require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1 (use 1)", options.max_new_tokens);
-  Generator generator(options);
+  Generator generator(options, tokenizer);
   const std::unique_ptr<Backend> backend = open_backend(options.device, "--device");
   run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device =
         backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
     std::unique_ptr<Decoder> decoder;
-    while (const auto prompt = next(generator.tokenizer())) {
+    while (const auto prompt = next()) {
       generator.load(decoder, generator.room_for(*prompt), *device);
       Generation generation = generator.answer(*prompt, *decoder);
       generation.device = device->description();
@@ -110,12 +108,14 @@ void generate_each(const GenerateOptions& options, const NextPrompt& next,
 }
 
 Generation generate(const GenerateOptions& options) {
+  (void)read_model_spec(options.model);  // what is wrong with the model comes before what is wrong with its tokenizer
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_in(options.model).string());
   std::optional<Generation> generation;
-  const auto next = [&](const Tokenizer& tokenizer) -> std::optional<std::vector<std::int32_t>> {
+  const auto next = [&]() -> std::optional<std::vector<std::int32_t>> {
     if (generation) return std::nullopt;
     return prompt_tokens(tokenizer, options);
   };
-  generate_each(options, next, [&](const Generation& answer) { generation = answer; });
+  generate_each(options, tokenizer, next, [&](const Generation& answer) { generation = answer; });
   return std::move(*generation);
 }
 

@@ -38,11 +38,11 @@ struct Generation {
 [[nodiscard]] Generation generate(const GenerateOptions& options);
 
 /// The next text to continue; none ends the conversation.
-using NextPrompt = std::function<std::optional<std::vector<std::int32_t>>(const Tokenizer& tokenizer)>;
+using NextPrompt = std::function<std::optional<std::vector<std::int32_t>>()>;
 
-/// As generate, for one prompt after another, with one model in memory: it is read again only if a prompt needs more
-/// room than those before.
-void generate_each(const GenerateOptions& options, const NextPrompt& next,
+/// As generate, for one prompt after another, with the tokenizer of the model and one model in memory: it is read again
+/// only if a prompt needs more room than those before.
+void generate_each(const GenerateOptions& options, const Tokenizer& tokenizer, const NextPrompt& next,
                    const std::function<void(const Generation&)>& answered);
 
 }  // namespace echelon

@@ -14,12 +14,12 @@ RouterRule rule_of(const MixtureSpec& spec) {
           .group_score = spec.sums_two_of_group ? GroupScore::sum_of_two : GroupScore::best};
 }
 
-/// Whole on every tensor-parallel rank, each of which has an addend of its gradient; of a frozen one zeros.
+/// Whole on every tensor-parallel rank, each of which has an addend of its gradient; a frozen one has none.
 Param router_weight(const LayerOptions& options, const std::string& name) {
   Param param = replicated(options, name, {options.model.mixture.num_experts, options.model.hidden_size});
   param.init_std = options.model.initializer_range;
-  param.decays = !options.freezes_router;
-  param.is_overwritten_by_first_matmul = !options.freezes_router;
+  param.trains = !options.freezes_router;
+  param.is_overwritten_by_first_matmul = true;
   if (options.tp > 1) param.groups.partial = tp_group;
   return param;
 }

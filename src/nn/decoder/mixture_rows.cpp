@@ -81,7 +81,7 @@ void Mixture::router_gradient(Context& context, const Stash& stash, Tensor dweig
 }
 
 void Mixture::router_weight_gradient(Context& context, Tensor dlogits, Tensor x) {
-  if (!options_.freezes_router) context.ops.matmul(weight_gradient(router_, dlogits, x));
+  if (router_.trains) context.ops.matmul(weight_gradient(router_, dlogits, x));
 }
 
 Tensor Mixture::permuted(Context& context, Tensor of_tokens, const Choice& choice) const {

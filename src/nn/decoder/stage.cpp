@@ -61,7 +61,10 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
   }
   if (layers.has_head) head_ = add(make_head(options, tied_weight_));
   for (int i = 0; i <= num_units(); ++i)
-    for (Param* param : unit_params(i)) param->trains = is_trained(options.lora, param->name);
+    for (Param* param : unit_params(i)) {
+      param->is_saved = is_trained(options.lora, options.model, param->name);
+      param->trains = param->trains && param->is_saved;
+    }
 }
 
 Stage::~Stage() = default;

@@ -1,6 +1,7 @@
 #include "nn/mixture/exchange_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 
@@ -36,6 +37,24 @@ ExchangePlan ExchangePlan::balanced(std::int64_t num_rows, int num_ranks, int ra
       const std::int64_t count = num_rows / num_ranks + ((source + target) % num_ranks < longer ? 1 : 0);
       plan.add(source, target, {first, count});
       first += count;
+    }
+  }
+  plan.count_rounds();
+  return plan;
+}
+
+ExchangePlan ExchangePlan::of_shares(std::span<const double> shares, std::int64_t num_rows, int rank,
+                                     std::int64_t most_rows) {
+  const int num_ranks = static_cast<int>(shares.size());
+  ExchangePlan plan(num_ranks, rank, most_rows);
+  for (int source = 0; source < num_ranks; ++source) {
+    double part = 0;
+    std::int64_t first = 0;
+    for (int target = 0; target < num_ranks; ++target) {
+      part += shares[static_cast<std::size_t>((target - rank + num_ranks) % num_ranks)];
+      const std::int64_t end = target + 1 == num_ranks ? num_rows : std::llround(part * static_cast<double>(num_rows));
+      plan.add(source, target, {first, end - first});
+      first = end;
     }
   }
   plan.count_rounds();

@@ -30,6 +30,11 @@ class ExchangePlan {
   /// Each rank gives each other as many of its R rows, up to one: what is planned before loads are known.
   [[nodiscard]] static ExchangePlan balanced(std::int64_t num_rows, int num_ranks, int rank, std::int64_t most_rows);
 
+  /// Each rank gives the others these parts of its R rows, `rank` the first of them and those after it in a circle the
+  /// next: with falling shares, as the most loaded rank sees it, for which the others wait.
+  [[nodiscard]] static ExchangePlan of_shares(std::span<const double> shares, std::int64_t num_rows, int rank,
+                                              std::int64_t most_rows);
+
   [[nodiscard]] int num_rounds() const { return num_rounds_; }
   /// More of them than the rows need, the last ones empty.
   void take_rounds(int at_least) { num_rounds_ = std::max(num_rounds_, at_least); }

@@ -39,7 +39,8 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
       rank_(options.ep_rank),
       num_experts_(options.model.mixture.num_experts),
       most_rows_(most_rows_of(options)),
-      num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok) {}
+      num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
+      shares_(options.expert_shares) {}
 
 Comm& ExpertExchange::comm(Context& context) const { return context.mesh.comm(expert_group(num_ranks_)); }
 
@@ -49,12 +50,12 @@ void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets) c
 }
 
 ExchangePlan ExpertExchange::plan(Context& context, Tensor of_ranks) const {
-  const ExchangePlan planned = balanced();
-  if (!context.ops.computes_values()) return planned;
+  const ExchangePlan before = planned();
+  if (!context.ops.computes_values()) return before;
   std::vector<std::int32_t> offsets(static_cast<std::size_t>(of_ranks.num_elements()));
   context.ops.download(offsets.data(), of_ranks);
   ExchangePlan plan(offsets, num_ranks_, rank_, most_rows_);
-  plan.take_rounds(planned.num_rounds());
+  plan.take_rounds(before.num_rounds());
   return plan;
 }
 
@@ -71,7 +72,7 @@ void ExpertExchange::give_back(Context& context, const ExchangePlan& plan, int r
 void ExpertExchange::count_flops(Context& context, const ExchangePlan& plan, int round, std::int64_t of_row) const {
   if (context.microbatch.expert_traffic == nullptr) return;
   *context.microbatch.expert_traffic +=
-      {.flops = plan.num_received(round) * of_row, .planned_flops = balanced().num_received(round) * of_row};
+      {.flops = plan.num_received(round) * of_row, .planned_flops = planned().num_received(round) * of_row};
 }
 
 void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all,
@@ -88,8 +89,8 @@ void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int ro
   for (Pending& each : pending) each.wait();
   if (context.microbatch.expert_traffic == nullptr) return;
   ExpertTraffic& traffic = *context.microbatch.expert_traffic;
-  const ExchangePlan planned_rounds = balanced();
-  const ExchangeRound planned = round < planned_rounds.num_rounds() ? planned_rounds.round(round) : ExchangeRound();
+  const ExchangePlan before = planned();
+  const ExchangeRound planned_parts = round < before.num_rounds() ? before.round(round) : ExchangeRound();
   const auto rows_of = [&](const ExchangeRound& of) {
     if (way == Way::there) return rows_to_others(of, rank_);
     return rows_to_others({of.received, of.sent}, rank_);
@@ -97,7 +98,7 @@ void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int ro
   for (const Matrices& matrices : all) {
     const std::int64_t row_bytes = matrices.arrived.size(1) * size_of(matrices.arrived.dtype);
     traffic.sent_bytes += rows_of(parts) * row_bytes;
-    traffic.planned_sent_bytes += rows_of(planned) * row_bytes;
+    traffic.planned_sent_bytes += rows_of(planned_parts) * row_bytes;
   }
 }
 

@@ -29,7 +29,7 @@ class ExpertExchange {
 
   /// of_ranks int32 [P, E + 1] = the offsets of all ranks.
   void gather(Context& context, Tensor of_ranks, Tensor offsets) const;
-  /// Waits for them. Without values it is balanced; with values it has as many rounds at least.
+  /// Waits for them. Without values it is what is planned; with values it has as many rounds at least.
   [[nodiscard]] ExchangePlan plan(Context& context, Tensor of_ranks) const;
 
   /// Two matrices with the same rows.
@@ -47,12 +47,14 @@ class ExpertExchange {
   void exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all, Way way) const;
   [[nodiscard]] Comm& comm(Context& context) const;
   /// What is planned, before loads are known.
-  [[nodiscard]] ExchangePlan balanced() const {
-    return ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_);
+  [[nodiscard]] ExchangePlan planned() const {
+    return shares_.empty() ? ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_)
+                           : ExchangePlan::of_shares(shares_, num_rows_, rank_, most_rows_);
   }
 
   int num_ranks_, rank_;
   std::int64_t num_experts_, most_rows_, num_rows_;
+  std::vector<double> shares_;  // of all rows, that a prediction assumes for each rank; empty: even ones
 };
 
 }  // namespace echelon

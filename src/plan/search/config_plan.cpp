@@ -1,6 +1,7 @@
 #include "plan/search/config_plan.h"
 
 #include "base/error.h"
+#include "predict/experts/read_expert_load.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/pipeline.h"
 
@@ -20,7 +21,8 @@ PlanChoice choice_of(const RunConfig& config) {
   return {
       .shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
                 config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(), p.context_parallel_degree,
-                key_exchange(p)},
+                key_exchange(p), p.expert_parallel_degree,
+                config.model.mixture.exists() && expert_tensor_degree(p) == 1},
       .pipeline = std::move(pipeline),
       .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
       .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level, p.reshard_after_forward},
@@ -35,6 +37,7 @@ RunConfig read_asked_config(const std::string& path, const PlanQuestion& questio
     source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
   if (question.seq_len) source.arguments.push_back(fmt::format("--training.seq_len={}", *question.seq_len));
   RunConfig config = read_run_config(source);
+  config.expert_load = read_expert_load(question.expert_load, config);
   const std::int64_t num_ranks = config.mesh_shape().num_ranks();
   require(!question.gpus || *question.gpus == num_ranks,
           "--gpus={} is not the number of devices in {}, whose degrees make {} (use {})", question.gpus.value_or(0),

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "plan/space/space.h"
+#include "predict/experts/read_expert_load.h"
 #include "predict/machine/device_time.h"
 #include "spec/choice.h"
 #include "spec/config/config_reader.h"
@@ -209,6 +210,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.seconds = question.seconds;
   request.long_training = read_training_request(question.training);
   request.base = base_config(question, settings);
+  request.base.expert_load = read_expert_load(question.expert_load, request.base);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");
   for (const std::string& setting : settings)

@@ -57,6 +57,7 @@ struct PlanQuestion {
   // 10 s of one core of an Intel Xeon (Granite Rapids) in the largest search; as long again where there is no proof.
   std::int64_t work = 40'000'000;
   double seconds = 0;
+  std::string expert_load = {};  // read_expert_load; empty: balanced
   // --section.key=value: what the planner would choose is fixed by them.
   std::vector<std::string> settings = {};
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "plan/text/text.h"
 #include "predict/machine/device_map.h"
+#include "spec/lora/lora_parameters.h"
 
 #include <fmt/format.h>
 
@@ -56,8 +57,12 @@ double state_bytes(const RunConfig& config) {
   const DType grad = config.training.grad_dtype.value_or(wide);
   const DType moments = config.optimizer.moments_dtype.value_or(wide);
   const DType master = config.optimizer.store_param_remainders ? DType::int16 : wide;
-  const auto bytes = size_of(dtype) + size_of(grad) + 2 * size_of(moments) + (dtype == wide ? 0 : size_of(master));
-  return static_cast<double>(bytes) * static_cast<double>(config.model.num_parameters());
+  const auto of_trained = size_of(dtype) + size_of(grad) + 2 * size_of(moments) + (dtype == wide ? 0 : size_of(master));
+  if (!config.lora.exists())
+    return static_cast<double>(of_trained) * static_cast<double>(config.model.num_parameters());
+  std::int64_t of_adapters = 0;
+  for (const NamedShape& each : saved_parameters(config.model, config.lora)) of_adapters += each.sizes.num_elements();
+  return static_cast<double>(of_trained * of_adapters + size_of(dtype) * config.model.num_parameters());
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ Json fields_of(const PlanResult& result, const PlanRequest& request) {
                {"within", result.within},
                {"complete", result.is_complete},
                {"proven", result.num_proven}};
+  if (!request.base.expert_load.is_balanced()) json["expert_load"] = request.base.expert_load.name;
   if (!request.chooses_dtype) return json;
   json["in_other_formats"] = Json::array();
   for (const Plan& other : result.in_other_formats)

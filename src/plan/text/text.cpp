@@ -6,6 +6,7 @@
 #include "plan/search/long_run.h"
 #include "plan/search/other_formats.h"
 #include "plan/text/explanation.h"
+#include "predict/experts/read_expert_load.h"
 #include "predict/published/promise.h"
 #include "predict/saving/predicted_save.h"
 
@@ -105,6 +106,7 @@ std::string promise_lines(const PlanResult& result, const PlanRequest& request) 
   std::string text = fmt::format("\nthe first one: {}\ntimed at {}\n",
                                  promise_text(best.outcome, best.config, request.machine, request.profile),
                                  rates_text(request.profile, request.machine));
+  text += expert_load_text(best.config);
   if (const std::string warning = warning_of(best.outcome, best.config, request.machine); !warning.empty())
     text += warning + "\n";
   return result.draws ? text + to_text(*result.draws) + "\n" : text;

@@ -209,7 +209,7 @@ const ConfigKey keys[] = {
     {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear | a list of the files' names, such as q_proj,v_proj"},
     {"lora.use_rslora", at<lora, &A::use_rslora>, "the scale is alpha / sqrt(rank)"},
     {"lora.initial_load_path", at<lora, &A::initial_load_path>, "PEFT's folder of the first adapters; empty: drawn"},
-    {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole, next to adapters; none so far"},
+    {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole: ends of names, such as lm_head,norm"},
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
@@ -248,6 +248,7 @@ const ConfigKey keys[] = {
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
     {"metrics.tensorboard", NotYet{}, "event files"},
     {"metrics.trace", at<&RunConfig::metrics, &MetricsConfig::trace>, "steps whose timeline is written to output.dir/trace, e.g. 'steps 3-5'"},
+    {"metrics.expert_loads", at<&RunConfig::metrics, &MetricsConfig::expert_loads>, "metrics.jsonl has the rows of each expert, for plan and simulate --expert-load"},
     {"metrics.machine", at<&RunConfig::metrics, &MetricsConfig::machine>, "a file of echelon bench: the peaks for mfu and for the table of a trace"},
 
     {"comm.backend", choice<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | nccl: a GPU each, of either | auto: mpi under mpirun or srun, nccl on GPUs"},

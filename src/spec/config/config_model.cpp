@@ -117,8 +117,9 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
   for (const Setting& setting : settings) {
     const ConfigKey& key = *find_config_key(setting.name);
     if (section_of(key) != "model") continue;
-    require(key.applies == nullptr || key.applies(config.model), "{}: {} = {} does not apply to model_type {}",
-            setting.origin, setting.name, to_toml(setting.value), name_of(config.model.family));
+    require(key.applies == nullptr || key.applies(config.model),
+            "{}: {} = {} does not apply to model_type {} (omit it)", setting.origin, setting.name,
+            to_toml(setting.value), name_of(config.model.family));
     assign(setting, config);
   }
   if (model_settings.text("model.rope_scaling.rope_type") == "llama3" && !config.model.rope_scaling)

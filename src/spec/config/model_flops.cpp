@@ -1,6 +1,6 @@
 #include "spec/config/model_flops.h"
 
-#include "spec/lora_parameters.h"
+#include "spec/lora/lora_parameters.h"
 
 namespace echelon {
 namespace {
@@ -24,7 +24,7 @@ std::int64_t num_frozen(const RunConfig& config) {
   if (!config.lora.exists()) return config.moe.freeze_router ? in_routers : 0;
   std::vector<NamedShape> frozen = global_parameters(model);
   std::erase_if(frozen, [&](const NamedShape& parameter) {
-    return is_trained(config.lora, parameter.name) || is_table(model, parameter.name);
+    return is_trained(config.lora, model, parameter.name) || is_table(model, parameter.name);
   });
   return num_in(frozen);
 }

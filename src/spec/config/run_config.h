@@ -3,8 +3,9 @@
 #pragma once
 
 #include "schedule/generators/catalog.h"
+#include "spec/config/expert_load.h"
 #include "spec/config/run_choices.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 #include "spec/mesh_shape.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
@@ -168,8 +169,9 @@ struct CheckpointConfig {
 
 struct MetricsConfig {
   std::int64_t log_freq = 1;
-  std::string trace;    // "steps 3-5": steps that are traced; empty: none
-  std::string machine;  // machines/NAME.toml with this machine's peaks; empty: measured when needed
+  std::string trace;          // "steps 3-5": steps that are traced; empty: none
+  bool expert_loads = false;  // the rows of each expert
+  std::string machine;        // machines/NAME.toml with this machine's peaks; empty: measured when needed
   bool operator==(const MetricsConfig&) const = default;
 };
 
@@ -199,6 +201,7 @@ struct RunConfig {
   MetricsConfig metrics;
   CommConfig comm;
   OutputConfig output;
+  ExpertLoad expert_load = {};  // that a prediction assumes; no key, since a run has its own
   bool operator==(const RunConfig&) const = default;
 
   [[nodiscard]] MeshShape mesh_shape() const;

@@ -45,7 +45,8 @@ SweepAxis router_balance() {
             [](Draft& d) {
               d.config.moe = {.seq_aux_loss_coeff = 0.2, .global_aux_loss_coeff = 0.3, .z_loss_coeff = 0.05};
             }},
-           {"bias_update_rate", [](Draft& d) { d.config.moe.bias_update_rate = 0.05; }}}};
+           {"bias_update_rate", [](Draft& d) { d.config.moe.bias_update_rate = 0.05; }},
+           {"freeze_router", [](Draft& d) { d.config.moe.freeze_router = true; }}}};
 }
 
 SweepAxis dispatch_bound() {

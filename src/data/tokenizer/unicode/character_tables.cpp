@@ -90,6 +90,16 @@ void read_categories(const Section& section, CharacterTables& tables) {
   tables.categories["Cn"] = CodePointSet(std::move(assigned)).complement();
 }
 
+/// Null of what is no mapping.
+CharacterTables::Mapping* mapping_named(std::string_view name, CharacterTables& tables) {
+  if (name == "canonical") return &tables.canonical;
+  if (name == "compatibility") return &tables.compatibility;
+  if (name == "lower") return &tables.lower;
+  if (name == "upper") return &tables.upper;
+  if (name == "title") return &tables.title;
+  return name == "str_lower" ? &tables.str_lower : nullptr;
+}
+
 void read_section(const Section& section, CharacterTables& tables) {
   const std::string& title = section.title;
   if (title.starts_with("category")) return read_categories(section, tables);
@@ -105,12 +115,9 @@ void read_section(const Section& section, CharacterTables& tables) {
           tables.combining.emplace(code, static_cast<std::uint8_t>(rank));
       });
     }
-  } else if (title == "canonical" || title == "compatibility" || title == "lower") {
-    CharacterTables::Mapping& mapping = title == "canonical" ? tables.canonical
-                                        : title == "lower"   ? tables.lower
-                                                             : tables.compatibility;
+  } else if (CharacterTables::Mapping* const mapping = mapping_named(title, tables)) {
     char32_t at = 0;
-    for (const std::string_view line : section.lines) read_mapping(line, at, mapping);
+    for (const std::string_view line : section.lines) read_mapping(line, at, *mapping);
   } else {
     tables.sets.emplace(title, read_set(section));
   }

@@ -19,7 +19,7 @@ struct LoraConfig {
   std::vector<std::string> target_modules = {"all-linear"};
   bool use_rslora = false;
   std::string initial_load_path = {};             // PEFT's folder with the first adapters; empty: they are drawn
-  std::vector<std::string> modules_to_save = {};  // trained as they are, next to the adapters
+  std::vector<std::string> modules_to_save = {};  // trained whole, next to the adapters (saved_modules.h)
   bool operator==(const LoraConfig&) const = default;
 
   [[nodiscard]] bool exists() const { return rank > 0; }
@@ -45,7 +45,7 @@ struct LoraConfig {
 /// Whether a layer is linear and has an adapter.
 [[nodiscard]] bool has_adapter(const LoraConfig& lora, const ModelSpec& model, std::string_view layer);
 /// Whether a parameter is trained: without adapters all are.
-[[nodiscard]] bool is_trained(const LoraConfig& lora, std::string_view parameter);
+[[nodiscard]] bool is_trained(const LoraConfig& lora, const ModelSpec& model, std::string_view parameter);
 /// Whether it is the A or the B of an adapter.
 [[nodiscard]] bool is_of_adapter(std::string_view parameter);
 

@@ -1,4 +1,4 @@
-#include "checkpoint/hf/adapter_names.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,25 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view weight_suffix = ".weight";
+constexpr std::string_view weight_suffix = ".weight", prefix = "base_model.model.";
 
 /// In PEFT's names.
 std::string tensor_of(const FilePlace& place, std::string_view which) {
-  return fmt::format("base_model.model.{}.{}.weight",
-                     place.tensor.substr(0, place.tensor.size() - weight_suffix.size()), which);
+  return fmt::format("{}{}.{}.weight", prefix, place.tensor.substr(0, place.tensor.size() - weight_suffix.size()),
+                     which);
+}
+
+FilePlace as_module(FilePlace place, std::string_view parameter) {
+  place.tensor = fmt::format("{}{}", prefix, parameter == head_weight ? head_weight : place.tensor);
+  return place;
+}
+
+/// In the order of the tensors.
+std::vector<NamedShape> parameters_in_file(const ModelSpec& model, const LoraConfig& lora) {
+  std::vector<NamedShape> parameters = saved_parameters(model, lora);
+  if (saves_tied_weight(lora, model))
+    parameters.push_back({std::string(head_weight), {model.vocab_size, model.hidden_size}});
+  return parameters;
 }
 
 }  // namespace
@@ -28,7 +41,11 @@ std::string name_of_a(const ModelSpec& model, const std::string& layer) {
 std::map<std::string, PlacedParameter, std::less<>> placed_adapters(const ModelSpec& model, const LoraConfig& lora) {
   const auto places = placed_parameters(model);
   std::map<std::string, PlacedParameter, std::less<>> placed;
-  for (const auto& [name, sizes] : adapter_parameters(model, lora)) {
+  for (const auto& [name, sizes] : parameters_in_file(model, lora)) {
+    if (!is_of_adapter(name)) {
+      placed[name] = {sizes, as_module(places.at(name).place, name)};
+      continue;
+    }
     const FilePlace& place = places.at(weight_of_adapter(name)).place;
     if (name.ends_with(".lora_A.weight")) {
       placed[name] = {sizes, {.tensor = tensor_of(place, "lora_A"), .sizes = sizes}};
@@ -44,7 +61,7 @@ std::vector<NamedShape> adapter_tensors(const ModelSpec& model, const LoraConfig
   const auto placed = placed_adapters(model, lora);
   std::vector<NamedShape> tensors;
   std::set<std::string> names;
-  for (const NamedShape& parameter : adapter_parameters(model, lora)) {
+  for (const NamedShape& parameter : parameters_in_file(model, lora)) {
     const FilePlace& place = placed.at(parameter.name).place;
     if (names.insert(place.tensor).second) tensors.push_back({place.tensor, place.sizes});
   }

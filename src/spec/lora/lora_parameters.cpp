@@ -1,4 +1,6 @@
-#include "spec/lora_parameters.h"
+#include "spec/lora/lora_parameters.h"
+
+#include "spec/lora/saved_modules.h"
 
 #include <fmt/format.h>
 
@@ -35,13 +37,23 @@ std::vector<NamedShape> adapter_parameters(const ModelSpec& model, const LoraCon
   return parameters;
 }
 
+std::vector<NamedShape> whole_parameters(const ModelSpec& model, const LoraConfig& lora) {
+  if (lora.modules_to_save.empty()) return {};
+  std::vector<NamedShape> parameters = global_parameters(model);
+  std::erase_if(parameters, [&](const NamedShape& parameter) { return !is_saved_whole(lora, model, parameter.name); });
+  return parameters;
+}
+
 std::string weight_of_adapter(const std::string& parameter) {
   constexpr std::string_view end = ".lora_A.weight";
   return parameter.substr(0, parameter.size() - end.size()) + std::string(end_of_weight);
 }
 
 std::vector<NamedShape> saved_parameters(const ModelSpec& model, const LoraConfig& lora) {
-  return lora.exists() ? adapter_parameters(model, lora) : global_parameters(model);
+  if (!lora.exists()) return global_parameters(model);
+  std::vector<NamedShape> parameters = adapter_parameters(model, lora);
+  for (NamedShape& whole : whole_parameters(model, lora)) parameters.push_back(std::move(whole));
+  return parameters;
 }
 
 }  // namespace echelon

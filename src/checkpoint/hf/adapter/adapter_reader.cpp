@@ -1,4 +1,4 @@
-#include "checkpoint/hf/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -8,11 +8,12 @@
 
 #include <cstring>
 #include <set>
+#include <vector>
 
 namespace echelon {
 
 AdapterReader::AdapterReader(std::filesystem::path folder, const ModelSpec& model)
-    : folder_(std::move(folder)), config_(read_adapter_config(folder_, model)) {
+    : folder_(std::move(folder)), config_(read_adapter_config(folder_, model)), is_tied_(model.tie_word_embeddings) {
   const std::filesystem::path path = path_in_folder(folder_, adapter_weights_name);
   tensors_ = read_safetensors_header(path);
   parameters_ = placed_adapters(model, config_.lora);
@@ -34,6 +35,12 @@ AdapterReader::AdapterReader(std::filesystem::path folder, const ModelSpec& mode
             printable(name, 200));
 }
 
+std::map<std::string, DType> AdapterReader::dtypes() const {
+  std::map<std::string, DType> dtypes;
+  for (const auto& [name, tensor] : tensors_) dtypes[name] = *tensor.dtype;
+  return dtypes;
+}
+
 void AdapterReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
   const auto found = parameters_.find(name);
   require(found != parameters_.end() && found->second.sizes == slice.global_sizes(), "{} has no adapter '{}' {}",
@@ -45,6 +52,15 @@ void AdapterReader::read(const std::string& name, const TensorSlice& slice, DTyp
   const std::int64_t count = slice.num_elements();
   require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
           folder_.string(), place.tensor, name_of(dtype));
+  if (name == tied_weight && is_tied_) require_same_head(slice, dtype, out);
+}
+
+void AdapterReader::require_same_head(const TensorSlice& slice, DType dtype, const void* embedding) const {
+  std::vector<std::byte> head(static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
+  read(std::string(head_weight), slice, dtype, head.data());
+  require(std::memcmp(head.data(), embedding, head.size()) == 0,
+          "{}: tensors '{}' and '{}' differ, but the model ties them", folder_.string(),
+          parameters_.at(std::string(head_weight)).place.tensor, parameters_.at(std::string(tied_weight)).place.tensor);
 }
 
 }  // namespace echelon

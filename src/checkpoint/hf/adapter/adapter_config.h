@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/state/digest.h"
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 
 #include <filesystem>
 #include <optional>
@@ -12,12 +12,15 @@ namespace echelon {
 
 inline constexpr std::string_view adapter_config_name = "adapter_config.json";
 inline constexpr std::string_view adapter_weights_name = "adapter_model.safetensors";
+// Of our files: PEFT reads what it does not know without an error.
+inline constexpr const char *base_digest_key = "echelon_base_digest", *steps_key = "echelon_steps";
 
 struct AdapterConfig {
   LoraConfig lora;
   std::string base;                   // the folder of the model that it was trained on, or its name
   std::optional<Digest> base_digest;  // of that folder; files of PEFT have none
   std::int64_t steps = 0;             // that Echelon trained it for; 0: unknown
+  std::filesystem::path source{};     // its first folder, of which everything else stays; empty: none
 };
 
 [[nodiscard]] bool is_adapter_folder(const std::filesystem::path& folder);
@@ -28,6 +31,7 @@ struct AdapterConfig {
 /// The base alone.
 [[nodiscard]] std::string read_adapter_base(const std::filesystem::path& folder);
 
+/// With the fields of config.source that change no result, if it can still be read. Throws Failure.
 void write_adapter_config(const std::filesystem::path& folder, const AdapterConfig& config, const ModelSpec& model);
 
 }  // namespace echelon

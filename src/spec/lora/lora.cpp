@@ -1,8 +1,9 @@
-#include "spec/lora.h"
+#include "spec/lora/lora.h"
 
 #include "base/error.h"
 #include "base/similar.h"
 #include "spec/families/family.h"
+#include "spec/lora/saved_modules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,10 +25,11 @@ bool is_named_by(std::string_view target, std::string_view module) {
          (module.ends_with(target) && !target.empty() && module[module.size() - target.size() - 1] == '.');
 }
 
-bool targets(const LoraConfig& lora, std::string_view module) {
-  return names(lora.target_modules, all_linear) ||
-         std::ranges::any_of(lora.target_modules,
-                             [&](const std::string& target) { return is_named_by(target, module); });
+bool targets(const LoraConfig& lora, const ModelSpec& model, std::string_view module) {
+  const bool is_named =
+      names(lora.target_modules, all_linear) ||
+      std::ranges::any_of(lora.target_modules, [&](const std::string& target) { return is_named_by(target, module); });
+  return is_named && !is_kept_from_adapters(lora, model, module);
 }
 
 /// The fused module that has a layer which other families name so; empty: none.
@@ -88,7 +90,7 @@ std::vector<std::string_view> linear_modules(const ModelSpec& model) {
 std::vector<std::string_view> adapted_modules(const LoraConfig& lora, const ModelSpec& model) {
   std::vector<std::string_view> modules;
   for (const std::string_view module : linear_modules(model))
-    if (targets(lora, module)) modules.push_back(module);
+    if (targets(lora, model, module)) modules.push_back(module);
   return modules;
 }
 
@@ -119,15 +121,15 @@ std::string_view layer_of(std::string_view name) {
 bool has_adapter(const LoraConfig& lora, const ModelSpec& model, std::string_view layer) {
   const std::vector<std::string_view> layers = linear_layers(model);
   if (!lora.exists() || std::ranges::find(layers, layer) == layers.end()) return false;
-  return targets(lora, module_of(model, layer));
+  return targets(lora, model, module_of(model, layer));
 }
 
 bool is_of_adapter(std::string_view parameter) {
   return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight");
 }
 
-bool is_trained(const LoraConfig& lora, std::string_view parameter) {
-  return !lora.exists() || is_of_adapter(parameter);
+bool is_trained(const LoraConfig& lora, const ModelSpec& model, std::string_view parameter) {
+  return !lora.exists() || is_of_adapter(parameter) || is_saved_whole(lora, model, parameter);
 }
 
 void validate(const LoraConfig& lora, const ModelSpec& model) {
@@ -144,9 +146,8 @@ void validate(const LoraConfig& lora, const ModelSpec& model) {
           "lora.rank = {} is not supported with model.num_experts = {}: routed experts and routers have no adapters "
           "(use lora.rank = 0)",
           lora.rank, model.mixture.num_experts);
-  require(lora.modules_to_save.empty(), "lora.modules_to_save = '{}' is not supported yet (omit it)",
-          fmt::join(lora.modules_to_save, ","));
   check_targets(lora, model);
+  check_modules_to_save(lora, model);
 }
 
 }  // namespace echelon

@@ -1,0 +1,84 @@
+// What `plan` and `simulate` say of adapters on frozen weights is what `train` counts: bytes of memory, bytes that are
+// sent, and flops.
+#include "checkpoint/scratch_folder.h"
+#include "cli/program.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::json;
+using Strings = std::vector<std::string>;
+
+Strings operator+(Strings a, const Strings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Json json_of(const Strings& arguments) {
+  const Outcome outcome = run_echelon(arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out, nullptr, false);
+}
+
+class PlannedAdapters : public ::testing::TestWithParam<Strings> {
+ protected:
+  PlannedAdapters() {
+    std::ofstream(scratch_ / "text.txt") << std::string(20000, 'e');
+    const Outcome prepared =
+        run_echelon({"prepare", scratch_ / "text.txt", "--output=" + (scratch_ / "corpus").string(), "--vocab-size=300",
+                     "--validation-fraction=0"});
+    EXPECT_EQ(prepared.status, 0) << prepared.err;
+  }
+
+  /// The last step of a run.
+  [[nodiscard]] Json trained(const Strings& config) const {
+    const Outcome outcome =
+        run_echelon(Strings{"train"} + config +
+                    Strings{"--data.path=" + (scratch_ / "corpus/train").string(), "--checkpoint.enable=false",
+                            "--output.dir=" + (scratch_ / "out").string()});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::ifstream metrics(scratch_ / "out/metrics.jsonl");
+    std::string line, last;
+    while (std::getline(metrics, line)) last = line;
+    return Json::parse(last, nullptr, false);
+  }
+
+  ScratchFolder scratch_;
+};
+
+double flops_of(const Json& step) { return step["tflops"].get<double>() * step["step_seconds"].get<double>(); }
+
+TEST_P(PlannedAdapters, AreCountedInTheRun) {
+  const Strings sizes = {"--model.vocab_size=304",        "--training.seq_len=64", "--training.global_batch_size=8",
+                         "--training.micro_batch_size=1", "--training.steps=2",    "--training.device=cpu"};
+  for (const Strings& trains :
+       {Strings{}, Strings{"--lora.rank=4"}, Strings{"--lora.rank=2", "--lora.target_modules=q_proj"}}) {
+    SCOPED_TRACE(trains.empty() ? "all weights" : trains.back());
+    const Strings keys = sizes + trains + GetParam(), config = Strings{"--model.preset=llama-1m"} + keys;
+    const Json run = trained(config),
+               simulated = json_of(Strings{"simulate"} + config + Strings{"--machine=h100", "--json"});
+    EXPECT_EQ(simulated["stages"][0]["arena_bytes"], run["memory_peak_bytes"]) << "of rank 0";
+    EXPECT_EQ(simulated["comm_bytes"], run["comm_bytes"]);
+    EXPECT_NEAR(flops_of(simulated), flops_of(run), 1e-9 * flops_of(run));
+    const std::string best = scratch_ / "plan.toml";
+    const Json plans = json_of(Strings{"plan", "llama-1m", "--machine=h100", "--gpus=4", "--top=1", "--json"} + keys +
+                               Strings{"--output=" + best});
+    EXPECT_EQ(plans["plans"][0]["memory"][0]["arena_bytes"], trained({best})["memory_peak_bytes"]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, PlannedAdapters,
+    ::testing::Values(Strings{"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"},
+                      Strings{"--parallelism.data_parallel_shard_degree=4", "--parallelism.zero_level=2"},
+                      Strings{"--parallelism.data_parallel_shard_degree=2", "--parallelism.pipeline_parallel_degree=2",
+                              "--parallelism.zero_level=3"}));
+
+}  // namespace
+}  // namespace echelon

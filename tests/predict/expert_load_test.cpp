@@ -1,0 +1,136 @@
+// Predictions where experts are loaded unevenly: what the most loaded rank computes, and what does not depend on loads.
+#include "predict/experts/read_expert_load.h"
+
+#include "base/error.h"
+#include "predict/simulation/simulate.h"
+#include "scratch_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+constexpr double peak_flops = 1e12;
+
+/// Matmuls alone take time.
+MachineSpec matmul_machine() {
+  NodeSpec node;
+  node.num_devices = 8;
+  node.device = {.name = "pure",
+                 .memory_bytes = 1 << 30,
+                 .memory_bandwidth = 1e30,
+                 .formats = {{"float32", {.peak_flops = peak_flops}}}};
+  node.device.vector_flops = 1e30;
+  node.link = {.bandwidth = 1e30};
+  node.num_nics = 8;
+  node.nic_bandwidth = 1e30;
+  MachineSpec machine;
+  machine.nodes = {node};
+  return machine;
+}
+
+RunConfig config_of_experts(double dispatch_bound = 1e6) {
+  RunConfig config;
+  config.model = preset("mixtral-30m");
+  config.training.seq_len = 64;
+  config.training.global_batch_size = 8;
+  config.parallelism.data_parallel_shard_degree = config.parallelism.expert_parallel_degree = 4;
+  config.moe.dispatch_bound = dispatch_bound;
+  return config;
+}
+
+RunConfig loaded(RunConfig config, const std::string& load) {
+  config.expert_load = read_expert_load(load, config);
+  return config;
+}
+
+Simulation step_of(const RunConfig& config) { return simulate(Blueprint(config), matmul_machine()); }
+
+std::string file_with(const std::string& text) {
+  std::string path = scratch_folder() + "/loads.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+/// Of all layers and microbatches, three matmuls in each of three passes.
+double expert_flops_of_a_rank(const RunConfig& config) {
+  const ModelSpec& model = config.model;
+  const std::int64_t rows = config.training.global_batch_size / 4 * config.training.seq_len *
+                            model.mixture.num_experts_per_tok * model.num_hidden_layers;
+  return static_cast<double>(3 * 3 * 2 * rows * model.hidden_size * model.mixture.moe_intermediate_size);
+}
+
+TEST(PredictedExpertLoad, AStepTakesWhatTheMostLoadedRankComputes) {
+  const RunConfig even = config_of_experts();
+  const double even_seconds = step_of(even).step_seconds;
+  for (const char* load : {"zipf:0.5", "zipf:1.2", "zipf:3"}) {
+    SCOPED_TRACE(load);
+    const RunConfig uneven = loaded(even, load);
+    const double over_mean = 4 * shares_of_ranks(uneven.expert_load, uneven.model.mixture, 4).front();
+    ASSERT_GT(over_mean, 1.1);
+    const double more = (over_mean - 1) * expert_flops_of_a_rank(even) / peak_flops;
+    EXPECT_NEAR(step_of(uneven).step_seconds, even_seconds + more, 0.01 * more);  // rows are whole
+  }
+}
+
+TEST(PredictedExpertLoad, FurtherRoundsAreComputedAgain) {
+  const RunConfig one_round = loaded(config_of_experts(), "zipf:1.2"),
+                  rounds = loaded(config_of_experts(1), "zipf:1.2");
+  const double again = step_of(rounds).step_seconds - step_of(one_round).step_seconds;
+  const double over_mean = 4 * shares_of_ranks(rounds.expert_load, rounds.model.mixture, 4).front();
+  // Rows beyond the first round go through gate and up in backward once more: 2 of 9 matmuls.
+  EXPECT_NEAR(again, (over_mean - 1) * 2 / 9 * expert_flops_of_a_rank(rounds) / peak_flops, 0.01 * again);
+}
+
+TEST(PredictedExpertLoad, MemoryDoesNotDependOnIt) {
+  for (const double bound : {0.5, 1.0, 1.2, 4.0}) {
+    const RunConfig even = config_of_experts(bound);
+    for (const char* load : {"zipf:0.5", "zipf:3"})
+      EXPECT_EQ(step_of(loaded(even, load)).peak_memory_bytes(), step_of(even).peak_memory_bytes()) << bound << load;
+  }
+}
+
+TEST(PredictedExpertLoad, ComesFromAFile) {
+  RunConfig config = config_of_experts();
+  config.model.num_hidden_layers = 2;
+  const std::string rows = "[[1,1,1,1,1,1,1,1],[9,1,1,1,1,1,1,1]]";
+  const ExpertLoad listed = read_expert_load(file_with(rows), config);
+  EXPECT_EQ(listed.rows_of_layers[1][0], 9);
+  const ExpertLoad logged =
+      read_expert_load(file_with(R"({"step":1,"moe":{"loads":[[2,1,1,1,1,1,1,1],[1,1,1,1,1,1,1,1]]}})"
+                                 "\n"
+                                 R"({"step":2,"moe":{"loads":)" +
+                                 rows +
+                                 "}}\n"
+                                 R"({"step":3,"loss":1})"
+                                 "\n"),
+                       config);
+  EXPECT_EQ(logged.rows_of_layers, listed.rows_of_layers);
+  config.expert_load = read_expert_load(file_with("[[3,3,3,3,3,3,3,3],[1,1,1,1,1,1,1,1]]"), config);
+  RunConfig even = config;
+  even.expert_load = {};
+  EXPECT_EQ(step_of(config).step_seconds, step_of(even).step_seconds);
+}
+
+TEST(PredictedExpertLoad, RefusesWhatIsNone) {
+  RunConfig config = config_of_experts();
+  config.model.num_hidden_layers = 1;
+  for (const std::string& text :
+       {std::string("zipf"), std::string("zipf:"), std::string("zipf:-1"), std::string("zipf:1e3"),
+        std::string("zipf:nan"), std::string("even"), file_with("[]"), file_with("{}"), file_with("[[1,2]]"),
+        file_with("[[1,1,1,1,1,1,1,-1]]"), file_with("[[0,0,0,0,0,0,0,0]]"), file_with("[1"),
+        file_with(R"({"moe":{"loads":7}})"), scratch_folder()})
+    EXPECT_THROW((void)read_expert_load(text, config), Error) << text;
+  RunConfig dense = config;
+  dense.model = preset("llama-10m");
+  EXPECT_THROW((void)read_expert_load("balanced", dense), Error);
+  RunConfig dropping = config;
+  dropping.moe.capacity_factor = 1.25;
+  EXPECT_THROW((void)read_expert_load("zipf:1", dropping), Error);
+  EXPECT_TRUE(read_expert_load("", dense).is_balanced());
+}
+
+}  // namespace
+}  // namespace echelon
