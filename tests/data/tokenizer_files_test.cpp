@@ -118,6 +118,8 @@ TEST(Ranks, MergeAsTiktokenDoes) {
   EXPECT_THAT(complaint(ranks() + "IQ 7\n"), HasSubstr("x.tiktoken:259 is not a token in base64 and its rank"));
   EXPECT_THAT(complaint(ranks() + "IQ== 7\n"), HasSubstr("x.tiktoken:259 gives rank 7 to a second token"));
   EXPECT_THAT(complaint("IQ== 99999999999\n"), HasSubstr("x.tiktoken:1 is not"));
+  EXPECT_THAT(complaint(ranks() + "IQ== 2222225\n"),
+              HasSubstr("x.tiktoken:259 gives rank 2222225, which leaves too many without a token (use less than 69"));
   EXPECT_THAT(sentence_of([] { (void)named_pattern("gpt4"); }), HasSubstr("the names are gpt2, r50k"));
 }
 

@@ -285,6 +285,11 @@ TEST(TokenizerJson, NamesWhatItCannotUse) {
               HasSubstr("model.vocab.a = -1"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1,"b":1},"merges":[]}})"),
               HasSubstr("id 1 is given"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":9999999},"merges":[]}})"),
+              HasSubstr("model.vocab.a = 9999999 is not a token id in [0, 65552)"));
+  EXPECT_THAT(complaint(R"({"added_tokens":[{"id":9999999,"content":"<x>"}],"pre_tokenizer":)" + byte_level +
+                        R"(,"model":{"vocab":{"a":0},"merges":[]}})"),
+              HasSubstr("added_tokens[0].id = 9999999 is not a token id in [0, 65568)"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":99999999999},"merges":[]}})"),
               HasSubstr("is not a token id"));
   EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1},"merges":[]}})"),

@@ -7,13 +7,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace echelon {
 
-inline constexpr std::int64_t most_token_ids = 1 << 24;  // a wrong id must not allocate all memory
+inline constexpr std::int64_t most_token_ids = 1 << 24;
+/// Of a file with so many tokens: ids leave few gaps, and a wrong one must not allocate memory beyond the file's size.
+[[nodiscard]] constexpr std::int64_t end_of_ids(std::size_t num_tokens) {
+  constexpr std::int64_t of_a_small_file = 1 << 16, gaps = 16;
+  return std::min(most_token_ids, of_a_small_file + gaps * static_cast<std::int64_t>(num_tokens));
+}
 
 /// A value of the file with its name: "tokenizer.json: model.vocab".
 struct JsonNode {
@@ -35,6 +41,10 @@ struct JsonNode {
     return json.get<std::string>();
   }
   [[nodiscard]] std::int32_t id() const { return static_cast<std::int32_t>(number(most_token_ids, "a token id")); }
+  /// Of one of so many tokens.
+  [[nodiscard]] std::int32_t id(std::size_t num_tokens) const {
+    return static_cast<std::int32_t>(number(end_of_ids(num_tokens), "a token id"));
+  }
   [[nodiscard]] std::int64_t number(std::int64_t end, std::string_view what) const {
     require(json.is_number_integer() && json >= 0 && json < end, "{} = {} is not {} in [0, {})", name, shown_json(json),
             what, end);

@@ -66,6 +66,7 @@ void add_merges(TokenizerSpec& spec) {
 
 TokenizerSpec parse_ranks(std::string_view text, const std::string& pattern, const std::string& name) {
   constexpr std::size_t longest_token = 1024;  // each way to split a token is looked up
+  const std::int64_t end_of_ranks = end_of_ids(static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1);
   TokenizerSpec spec;
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = next_line(text);
@@ -76,8 +77,10 @@ TokenizerSpec parse_ranks(std::string_view text, const std::string& pattern, con
     const std::string_view digits = line.substr(std::min(space + 1, line.size()));
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
     const bool is_whole = error == std::errc() && end == digits.data() + digits.size() && rank >= 0;
-    require(token && !token->empty() && token->size() <= longest_token && is_whole && rank < most_token_ids,
+    require(token && !token->empty() && token->size() <= longest_token && is_whole,
             "{}:{} is not a token in base64 and its rank, such as \"IQ== 0\"", name, number);
+    require(rank < end_of_ranks, "{}:{} gives rank {}, which leaves too many without a token (use less than {})", name,
+            number, rank, end_of_ranks);
     const auto slot = static_cast<std::size_t>(rank);
     if (spec.tokens.size() <= slot) spec.tokens.resize(slot + 1);
     require(spec.tokens[slot].empty(), "{}:{} gives rank {} to a second token", name, number, rank);

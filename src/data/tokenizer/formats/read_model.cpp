@@ -20,7 +20,7 @@ Ids read_vocab(const JsonNode& vocab, TokenizerSpec& spec) {
   require(vocab.json.is_object(), "{} is not an object", vocab.name);
   Ids ids;
   for (const auto& [text, value] : vocab.json.items()) {
-    const std::int32_t id = JsonNode{value, vocab.name + "." + text}.id();
+    const std::int32_t id = JsonNode{value, vocab.name + "." + text}.id(vocab.json.size());
     const auto slot = static_cast<std::size_t>(id);
     if (spec.tokens.size() <= slot) spec.tokens.resize(slot + 1);
     require(!text.empty() && spec.tokens[slot].empty(), "{}: id {} is given to an empty or a second token ({})",

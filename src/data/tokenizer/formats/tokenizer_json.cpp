@@ -22,7 +22,8 @@ void read_added(const JsonNode& added, TokenizerSpec& spec) {
                            static_cast<std::int32_t>(id));
   for (std::size_t i = 0; i < added.size(); ++i) {
     const JsonNode token = added.at(i);
-    AddedToken one{token.at("id").id(), token.at("content").text(), token.flag("special", false)};
+    AddedToken one{token.at("id").id(spec.tokens.size() + added.size()), token.at("content").text(),
+                   token.flag("special", false)};
     require(!one.content.empty(), "{}.content is empty", token.name);
     one.is_normalized = token.flag("normalized", !one.is_special);
     one.strips_left = token.flag("lstrip", false);
