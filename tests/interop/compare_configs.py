@@ -17,6 +17,8 @@ import transformers
 ONLY_NEWER = ("ministral3",)
 OF_ANY_MODEL = ("architectures", "bos_token_id", "dtype", "eos_token_id", "pad_token_id", "tie_word_embeddings", "model_type")
 OF_ROPE = ("rope_scaling", "rope_theta", "rope_parameters", "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "partial_rotary_factor")
+# Of a class of one version: losses that its model does not compute, and a sum of two other fields.
+OF_ONE_VERSION = {"deepseek_v2": ("aux_loss_alpha", "seq_aux", "pretraining_tp", "qk_head_dim")}
 OTHER_NAMES = {"num_local_experts": "num_experts"}  # of a class that lacks the second one
 
 
@@ -61,6 +63,7 @@ def fields_of(path):
 def that_count(fields):
     base = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
     ignored = (set(base().to_dict()) | set(fields_of_generation())) - set(OF_ANY_MODEL)
+    ignored |= set(OF_ONE_VERSION.get(fields["model_type"], ()))
     fields = {key: value for key, value in fields.items() if OTHER_NAMES.get(key) not in fields}
     if set(fields.get("layer_types") or []) == {"full_attention"}:  # as where 4 knows no other layers
         fields.pop("layer_types")
