@@ -17,7 +17,7 @@ namespace echelon {
 [[nodiscard]] std::string expert_load_text(const RunConfig& config);
 
 inline constexpr const char* expert_load_help =
-    "of a mixture's experts: balanced, zipf:S (the i-th of an order by chance takes 1 / i^S), or the metrics.jsonl of "
-    "a run with metrics.expert_loads; default: balanced";
+    "of a mixture's experts: balanced, zipf:S (the i-th in a random order is chosen as 1 / i^S), or the metrics.jsonl "
+    "of a run with metrics.expert_loads; default: balanced";
 
 }  // namespace echelon

@@ -47,6 +47,8 @@ void check_router(const RunConfig& config) {
     require(!moe.freeze_router || value == 0, "moe.{} = {} moves routers, which moe.freeze_router = true keeps (use 0)",
             key, value);
   }
+  require(has_experts || !config.metrics.expert_loads,
+          "metrics.expert_loads = true is for mixtures of experts, and the model has no experts (use false)");
   require(has_experts || !moe.freeze_router,
           "moe.freeze_router = true is for mixtures of experts, and the model has no experts (use false)");
   require(moe.bias_update_rate == 0 || config.model.mixture.has_bias,

@@ -1,11 +1,12 @@
 #include "spec/config/expert_load.h"
 
+#include "base/drawn_values.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <numeric>
-#include <utility>
 
 namespace echelon {
 namespace {
@@ -31,17 +32,15 @@ std::vector<double> bounded_shares(std::vector<double> weights, double most) {
   }
 }
 
-/// 1 / i^zipf in an order that is the same everywhere (Fisher and Yates, numbers of Steele et al.'s SplitMix64).
+/// 1 / i^zipf in a random order, the same on every machine.
 std::vector<double> zipf_weights(std::int64_t num_experts, double zipf) {
-  std::vector<double> weights;
-  for (std::int64_t i = 1; i <= num_experts; ++i) weights.push_back(std::pow(static_cast<double>(i), -zipf));
-  std::uint64_t state = 0;
-  for (std::size_t last = weights.size(); last > 1; --last) {
-    state += 0x9e3779b97f4a7c15U;
-    std::uint64_t mixed = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
-    mixed = (mixed ^ (mixed >> 27U)) * 0x94d049bb133111ebU;
-    std::swap(weights[last - 1], weights[(mixed ^ (mixed >> 31U)) % last]);
-  }
+  const DrawnValues drawn(stream_called("experts"), 0);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(num_experts));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::int64_t expert) { return drawn.uniform_at(expert, 1); });
+  std::vector<double> weights(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    weights[static_cast<std::size_t>(order[i])] = std::pow(static_cast<double>(i + 1), -zipf);
   return weights;
 }
 

@@ -1,5 +1,5 @@
-// How unevenly the experts of a mixture are loaded, where no run says it: what `plan` and `simulate` assume. All
-// sequences load them equally.
+// The load of each expert that `plan` and `simulate` assume, since there is no run that would tell. It is the same for
+// every sequence.
 #pragma once
 
 #include "spec/mixture_spec.h"
@@ -10,7 +10,7 @@
 namespace echelon {
 
 struct ExpertLoad {
-  // Expert number i of a fixed random order is chosen in proportion to 1 / i^zipf; 0: all equally.
+  // In a fixed random order, the i-th expert is chosen in proportion to 1 / i^zipf; 0: all equally.
   double zipf = 0;
   // Measured rows of each expert, by layer with experts; empty: none.
   std::vector<std::vector<double>> rows_of_layers = {};
@@ -20,8 +20,8 @@ struct ExpertLoad {
   [[nodiscard]] bool is_balanced() const { return zipf == 0 && rows_of_layers.empty(); }
 };
 
-/// Of `num_ranks` that divide the experts of a layer, the parts of all rows that each one computes, the most loaded
-/// first; of several layers the mean. They sum to 1. No expert is chosen twice by a token.
+/// The fraction of a layer's rows on each of `num_ranks` that divide its experts, the most loaded rank first; of several
+/// layers the mean. Fractions sum to 1. An expert has at most one row of each token: 1 / num_experts_per_tok of all.
 [[nodiscard]] std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks);
 
 }  // namespace echelon
