@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace echelon::testing {
 namespace {
 
@@ -40,6 +42,22 @@ class LoraResume : public SmallRun {
     config.parallelism.zero_level = 3;
     return config;
   }
+
+  /// Interrupted after three steps: the same bits in the same layout, and equal values in another.
+  void expect_resumed(const std::function<RunConfig(const std::string& folder)>& config_in, const Steps& expected,
+                      const StateValues& state) {
+    for (const bool changes_layout : {false, true}) {
+      const std::string folder = changes_layout ? "other" : "same";
+      RunConfig config = config_in(folder);
+      (void)run(config, 3);
+      if (changes_layout) config = in_a_layout(config);
+      const Steps resumed = run(config);
+      ASSERT_EQ(resumed.losses.size(), 3U);
+      for (const auto& [step, loss] : resumed.losses)
+        EXPECT_NEAR(loss, expected.losses.at(step), changes_layout ? 1e-11 * loss : 0) << step;
+      EXPECT_LE(worst_difference(read_state(checkpoint(folder, 6)), state, 1e-3), changes_layout ? 1e-9 : 0);
+    }
+  }
 };
 
 // The same bits in the same layout. Checkpoints have the adapters, their moments and a digest of the base alone.
@@ -49,17 +67,7 @@ TEST_F(LoraResume, IsTheRunThatWasNotInterrupted) {
   EXPECT_EQ(state.size(), 3 * adapter_parameters(lora_config("").model, lora_config("").lora).size());
   for (const auto& [name, values] : state) EXPECT_TRUE(is_of_adapter(name)) << name;
   EXPECT_EQ(StateReader(checkpoint("plain", 6)).manifest().base, digest_of_base(output("base-1") / "model"));
-  for (const bool changes_layout : {false, true}) {
-    RunConfig config = lora_config(changes_layout ? "other" : "same");
-    (void)run(config, 3);
-    if (changes_layout) config = in_a_layout(config);
-    const Steps resumed = run(config);
-    ASSERT_EQ(resumed.losses.size(), 3U);
-    for (const auto& [step, loss] : resumed.losses)
-      EXPECT_NEAR(loss, expected.losses.at(step), changes_layout ? 1e-11 * loss : 0) << step;
-    const StateValues is = read_state(checkpoint(changes_layout ? "other" : "same", 6));
-    EXPECT_LE(worst_difference(is, state, 1e-3), changes_layout ? 1e-9 : 0);
-  }
+  expect_resumed([&](const std::string& folder) { return lora_config(folder); }, expected, state);
 }
 
 TEST_F(LoraResume, RefusesAnotherBaseOrRank) {
@@ -162,17 +170,7 @@ TEST_F(SavedModulesResume, IsTheRunThatWasNotInterrupted) {
   const StateValues state = read_state(checkpoint("plain", 6));
   EXPECT_EQ(state.size(), 3 * saved_parameters(saving_config("").model, saving_config("").lora).size());
   EXPECT_TRUE(state.contains("exp_avg/model.embed_tokens.weight"));
-  for (const bool changes_layout : {false, true}) {
-    RunConfig config = saving_config(changes_layout ? "other" : "same");
-    (void)run(config, 3);
-    if (changes_layout) config = in_a_layout(config);
-    const Steps resumed = run(config);
-    ASSERT_EQ(resumed.losses.size(), 3U);
-    for (const auto& [step, loss] : resumed.losses)
-      EXPECT_NEAR(loss, expected.losses.at(step), changes_layout ? 1e-11 * loss : 0) << step;
-    const StateValues is = read_state(checkpoint(changes_layout ? "other" : "same", 6));
-    EXPECT_LE(worst_difference(is, state, 1e-3), changes_layout ? 1e-9 : 0);
-  }
+  expect_resumed([&](const std::string& folder) { return saving_config(folder); }, expected, state);
   RunConfig other = saving_config("plain");
   other.lora.modules_to_save = {"norm"};
   EXPECT_THAT([&] { (void)run(other); }, ThrowsMessage<Error>(HasSubstr("lora.modules_to_save: was")));
