@@ -20,8 +20,9 @@ struct ExpertLoad {
   [[nodiscard]] bool is_balanced() const { return zipf == 0 && rows_of_layers.empty(); }
 };
 
-/// The fraction of a layer's rows on each of `num_ranks` that divide its experts, the most loaded rank first; of several
-/// layers the mean. Fractions sum to 1. An expert has at most one row of each token: 1 / num_experts_per_tok of all.
+/// The fraction of a layer's rows on each of `num_ranks` that divide its experts, the most loaded rank first; of
+/// several layers the mean. Fractions sum to 1. An expert has at most one row of each token: 1 / num_experts_per_tok of
+/// all.
 [[nodiscard]] std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks);
 
 }  // namespace echelon
