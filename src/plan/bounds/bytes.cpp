@@ -8,11 +8,9 @@ namespace echelon {
 namespace {
 
 /// The least persistent memory: all parameters, gradients and states in as many shards as there are data ranks.
+PlanData most_sharded(const PlanShape& shape) { return {.replicate = 1, .shard = shape.dp, .zero_level = 3}; }
 PlanChoice most_sharded(const PlanComputation& computation) {
-  return {computation.shape,
-          computation.pipeline,
-          computation.recompute,
-          {.replicate = 1, .shard = computation.shape.dp, .zero_level = 3}};
+  return {computation.shape, computation.pipeline, computation.recompute, most_sharded(computation.shape)};
 }
 
 }  // namespace
@@ -30,7 +28,8 @@ std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& s
   const std::vector<std::int64_t>& batch = costs_->layers(choice.shape, {}).batch_elements;
   std::int64_t bytes = state.constant_bytes;
   for (const std::int64_t size : batch) bytes += choice.shape.num_microbatches * size * size_of(DType::int32);
-  bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block().persistent_bytes;
+  const auto index = static_cast<std::size_t>(rank);
+  bytes += state.of_blocks(&UnitState::persistent_bytes, stages.blocks_of_rank[index], stages.mixtures_of_rank[index]);
   const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
   if (is_first) bytes += state.embedding().persistent_bytes;
   if (is_last) bytes += state.head().persistent_bytes;
@@ -48,7 +47,11 @@ std::int64_t PlanBytes::snapshot(const PlanChoice& choice, const PlanStages& sta
     if (count > 0) largest = std::max(largest, unit.snapshot_bytes);
   };
   const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
-  add(state.block(), stages.blocks_of_rank[static_cast<std::size_t>(rank)]);
+  const auto index = static_cast<std::size_t>(rank);
+  const std::int64_t num_mixtures = stages.mixtures_of_rank[index];
+  if (const std::int64_t num_dense = stages.blocks_of_rank[index] - num_mixtures; num_dense > 0)
+    add(state.block(false), num_dense);
+  if (num_mixtures > 0) add(state.block(true), num_mixtures);
   add(state.embedding(), is_first ? 1 : 0);
   add(state.head(), is_last ? 1 : 0);
   const UnitState* const tied_weight = is_first || is_last ? state.tied_weight(is_first, is_last) : nullptr;
@@ -66,33 +69,44 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
   if (number_ == all.number) return passing_;
   number_ = all.number;
   passing_.clear();
-  std::array<std::int64_t, num_pass_kinds> least_workspace;
-  least_workspace.fill(std::numeric_limits<std::int64_t>::max());
+  std::array<std::array<std::int64_t, num_pass_kinds>, 2> least_workspace;  // of any block, of those with experts
+  for (auto& each : least_workspace) each.fill(std::numeric_limits<std::int64_t>::max());
   costs.for_blocks([&](const UnitCost& block) {
-    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
-      least_workspace[kind] = std::min(least_workspace[kind], block.costs->bytes.workspace_bytes(kind));
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+      const std::int64_t bytes = block.costs->bytes.workspace_bytes(kind);
+      least_workspace[0][kind] = std::min(least_workspace[0][kind], bytes);
+      if (block.kind.layer.has_experts) least_workspace[1][kind] = std::min(least_workspace[1][kind], bytes);
+    }
   });
   std::vector<std::int64_t> in_flight(all.stages.size(), 0);
   for (const std::vector<CompactPass>& order : stages_->schedule(computation.shape, computation.pipeline).ranks) {
-    std::int64_t alive = 0, num_open = 0;
+    std::int64_t alive = 0, num_open = 0, num_open_mixtures = 0;
     Passing& peak = passing_.emplace_back();
     for (const CompactPass& pass : order) {
       const StageCost& stage = all.stages[pass.stage];
       const auto kind = static_cast<std::size_t>(pass.kind);
       const bool computes_weights = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight;
-      if (pass.kind == PassKind::forward && in_flight[pass.stage]++ == 0) num_open += stage.num_blocks;
+      if (pass.kind == PassKind::forward && in_flight[pass.stage]++ == 0) {
+        num_open += stage.num_blocks;
+        num_open_mixtures += stage.num_mixtures;
+      }
       if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
       const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
       const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
       if (stage.num_blocks > 0) {
-        const std::int64_t in_block = held + least_workspace[kind];
-        std::int64_t& of_kind = computes_weights ? peak.weights : peak.forward;
+        const bool in_mixture = stage.num_mixtures == stage.num_blocks;
+        const std::int64_t in_block = held + least_workspace[in_mixture ? 1 : 0][kind];
+        Passing::Block& of_blocks = peak.blocks[in_mixture ? 1 : 0];
+        std::int64_t& of_kind = computes_weights ? of_blocks.weights : of_blocks.forward;
         if (stage.num_blocks > 2) of_kind = std::max(of_kind, in_block);
-        count_open(peak, {num_open, in_block, computes_weights});
+        count_open(peak, {num_open, num_open_mixtures, in_block, computes_weights, in_mixture});
       }
-      if (computes_weights && --in_flight[pass.stage] == 0) num_open -= stage.num_blocks;
+      if (computes_weights && --in_flight[pass.stage] == 0) {
+        num_open -= stage.num_blocks;
+        num_open_mixtures -= stage.num_mixtures;
+      }
       if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
@@ -107,15 +121,16 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
   const PlanData& data = choice.data;
   if (num_shards(choice.shape, data) == 1 || data.zero_level < 2) return passing.any;
   const UnitStates& traces = costs_->traces(choice.shape, data);
-  const std::int64_t gathered = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch
-                                    ? 2 * traces.block().whole_param_bytes
-                                    : 0;
-  const std::int64_t reduced =
-      traces.converts_gradients ? traces.block().converted_grad_bytes : traces.block().whole_grad_bytes;
+  const bool gathers = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch;
   std::int64_t most = passing.any;
-  if (passing.forward > 0) most = std::max(most, passing.forward + gathered);
-  if (passing.weights > 0)
-    most = std::max(most, passing.weights + gathered + traces.block().whole_grad_bytes + reduced);
+  for (const bool in_mixture : {false, true}) {
+    const auto& [forward, weights] = passing.blocks[in_mixture ? 1 : 0];
+    const UnitState& block = in_mixture && forward + weights > 0 ? traces.block(true) : traces.block();
+    const std::int64_t gathered = gathers ? 2 * block.whole_param_bytes : 0,
+                       reduced = traces.converts_gradients ? block.converted_grad_bytes : block.whole_grad_bytes;
+    if (forward > 0) most = std::max(most, forward + gathered);
+    if (weights > 0) most = std::max(most, weights + gathered + block.whole_grad_bytes + reduced);
+  }
   return most;
 }
 
@@ -126,9 +141,11 @@ std::int64_t PlanBytes::gathered(const PlanChoice& choice, const Passing& passin
     return 0;
   const UnitStates& traces = costs_->traces(choice.shape, data);
   std::int64_t most = 0;
-  for (const auto& [num_blocks, bytes, computes_weights] : passing.open)
-    most = std::max(most, bytes + num_blocks * traces.block().whole_param_bytes +
-                              (computes_weights ? traces.block().whole_grad_bytes : 0));
+  for (const auto& [num_blocks, num_mixtures, bytes, computes_weights, in_mixture] : passing.open) {
+    const UnitState& block = in_mixture ? traces.block(true) : traces.block();
+    most = std::max(most, bytes + traces.of_blocks(&UnitState::whole_param_bytes, num_blocks, num_mixtures) +
+                              (computes_weights ? block.whole_grad_bytes : 0));
+  }
   return most;
 }
 
@@ -175,6 +192,16 @@ std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
   for (int rank = 0; rank < static_cast<int>(kept.size()); ++rank)
     peak = std::max(peak, persistent(choice, all, rank) + kept[static_cast<std::size_t>(rank)]);
   return peak;
+}
+
+std::int64_t PlanBytes::of_any_pipeline(const PlanShape& shape) {
+  const UnitStates& state = costs_->traces(shape, most_sharded(shape));
+  const ModelSpec& model = request_->base.model;
+  const std::int64_t num_blocks = model.num_hidden_layers, most_blocks = (num_blocks + shape.pp - 1) / shape.pp;
+  std::int64_t all = 0;
+  for_units({.num_layers = num_blocks, .has_embedding = true, .has_head = true}, model, {}, TiedWeight::none,
+            [&](const UnitKind& kind, std::int64_t count) { all += count * state.of(kind).persistent_bytes; });
+  return state.constant_bytes + std::max(most_blocks * state.block().persistent_bytes, all / shape.pp);
 }
 
 }  // namespace echelon

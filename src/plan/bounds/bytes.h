@@ -1,5 +1,5 @@
-// A lower bound of the highest memory use of a rank, in bytes, without a blueprint. Three grades: of a layout; of a
-// pipeline with any data axes; of that with any schedule.
+// A lower bound of the highest memory use of a rank, in bytes, without a blueprint. Four grades: of a layout; of a
+// pipeline with any data axes; of that with any schedule; of degrees with any pipeline.
 #pragma once
 
 #include "plan/bounds/stages.h"
@@ -19,6 +19,8 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
+  /// The persistent bytes of the rank with most blocks, and of a rank in the mean.
+  [[nodiscard]] std::int64_t of_any_pipeline(const PlanShape& shape);
   /// Of the snapshot of a checkpoint on a pipeline rank, which of_layout() has.
   [[nodiscard]] std::int64_t of_snapshot(const PlanChoice& choice, int rank) {
     return snapshot(choice, stages({choice.shape, choice.pipeline, choice.recompute}), rank);
@@ -28,12 +30,16 @@ class PlanBytes {
   /// The highest memory use during passes: of any pass; of a forward pass of a block, and of one that computes weight
   /// gradients, both without what the data axes add.
   struct Passing {
-    std::int64_t any = 0, forward = 0, weights = 0;
+    std::int64_t any = 0;
+    struct Block {
+      std::int64_t forward = 0, weights = 0;
+    };
+    std::array<Block, 2> blocks = {};  // of any stage, of those in which every block has experts
     // During a block of one pass: the blocks of stages that have microbatches in flight, and bytes. With most blocks
     // and with most bytes; of passes that compute weight gradients and of others.
     struct Open {
-      std::int64_t num_blocks = 0, bytes = 0;
-      bool computes_weights = false;
+      std::int64_t num_blocks = 0, num_mixtures = 0, bytes = 0;
+      bool computes_weights = false, in_mixture = false;
     };
     std::array<Open, 4> open = {};
   };

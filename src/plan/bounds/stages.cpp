@@ -56,6 +56,7 @@ void StageCost::add(const UnitCost& unit, std::int64_t count) {
     if (first_block == nullptr) first_block = &unit;
     last_block = &unit;
     num_blocks += count;
+    if (unit.kind.layer.has_experts) num_mixtures += count;
   }
   stash_bytes += count * unit.costs->bytes.stash_bytes;
   input_stash_bytes += count * unit.costs->bytes.input_stash_bytes;
@@ -139,7 +140,8 @@ PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerC
   const ScheduleEntry& entry = entry_of(pipeline.schedule);
   const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
   PlanStages made;
-  made.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
+  for (std::vector<std::int64_t>* each : {&made.blocks_of_rank, &made.mixtures_of_rank})
+    each->assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
   const bool has_one_kind = layers.model->layer_kinds().size() == 1;
@@ -151,6 +153,7 @@ PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerC
     before = &each;
     stage.rank = rank_of_stage(static_cast<int>(made.stages.size()) - 1, num_ranks, entry.placement);
     made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
+    made.mixtures_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_mixtures;
   }
   return made;
 }

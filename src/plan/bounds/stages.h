@@ -22,7 +22,7 @@ struct StageCost {
   std::array<double, num_pass_kinds> seconds = {}, core_seconds = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
   std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0, flow_bytes = 0;
-  std::int64_t num_blocks = 0, num_units = 0;
+  std::int64_t num_blocks = 0, num_mixtures = 0, num_units = 0;  // mixtures: blocks with experts
   // Of the blocks alone: the first one, the last one, and the fastest of them in each pass; null without blocks.
   const UnitCost *first_block = nullptr, *last_block = nullptr;
   std::array<double, num_pass_kinds> block_seconds = {}, least_block_seconds = {};
@@ -36,7 +36,7 @@ inline constexpr std::size_t num_known_stages = 6;
 
 struct PlanStages {
   std::vector<StageCost> stages;
-  std::vector<std::int64_t> blocks_of_rank;
+  std::vector<std::int64_t> blocks_of_rank, mixtures_of_rank;
   BackwardKinds backward_kinds{};
   std::int64_t number = 0;  // of those that were asked for: what is derived from them can be kept by it
 };

@@ -73,6 +73,16 @@ struct UnitStates {
   [[nodiscard]] const UnitState& head() const { return units[1]; }
   /// What bounds know of any block.
   [[nodiscard]] const UnitState& block() const { return least_block; }
+  [[nodiscard]] const UnitState& block(bool has_experts) const {
+    return of({.role = UnitKind::Role::block, .layer = {.has_experts = has_experts}});
+  }
+  /// Summed over so many blocks, of which `num_mixtures` have experts.
+  [[nodiscard]] std::int64_t of_blocks(std::int64_t UnitState::*bytes, std::int64_t num_blocks,
+                                       std::int64_t num_mixtures) const {
+    const std::int64_t num_dense = num_blocks - num_mixtures;
+    return (num_dense > 0 ? num_dense * block(false).*bytes : 0) +
+           (num_mixtures > 0 ? num_mixtures * block(true).*bytes : 0);
+  }
   [[nodiscard]] bool has_several_blocks() const {
     int count = 0;
     for_blocks([&](const UnitState& /*block*/) { ++count; });

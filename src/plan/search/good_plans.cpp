@@ -15,6 +15,7 @@ constexpr double polish = 0.75;                                // of it, to make
 constexpr double polish_of_one = 0.25;                         // likewise, of one triple
 constexpr double share_of_others = 0.2;                        // of all these, once the first plan is proven
 constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
+constexpr int most_planted_of_degrees = 12;                    // whether they fit or not
 constexpr std::size_t num_polished = 5;                        // whatever number of plans is wanted
 constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
 // Of a descent; of it, and of layouts of the same degrees.
@@ -77,10 +78,16 @@ class GoodPlans {
       tree_.add_expert_choices(*shape, seeds);
     }
     PlanHeap stepped;
-    std::map<PlanDegrees, std::size_t> num_stepped;
-    while (!seeds.empty() && num_stepped.size() < most_planted && (stepped.empty() || limit_.is_before(end))) {
+    std::map<PlanDegrees, int> num_stepped, num_fitting;
+    while (!seeds.empty() && num_fitting.size() < most_planted && (stepped.empty() || limit_.is_before(end))) {
       const auto node = seeds.pop();
-      if (num_stepped[degrees_of(*node)]++ < most_timed) tree_.step(*node, stepped);
+      const PlanDegrees degrees = degrees_of(*node);
+      if (num_stepped[degrees]++ >= most_planted_of_degrees) continue;
+      if (const auto fitting = num_fitting.find(degrees); fitting != num_fitting.end() && fitting->second >= most_timed)
+        continue;
+      const std::size_t before = stepped.entries().size();
+      tree_.step(*node, stepped);
+      if (stepped.entries().size() > before) ++num_fitting[degrees];
     }
     reached.merge(std::move(stepped));
   }

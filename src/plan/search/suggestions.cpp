@@ -10,12 +10,15 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t most_times_more = 64;
-constexpr double good_enough = 0.05;  // the question is whether something fits
-constexpr double most_seconds = 2;    // of a search
+// The question is whether something fits, and not which layout is the best.
+constexpr double good_enough = 0.2;
+constexpr std::int64_t most_work = 500'000;  // of a search
+constexpr double most_seconds = 2;           // likewise
 
 std::optional<Plan> best_of(PlanRequest request) {
   request.top = 1;
   request.within = good_enough;
+  request.work = request.work > 0 ? std::min(request.work, most_work) : most_work;
   if (request.seconds > 0) request.seconds = std::min(request.seconds, most_seconds);
   try {
     PlanResult result = find_fitting_plans(request);

@@ -32,8 +32,10 @@ PlanTree::PlanTree(const PlanRequest& request, bool must_fit)
 
 PlanHeap PlanTree::roots() {
   PlanHeap open;
-  for (const PlanShape& shape : space_.shapes())
-    open.push({key({bounds_.shape_seconds(shape), 0}), PlanGrade::shape, {.shape = shape}});
+  for (const PlanShape& shape : space_.shapes()) {
+    const std::int64_t bytes = memory_first() ? bounds_.bytes().of_any_pipeline(shape) : 0;
+    open.push({key({bounds_.shape_seconds(shape), bytes}), PlanGrade::shape, {.shape = shape}});
+  }
   return open;
 }
 
@@ -52,6 +54,7 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
 }
 
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
+  if (must_fit_ && !may_fit(bounds_.bytes().of_any_pipeline(shape))) return;
   const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
