@@ -2,8 +2,12 @@
 
 #include "base/error.h"
 #include "blueprint/save_plan.h"
+#include "checkpoint/state/saved_config.h"
 #include "engine/rank_state.h"
+#include "spec/config/config_changes.h"
+#include "spec/config/config_reader.h"
 #include "spec/groups.h"
+#include "train/data/data_fingerprint.h"
 
 #include <algorithm>
 #include <array>
@@ -63,7 +67,44 @@ void load_initial(const RunStartContext& context, const RankView& rank) {
   if (context.adapters != nullptr) model.load_adapters(*context.adapters, rank.ops);
 }
 
+/// Of rank 0, with `fill` at its end so that it is whole words.
+std::string text_of_rank_0(std::string text, char fill, Comm& all) {
+  constexpr std::size_t word = sizeof(std::int32_t);
+  text.resize((text.size() + word - 1) / word * word, fill);
+  std::int64_t num_words = std::ssize(text) / static_cast<std::int64_t>(word);
+  all.broadcast({&num_words, DType::int32, {sizeof(num_words) / word}}, 0).wait();
+  text.resize(static_cast<std::size_t>(num_words) * word);
+  all.broadcast({text.data(), DType::int32, {num_words}}, 0).wait();
+  return text;
+}
+
+/// Data is known by its content.
+constexpr std::array<std::string_view, 3> keys_of_a_rank = {"data.path", "training.num_threads", "comm.bind"};
+
+std::string differences(const RunConfig& first, const RunConfig& own) {
+  std::string text;
+  for (const KeyChange& each : config_changes(first, own))
+    if (std::ranges::find(keys_of_a_rank, each.key) == keys_of_a_rank.end())
+      text += fmt::format("{}{} is {} here and {} on rank 0", text.empty() ? "" : "; ", each.key, each.is, each.was);
+  return text;
+}
+
 }  // namespace
+
+void require_same_run(const RunConfig& config, const DataFingerprint& data, Comm& all) {
+  const std::string first_config = text_of_rank_0(to_toml(config), '\n', all),
+                    first_data = text_of_rank_0(to_text(data), ' ', all);
+  const auto failure = agreed_failure(all, [&] {
+    Manifest first;
+    first.config = first_config;
+    const std::string text = differences(config_of(first, "rank 0"), config);
+    require(text.empty(), "{} (give all processes of a run the same config)", text);
+    require(first_data.starts_with(to_text(data)),
+            "data.path = '{}' has {} here and {} on rank 0 (copy the same files to all hosts)", config.data.path,
+            to_text(data), first_data.substr(0, first_data.find_last_not_of(' ') + 1));
+  });
+  if (failure) throw_agreed(all, *failure);
+}
 
 std::string start_line(const Resume& resume, std::size_t candidate) {
   if (resume.candidates().empty()) return "starting";

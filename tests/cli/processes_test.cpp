@@ -127,6 +127,37 @@ TEST_F(Processes, ArePredictedFromTheirCollectives) {
   EXPECT_GT(nlohmann::json::parse(tree::lines_of(after.out).back()).at("predicted_step_seconds").get<double>(), 0);
 }
 
+TEST_F(Processes, ThatHaveOtherKeysOrDataThanRank0EndTheJob) {
+  const auto two = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> keys = {"--parallelism.tensor_parallel_degree=1",
+                                     "--parallelism.pipeline_parallel_degree=1",
+                                     "--parallelism.sequence_parallel=false"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    return train(out, keys);
+  };
+  const auto run = [&](const std::vector<std::string>& first, const std::vector<std::string>& second) {
+    std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe"};
+    for (const auto* each : {&first, &second}) {
+      command.insert(command.end(), {"-n", "1", ECHELON_BINARY_DIR "/echelon"});
+      command.insert(command.end(), each->begin(), each->end());
+      command.emplace_back(":");
+    }
+    command.pop_back();
+    return run_command(command);
+  };
+  const Outcome keys = run(two("keys", {}), two("keys", {"--optimizer.lr=1e-3"}));
+  EXPECT_EQ(keys.status, 2);
+  EXPECT_THAT(keys.err, HasSubstr("echelon: rank 1: optimizer.lr is 0.001 here and 0.0003 on rank 0 (give all "
+                                  "processes of a run the same config)"));
+  const std::vector<std::string> tensor = {"--parallelism.tensor_parallel_degree=2",
+                                           "--parallelism.data_parallel_shard_degree=1"};
+  EXPECT_THAT(run(two("mesh", {}), two("mesh", tensor)).err,
+              HasSubstr("parallelism.data_parallel_shard_degree is 1 here and 2 on rank 0"));
+  const Outcome data = run(two("data", {}), two("data", {"--data.path=" + folder_ + "/corpus/validation"}));
+  EXPECT_THAT(data.err, HasSubstr("(copy the same files to all hosts)"));
+  EXPECT_EQ(run(two("same", {}), two("same", {"--training.num_threads=1"})).status, 0);
+}
+
 /// Two ranks, each with a setting of the environment of its own.
 Outcome run_with_settings(const std::vector<std::string>& arguments, const std::array<std::string, 2>& settings) {
   std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe"};

@@ -13,6 +13,7 @@ using Entries = std::vector<const PlanHeap::Entry*>;
 constexpr double grace = 0.2;                                  // of the limit, to find some plans nevertheless
 constexpr double polish = 0.75;                                // of it, to make the best degrees found better
 constexpr double polish_of_one = 0.25;                         // likewise, of one triple
+constexpr double share_of_orders = 0.05;                       // likewise, of its orders of axes
 constexpr double share_of_others = 0.2;                        // of all these, once the first plan is proven
 constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
 constexpr int most_planted_of_degrees = 12;                    // whether they fit or not
@@ -37,10 +38,12 @@ class GoodPlans {
     const std::size_t num_listed = std::max(num_polished, static_cast<std::size_t>(wanted));
     // A first plan that is proven leaves less to find.
     const double share = found_.empty() ? 1 : share_of_others;
-    PlanHeap reached;
+    PlanHeap reached, planted;
     descend_from_each_way(reached, limit_.after(share * grace / 2));
-    plant(reached, limit_.after(share * grace));
-    time_best(reached, num_listed, limit_.after(share * grace));
+    plant(planted, limit_.after(share * grace));
+    // Their seconds are exact more often: those that descents reached may be bounds far below the truth.
+    time_best(planted, num_listed, limit_.after(share * grace));
+    time_best(reached, num_listed, limit_.after(share * grace / 2));
     polish_best(num_listed, share);
   }
 
@@ -66,9 +69,9 @@ class GoodPlans {
     descend_from(std::move(of_best), reached, end);
   }
 
-  /// Of the shapes that experts choose, full nodes of tensor ranks first: of the triples of degrees whose schedules say
-  /// that they are fastest a few layouts each.
-  void plant(PlanHeap& reached, const SearchLimit::End& end) {
+  /// Of all that experts would choose, those of the lowest bounds: of the triples of degrees whose schedules say that
+  /// they are fastest a few layouts each.
+  void plant(PlanHeap& planted, const SearchLimit::End& end) {
     if (tree_.memory_first()) return;
     PlanHeap seeds;
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
@@ -77,31 +80,33 @@ class GoodPlans {
       if (found_.contains(degrees_of(*shape)) || !limit_.is_before(end)) continue;
       tree_.add_expert_choices(*shape, seeds);
     }
-    PlanHeap stepped;
     std::map<PlanDegrees, int> num_stepped, num_fitting;
-    while (!seeds.empty() && num_fitting.size() < most_planted && (stepped.empty() || limit_.is_before(end))) {
+    while (!seeds.empty() && num_fitting.size() < most_planted && (planted.empty() || limit_.is_before(end))) {
       const auto node = seeds.pop();
       const PlanDegrees degrees = degrees_of(*node);
-      if (num_stepped[degrees]++ >= most_planted_of_degrees) continue;
-      if (const auto fitting = num_fitting.find(degrees); fitting != num_fitting.end() && fitting->second >= most_timed)
+      const auto fitting = num_fitting.find(degrees);
+      if (fitting != num_fitting.end() && fitting->second >= most_timed) continue;
+      if (node->grade == PlanGrade::any_order) {
+        tree_.add_layout(node->choice, seeds);
         continue;
-      const std::size_t before = stepped.entries().size();
-      tree_.step(*node, stepped);
-      if (stepped.entries().size() > before) ++num_fitting[degrees];
+      }
+      if (num_stepped[degrees]++ >= most_planted_of_degrees) continue;
+      const std::size_t before = planted.entries().size();
+      tree_.step(*node, planted);
+      if (planted.entries().size() > before) ++num_fitting[degrees];
     }
-    reached.merge(std::move(stepped));
   }
 
   /// The lowest layouts of so many triples of degrees, a few of each.
   void time_best(PlanHeap& reached, std::size_t num_degrees, const SearchLimit::End& end) {
     std::map<PlanDegrees, int> num_timed;
-    while (!reached.empty() && (timed_.empty() || limit_.is_before(end))) {
+    while (!reached.empty() && num_timed.size() <= num_degrees && (timed_.empty() || limit_.is_before(end))) {
       const auto node = reached.pop();
       const std::int64_t before = tree_.num_timed();
-      int& of_degrees = num_timed[degrees_of(*node)];
-      if (of_degrees < most_timed) tree_.time(*node);
-      of_degrees += tree_.num_timed() > before ? 1 : 0;
-      if (num_timed.size() > num_degrees) break;
+      const PlanDegrees degrees = degrees_of(*node);
+      if (const auto known = num_timed.find(degrees); known != num_timed.end() && known->second == most_timed) continue;
+      tree_.time(*node);
+      if (tree_.num_timed() > before) ++num_timed[degrees];
     }
   }
 
@@ -146,6 +151,20 @@ class GoodPlans {
       time_best(reached, 1, end_of_descents);
     }
     open_.merge(std::move(rest));
+    reorder(degrees, limit_.after(share_of_orders));
+  }
+
+  /// Times the best layout of a triple of degrees in other orders of its axes: bounds of orders that do not divide into
+  /// nodes are too low to tell which is best.
+  void reorder(const PlanDegrees& degrees, const SearchLimit::End& end) {
+    std::optional<PlanNode> best;
+    for (const PlanHeap::Entry& each : timed_.entries())
+      if (degrees_of(*each.node) == degrees && (!best || each.key < best->key)) best = *each.node;
+    if (!best) return;
+    PlanHeap others, stepped;
+    tree_.add_orders(best->choice, others);
+    while (!others.empty() && limit_.is_before(end)) tree_.step(*others.pop(), stepped);
+    while (!stepped.empty() && stepped.top().key < best->key && limit_.is_before(end)) tree_.time(*stepped.pop());
   }
 
   void descend_from(Entries entries, PlanHeap& reached, const SearchLimit::End& end) {

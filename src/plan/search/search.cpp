@@ -87,6 +87,13 @@ PlanResult find_plans(const PlanRequest& request) {
       request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
+    // A search that has ended may not have seen it.
+    const bool is_better = result.in_default_order && result.in_default_order->outcome.fits() &&
+                           result.in_default_order->outcome.step_seconds < result.plans.front().outcome.step_seconds;
+    if (is_better && request.objective == PlanObjective::time) {
+      result.plans.front() = std::move(*result.in_default_order);
+      result.in_default_order.reset();
+    }
     result.without_context = without_context(result.plans.front(), request);
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;

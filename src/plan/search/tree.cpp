@@ -148,11 +148,11 @@ void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
   for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data, node.placement)) {
     choice.order = order;
-    push_layout(choice, open);
+    add_layout(choice, open);
   }
 }
 
-void PlanTree::push_layout(const PlanChoice& choice, PlanHeap& open) {
+void PlanTree::add_layout(const PlanChoice& choice, PlanHeap& open) {
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(choice);
   open.push(layout_node(PlanGrade::layout, choice, {bounds_.seconds(choice), bounds_.bytes().of_layout(choice)}));
@@ -183,9 +183,29 @@ void PlanTree::time(const PlanNode& layout) {
   timed_.push(std::move(timed));
 }
 
+void PlanTree::add_orders(const PlanChoice& choice, PlanHeap& open) {
+  PlanChoice other = choice;
+  for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data)) {
+    other.order = order;
+    if (!(other == choice)) add_layout(other, open);
+  }
+}
+
 void PlanTree::add_expert_choices(const PlanShape& shape, PlanHeap& seeds) {
   const auto fits = [&](const PlanChoice& choice) { return may_fit(choice, bounds_.bytes().of_layout(choice)); };
-  for (const PlanChoice& choice : expert_choices(space_, shape, fits)) push_layout(choice, seeds);
+  PlanOrders& orders = bounds_.costs().orders();
+  for (const PlanChoice& choice : expert_choices(space_, shape, fits)) {
+    counts_.work += work_of_set;
+    for (const TensorPlacement placement : orders.placements(shape)) {
+      const std::vector<AxisOrder>& of_placement = orders.of(shape, choice.data, placement);
+      if (of_placement.empty() || of_placement.front() != choice.order) continue;
+      const double seconds = bounds_.seconds_of_any_order(choice, placement, false);
+      seeds.push({.key = key({seconds, bounds_.bytes().of_layout(choice)}),
+                  .grade = PlanGrade::any_order,
+                  .choice = choice,
+                  .placement = placement});
+    }
+  }
 }
 
 PlanKey PlanTree::key(const Bound& bound) const {

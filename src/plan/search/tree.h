@@ -49,8 +49,12 @@ class PlanTree {
     return std::move(plans_[static_cast<std::size_t>(timed.plan)]);
   }
 
-  /// Layouts of a shape as experts choose them, with their schedules simulated.
+  /// Layouts of a shape as experts choose them, in the default order, with the bounds of no order.
   void add_expert_choices(const PlanShape& shape, PlanHeap& seeds);
+  /// One layout, with its schedule simulated.
+  void add_layout(const PlanChoice& choice, PlanHeap& open);
+  /// The layout in its other orders of axes that the machine can tell apart.
+  void add_orders(const PlanChoice& choice, PlanHeap& open);
 
  private:
   void expand_shape(const PlanShape& shape, PlanHeap& open);
@@ -58,7 +62,6 @@ class PlanTree {
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_any_order(const PlanNode& node, PlanHeap& open);
   void expand_orders(const PlanNode& node, PlanHeap& open);
-  void push_layout(const PlanChoice& choice, PlanHeap& open);
   template <class Fits>
   void push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open);
 
