@@ -1,9 +1,12 @@
 // What an exchange of rows between the ranks of experts costs: bytes that are sent, and memory.
+#include "ops/cpu/cpu_ops.h"
 #include "parity/forced_router.h"
 #include "parity/layout.h"
 #include "spec/groups.h"
 
 #include <gtest/gtest.h>
+
+#include <array>
 
 namespace echelon::testing {
 namespace {
@@ -41,6 +44,50 @@ TEST(ExpertTraffic, IsTheClosedForm) {
       }
     };
     (void)run_training(config, {.interpose = forced(even, seq_len), .at_end = at_end});
+  }
+}
+
+/// What the matmuls of experts computed on one rank, and what its trace says.
+void expect_kept_rows_as_planned(const RankView& rank, const CpuOps& cpu, const RunConfig& config) {
+  std::int64_t planned = 0, planned_for_all = 0;
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+    const std::int64_t times = kind == ProgramKind::training ? config.training.steps : 1;
+    for (const Action& action : rank.run.blueprint().program(kind))
+      for (const OpRecord& op : rank.run.blueprint().trace(kind).of(action).operations())
+        if (op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward_weight)
+          planned += times * op.flops;
+    const std::int64_t rows = config.training.global_batch_size / 4 * config.training.seq_len * 2,
+                       passes = kind == ProgramKind::training ? 3 : 1;
+    planned_for_all += times * passes * rows * config.model.num_hidden_layers * 3 * 2 * config.model.hidden_size *
+                       config.model.mixture.moe_intermediate_size;
+    const ExpertTraffic& traffic = rank.run.step().expert_traffic(kind);
+    EXPECT_EQ(traffic.flops, traffic.planned_flops);
+    EXPECT_EQ(traffic.sent_bytes, traffic.planned_sent_bytes);
+  }
+  EXPECT_EQ(cpu.expert_flops(), planned);
+  EXPECT_LT(planned, planned_for_all);
+}
+
+// With a capacity a plan has the rows that experts keep: of each expert two of three in a sequence, in training alone.
+TEST(ExpertCapacity, PlansHaveTheRowsThatAreKept) {
+  for (const int ep : {1, 2, 4}) {
+    SCOPED_TRACE(ep);
+    RunConfig config = config_of({.shard = 4, .experts = num_experts, .ep = ep, .capacity = 0.5});
+    config.training.steps = config.lr_scheduler.warmup_steps = 2;
+    const auto even = [](std::int64_t n, std::int64_t j) {
+      return static_cast<std::int32_t>((2 * n + j) % num_experts);
+    };
+    std::array<const CpuOps*, 4> backends{};
+    const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
+      backends.at(static_cast<std::size_t>(mesh.rank())) = dynamic_cast<const CpuOps*>(&ops);
+      return forced(even, seq_len)(ops, mesh);
+    };
+    const auto at_end = [&](const RankView& rank) {
+      const CpuOps* const cpu = backends.at(static_cast<std::size_t>(rank.mesh.rank()));
+      ASSERT_NE(cpu, nullptr);
+      expect_kept_rows_as_planned(rank, *cpu, config);
+    };
+    (void)run_training(config, {.interpose = interpose, .at_end = at_end});
   }
 }
 
