@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace echelon::testing {
 namespace {
@@ -203,8 +204,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, BalancedInterop,
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, PackedInterop, ::testing::Values("gpt2", "llama"));
 
-// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, of which four
-// have the experts of a layer if they divide by four, and Echelon's logits of them.
+// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, of which
+// four have the experts of a layer if they divide by four, and Echelon's logits of them.
 TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
   for (const char* name : names) {
     const Fixture fixture(name);

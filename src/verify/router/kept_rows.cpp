@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 namespace echelon {
 namespace {
 
 double spread_of(const FlippedRows& rows, double FlippedRow::*weight) {
-  const auto [least, most] = std::ranges::minmax(rows | std::views::transform(weight));
-  return most - least;
+  const auto [least, most] = std::ranges::minmax_element(rows, {}, weight);
+  return (*most).*weight - (*least).*weight;
 }
 
 }  // namespace
