@@ -23,7 +23,7 @@ constexpr std::int64_t forced_experts = 16, forced_tokens = 12;  // two experts 
 struct Adversary {
   const char* name;
   std::int64_t experts_per_token;
-  ForcedChoice choice;
+  Choice choice;
   double most_received;
   std::int64_t tokens_per_rank = 2 * forced_tokens;
   Targets targets = Targets::unequal;
@@ -131,7 +131,7 @@ RunConfig large_config(std::int64_t experts_per_token) {
 }
 
 /// The largest arena of a rank. All ranks are still there when the process is looked at.
-std::int64_t most_arena_bytes(const RunConfig& config, const ForcedChoice& choice) {
+std::int64_t most_arena_bytes(const RunConfig& config, const Choice& choice) {
   std::atomic<std::int64_t> most = 0;
   const auto at_end = [&](const RankView& rank) {
     const std::int64_t bytes = rank.run.memory().arena().num_bytes();

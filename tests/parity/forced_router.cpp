@@ -7,7 +7,7 @@ namespace {
 
 class ForcedRank final : public RankInterposer, public Ops {
  public:
-  ForcedRank(Ops& inner, Mesh& mesh, ForcedChoice choice, std::int64_t seq_len)
+  ForcedRank(Ops& inner, Mesh& mesh, Choice choice, std::int64_t seq_len)
       : inner_(inner), mesh_(mesh), choice_(std::move(choice)), seq_len_(seq_len) {}
   [[nodiscard]] Ops& ops() override { return *this; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
@@ -30,13 +30,13 @@ class ForcedRank final : public RankInterposer, public Ops {
  private:
   Ops& inner_;
   Mesh& mesh_;
-  ForcedChoice choice_;
+  Choice choice_;
   std::int64_t seq_len_;
 };
 
 }  // namespace
 
-Interpose forced(const ForcedChoice& choice, std::int64_t seq_len) {
+Interpose forced(const Choice& choice, std::int64_t seq_len) {
   return [choice, seq_len](Ops& ops, Mesh& mesh) { return std::make_unique<ForcedRank>(ops, mesh, choice, seq_len); };
 }
 

@@ -9,9 +9,9 @@
 namespace echelon::testing {
 
 /// The expert of token n of a sequence at its j-th place.
-using ForcedChoice = std::function<std::int32_t(std::int64_t n, std::int64_t j)>;
+using Choice = std::function<std::int32_t(std::int64_t n, std::int64_t j)>;
 
 /// Chooses for the router, which gives the experts the weights of those that it chose. Padding stays without a choice.
-[[nodiscard]] Interpose forced(const ForcedChoice& choice, std::int64_t seq_len);
+[[nodiscard]] Interpose forced(const Choice& choice, std::int64_t seq_len);
 
 }  // namespace echelon::testing

@@ -136,7 +136,7 @@ TEST(ExpertMemory, OfAProcessDoesNotDependOnTheRouter) {
   config.training.micro_batch_size = 1;
   config.training.global_batch_size = 8;
   config.training.steps = config.lr_scheduler.warmup_steps = 1;
-  const auto peak_with = [&](const ForcedChoice& choice) {
+  const auto peak_with = [&](const Choice& choice) {
     (void)run_training(config, {.interpose = forced(choice, config.training.seq_len),
                                 .run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
                                   run_mpi_ranks(shape, {.timeout_seconds = 120}, body);
