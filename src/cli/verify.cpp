@@ -59,6 +59,11 @@ void print_choices(const ChoiceComparison& choices) {
   if (choices.num_ties > 0)
     fmt::print("choices: {} of {} are others, between scores that are closer than rounding; one rank replays them\n",
                choices.num_ties, choices.num_choices);
+  if (choices.num_row_ties > 0)
+    fmt::print(
+        "choices: at their capacity, experts keep {} rows in place of others, whose weights are closer than "
+        "rounding; one rank replays them\n",
+        choices.num_row_ties);
   if (choices.num_wrong > 0)
     fmt::print("choices: {} of {} are wrong: {}\n", choices.num_wrong, choices.num_choices, choices.sentence);
 }
@@ -111,6 +116,7 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
   if (verdict.choices)
     json["choices"] = {{"compared", verdict.choices->num_choices},
                        {"ties", verdict.choices->num_ties},
+                       {"row_ties", verdict.choices->num_row_ties},
                        {"wrong", verdict.choices->num_wrong},
                        {"first_wrong", verdict.choices->sentence}};
   if (verdict.first) {

@@ -150,6 +150,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.dispatch_bound = config.moe.dispatch_bound;
   if (options.ep > 1 && !config.expert_load.is_balanced())
     options.expert_shares = shares_of_ranks(config.expert_load, config.model.mixture, options.ep);
+  options.kept_shares = kept_shares_of_ranks(config);
   options.tp = mesh.degree(Axis::tp);
   options.divides_expert_features = options.tp > 1 && expert_tensor_degree(config.parallelism) == options.tp;
   options.tp_rank = mesh.coordinate(rank, Axis::tp);

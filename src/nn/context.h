@@ -71,8 +71,8 @@ struct LayerOptions {
   bool drops_by_score = false;
   double dispatch_bound = 1;  // rows that a rank takes in one round of an exchange, of those that it sends
   // Of all rows, the parts of the `ep` ranks that a prediction assumes, the most loaded first
-  // (spec/config/expert_load.h); empty: even ones.
-  std::vector<double> expert_shares = {};
+  // (spec/config/expert_load.h); empty: even ones. The second: of those that are kept within the capacity.
+  std::vector<double> expert_shares = {}, kept_shares = {};
 
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T: tokens of a sequence on this rank

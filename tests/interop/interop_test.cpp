@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace echelon::testing {
 namespace {
@@ -203,8 +204,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, BalancedInterop,
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, PackedInterop, ::testing::Values("gpt2", "llama"));
 
-// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, and
-// Echelon's logits of them.
+// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, of which
+// four have the experts of a layer if they divide by four, and Echelon's logits of them.
 TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
   for (const char* name : names) {
     const Fixture fixture(name);
@@ -214,6 +215,10 @@ TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
     config.parallelism.data_parallel_shard_degree = 2;
     config.parallelism.tensor_parallel_degree = 2;
     config.parallelism.pipeline_parallel_degree = 2;
+    if (const std::int64_t experts = config.model.mixture.num_experts; experts > 0) {
+      config.parallelism.sequence_parallel = true;
+      config.parallelism.expert_parallel_degree = std::gcd(experts, std::int64_t{4});
+    }
     std::filesystem::create_directories(folder.parent_path());
     rewrite(fixture, config, folder);
     const auto original = read_all(fixture.folder / "model.safetensors"),

@@ -1,109 +1,17 @@
-// Experts on several ranks when tokens are spread over them as badly as can be: nothing is dropped, loads cost rounds,
-// and memory does not know them.
+// What an exchange of rows between the ranks of experts costs: bytes that are sent, and memory.
+#include "ops/cpu/cpu_ops.h"
+#include "parity/forced_router.h"
 #include "parity/layout.h"
-#include "parity/locks.h"
-#include "parity/training_run.h"
 #include "spec/groups.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
+#include <array>
 
 namespace echelon::testing {
 namespace {
 
 constexpr std::int64_t num_experts = 8, seq_len = 12;
-
-/// The expert of token n of a sequence at its j-th place.
-using Choice = std::function<std::int32_t(std::int64_t n, std::int64_t j)>;
-
-/// Chooses for the router, which gives the experts the weights of those that it chose.
-class ForcedOps : public Ops {
- public:
-  ForcedOps(Ops& inner, Choice choice) : inner_(inner), choice_(std::move(choice)) {}
-
-  void perform(const Operation& operation) override {
-    inner_.perform(operation);
-    const auto* const args = operation.get_if<ChooseExpertsArgs>();
-    if (args == nullptr) return;
-    inner_.publish();
-    const std::int64_t k = args->experts.size(1);
-    for (std::int64_t i = 0; i < args->experts.num_elements(); ++i)
-      args->experts.as<std::int32_t>()[i] = choice_(i / k % seq_len, i % k);
-  }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  void publish() override { inner_.publish(); }
-
- private:
-  Ops& inner_;
-  Choice choice_;
-};
-
-class ForcedRank : public RankInterposer {
- public:
-  ForcedRank(Ops& ops, Mesh& mesh, Choice choice) : ops_(ops, std::move(choice)), mesh_(mesh) {}
-  [[nodiscard]] Ops& ops() override { return ops_; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
-
- private:
-  ForcedOps ops_;
-  Mesh& mesh_;
-};
-
-Interpose forced(const Choice& choice) {
-  return [choice](Ops& ops, Mesh& mesh) { return std::make_unique<ForcedRank>(ops, mesh, choice); };
-}
-
-struct ForcedRouter {
-  const char* name;
-  std::int64_t experts_per_token;
-  Choice choice;
-  double most_received;  // rows of the rank with the most, of as many as one rank sends
-};
-
-class Adversarial : public ::testing::TestWithParam<ForcedRouter> {};
-
-// Claim (parity): A mixture computes what one rank computes however uneven its loads are: all tokens
-//   at one expert, all at one rank's, none at an expert. It then takes more rounds, and no more
-//   memory.
-// Bound: 4 ranks, bounds of a round from a quarter of a rank's rows up to all that could come: parity's bounds; planned
-//   bytes equal; rounds as many as the rows need.
-// Tests: Adversarial
-TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
-  const auto& [name, k, choice, most_received] = GetParam();
-  std::unique_ptr<Trajectory> expected;
-  for (const double bound : {0.25, 1.0, 1.2, 100.0}) {
-    RunConfig config = config_of({.shard = 4, .zero = 2, .experts = num_experts, .router_losses = true, .ep = 4});
-    config.model.mixture.num_experts_per_tok = k;
-    config.moe.dispatch_bound = bound;
-    config.training.steps = 3;
-    ASSERT_EQ(config.training.seq_len, seq_len);
-    if (!expected) expected = run_training(one_rank(config), {.interpose = forced(choice)});
-    const auto actual =
-        run_training(config, {.interpose = forced(choice), .at_end = [&, most = most_received](const RankView& rank) {
-                                expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
-                                const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
-                                const double rounds = std::max(1.0, std::ceil(most / std::min(bound, 4.0)));
-                                EXPECT_EQ(static_cast<double>(traffic.num_rounds),
-                                          rounds * static_cast<double>(traffic.num_exchanges));
-                              }});
-    SCOPED_TRACE(fmt::format("{} with a bound of {}", name, bound));
-    expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Routers, Adversarial,
-    ::testing::Values(
-        ForcedRouter{"one_expert", 1, [](std::int64_t, std::int64_t) { return 5; }, 4},
-        ForcedRouter{"one_rank", 2, [](std::int64_t, std::int64_t j) { return static_cast<int>(2 + j); }, 4},
-        ForcedRouter{"none_at_one", 2, [](std::int64_t n, std::int64_t j) { return static_cast<int>((2 * n + j) % 7); },
-                     4.0 / 3}),
-    [](const ::testing::TestParamInfo<ForcedRouter>& test) { return test.param.name; });
 
 // Claim (plans): An exchange of rows sends (P - 1) / P of R rows there and back with P ranks and even
 //   loads, forward as well as backward.
@@ -135,7 +43,51 @@ TEST(ExpertTraffic, IsTheClosedForm) {
         EXPECT_GT(traffic.sent_bytes, 0);
       }
     };
-    (void)run_training(config, {.interpose = forced(even), .at_end = at_end});
+    (void)run_training(config, {.interpose = forced(even, seq_len), .at_end = at_end});
+  }
+}
+
+/// What the matmuls of experts computed on one rank, and what its trace says.
+void expect_kept_rows_as_planned(const RankView& rank, const CpuOps& cpu, const RunConfig& config) {
+  std::int64_t planned = 0, planned_for_all = 0;
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+    const std::int64_t times = kind == ProgramKind::training ? config.training.steps : 1;
+    for (const Action& action : rank.run.blueprint().program(kind))
+      for (const OpRecord& op : rank.run.blueprint().trace(kind).of(action).operations())
+        if (op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward_weight)
+          planned += times * op.flops;
+    const std::int64_t rows = config.training.global_batch_size / 4 * config.training.seq_len * 2,
+                       passes = kind == ProgramKind::training ? 3 : 1;
+    planned_for_all += times * passes * rows * config.model.num_hidden_layers * 3 * 2 * config.model.hidden_size *
+                       config.model.mixture.moe_intermediate_size;
+    const ExpertTraffic& traffic = rank.run.step().expert_traffic(kind);
+    EXPECT_EQ(traffic.flops, traffic.planned_flops);
+    EXPECT_EQ(traffic.sent_bytes, traffic.planned_sent_bytes);
+  }
+  EXPECT_EQ(cpu.expert_flops(), planned);
+  EXPECT_LT(planned, planned_for_all);
+}
+
+// With a capacity a plan has the rows that experts keep: of each expert two of three in a sequence, in training alone.
+TEST(ExpertCapacity, PlansHaveTheRowsThatAreKept) {
+  for (const int ep : {1, 2, 4}) {
+    SCOPED_TRACE(ep);
+    RunConfig config = config_of({.shard = 4, .experts = num_experts, .ep = ep, .capacity = 0.5});
+    config.training.steps = config.lr_scheduler.warmup_steps = 2;
+    const auto even = [](std::int64_t n, std::int64_t j) {
+      return static_cast<std::int32_t>((2 * n + j) % num_experts);
+    };
+    std::array<const CpuOps*, 4> backends{};
+    const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
+      backends.at(static_cast<std::size_t>(mesh.rank())) = dynamic_cast<const CpuOps*>(&ops);
+      return forced(even, seq_len)(ops, mesh);
+    };
+    const auto at_end = [&](const RankView& rank) {
+      const CpuOps* const cpu = backends.at(static_cast<std::size_t>(rank.mesh.rank()));
+      ASSERT_NE(cpu, nullptr);
+      expect_kept_rows_as_planned(rank, *cpu, config);
+    };
+    (void)run_training(config, {.interpose = interpose, .at_end = at_end});
   }
 }
 

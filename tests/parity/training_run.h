@@ -19,6 +19,7 @@ enum class Targets : std::uint8_t {
   // Ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences everywhere.
   unequal,
   of_one_sequence,  // of each global batch: most ranks have none
+  one_token,        // of each global batch of packed data, in its first sequence; all else is padding
 };
 
 /// Tokens, targets and documents by a formula: some sequences are one document, in some each token is one. With
@@ -60,14 +61,17 @@ class FormulaBatches : public BatchSource {
     return sequence % 7 == 5 || (sequence * 2 + i) % 5 == 4;
   }
   [[nodiscard]] std::int64_t first_of_padding(std::int64_t sequence, std::int64_t seq_len) const {
+    if (targets_ == Targets::one_token) return sequence % batch_size_ == 0 ? 1 : 0;
     return is_packed_ ? seq_len - sequence % 4 : seq_len;
   }
   [[nodiscard]] bool counts(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    if (targets_ == Targets::one_token) return i < first_of_padding(sequence, seq_len);
     if (i + 1 >= first_of_padding(sequence, seq_len) && is_packed_) return false;
     if (masks_ends_ && starts_at(sequence, i + 1, seq_len)) return false;
     switch (targets_) {
       case Targets::all: return true;
       case Targets::unequal: return i >= sequence * 3 % seq_len && sequence % 5 != 3;
+      case Targets::one_token: break;
       case Targets::of_one_sequence: return sequence % batch_size_ == sequence / batch_size_ % batch_size_;
     }
     return true;

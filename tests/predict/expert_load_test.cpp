@@ -91,6 +91,42 @@ TEST(PredictedExpertLoad, FurtherRoundsAreComputedAgain) {
   EXPECT_NEAR(again, (over_mean - 1) * 2 / 9 * expert_flops_of_a_rank(rounds) / peak_flops, 1e-6 * again);
 }
 
+/// Each expert takes three quarters of its share of even loads.
+RunConfig dropping(RunConfig config) {
+  config.moe.dispatch_bound = MoeConfig().dispatch_bound;
+  config.moe.capacity_factor = 0.75;
+  return config;
+}
+
+TEST(PredictedExpertLoad, RowsBeyondTheCapacityAreNotComputed) {
+  RunConfig even = config_of_experts();
+  for (const int ep : {1, 2, 4}) {
+    SCOPED_TRACE(ep);
+    even.parallelism.expert_parallel_degree = ep;
+    const double less = 0.25 * expert_flops_of_a_rank(even) / peak_flops;
+    EXPECT_NEAR(step_of(dropping(even)).step_seconds, step_of(even).step_seconds - less, 1e-6 * less);
+  }
+  // Each of eight experts takes 12 of the 128 rows of a sequence. Those of one rank are full with these loads, too.
+  RunConfig uneven = dropping(even);
+  uneven.expert_load.rows_of_layers = {{60, 60, 1, 1, 1, 1, 2, 2}};
+  uneven.expert_load.name = "measured";
+  EXPECT_NEAR(step_of(uneven).step_seconds, step_of(dropping(even)).step_seconds, 1e-9);
+  const std::vector<double> kept = kept_shares_of_ranks(uneven),
+                            expected = {24.0 / 128, 4.0 / 128, 2.0 / 128, 2.0 / 128};
+  ASSERT_EQ(kept.size(), expected.size());
+  for (std::size_t rank = 0; rank < kept.size(); ++rank) EXPECT_NEAR(kept[rank], expected[rank], 1e-12);
+  EXPECT_TRUE(kept_shares_of_ranks(even).empty());
+  uneven.parallelism.expert_parallel_degree = 1;
+  const double fewer = 0.75 * expert_flops_of_a_rank(even) / peak_flops;
+  EXPECT_NEAR(step_of(uneven).step_seconds, step_of(even).step_seconds - fewer, 1e-6 * fewer);
+  uneven.parallelism.expert_parallel_degree = 4;
+  EXPECT_EQ(expert_load_text(uneven),
+            "experts measured: the most loaded of 4 ranks computes 3.00 times the mean, in 1 round; 75.0 % of rows are "
+            "dropped\n");
+  EXPECT_EQ(expert_load_text(dropping(even)).substr(0, 17), "experts balanced:");
+  EXPECT_NE(expert_load_text(dropping(even)).find("; 25.0 % of rows are dropped"), std::string::npos);
+}
+
 TEST(PredictedExpertLoad, MemoryDoesNotDependOnIt) {
   for (const double bound : {0.5, 1.0, 1.2, 4.0}) {
     const RunConfig even = config_of_experts(bound);
@@ -133,9 +169,6 @@ TEST(PredictedExpertLoad, RefusesWhatIsNone) {
   RunConfig dense = config;
   dense.model = preset("llama-10m");
   EXPECT_THROW((void)read_expert_load("balanced", dense), Error);
-  RunConfig dropping = config;
-  dropping.moe.capacity_factor = 1.25;
-  EXPECT_THROW((void)read_expert_load("zipf:1", dropping), Error);
   EXPECT_TRUE(read_expert_load("", dense).is_balanced());
   dense.parallelism = {};
   dense.moe = {};

@@ -107,6 +107,30 @@ const std::vector<NamedLayout>& layouts_of_experts() {
   return all;
 }
 
+const std::vector<NamedLayout>& layouts_of_latents() {
+  static const std::vector<NamedLayout> all = {
+      {"one-rank", [](ParallelConfig&) {}},
+      {"zero2-tp-sp-ep-3x2x6",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 3;
+         p.tensor_parallel_degree = p.zero_level = 2;
+         p.expert_parallel_degree = 6;
+         p.sequence_parallel = true;
+       }},
+      {"dualpipev-ep-2x2",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 2;
+         p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
+       }},
+      {"zero3-cp-ep-2x2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = p.expert_parallel_degree = 2;
+         p.zero_level = 3;
+       }},
+  };
+  return all;
+}
+
 const std::vector<NamedLayout>& layouts_of_adapters() {
   static const std::vector<NamedLayout> all = {
       {"one-rank", [](ParallelConfig&) {}},

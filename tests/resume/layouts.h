@@ -25,6 +25,9 @@ struct NamedLayout {
 /// Of a mixture of experts, whose stacked weights are cut along another dim by each axis.
 [[nodiscard]] const std::vector<NamedLayout>& layouts_of_experts();
 
+/// Of one with latent attention, and all axes.
+[[nodiscard]] const std::vector<NamedLayout>& layouts_of_latents();
+
 /// Of adapters, of which one half is cut as its linear layer is.
 [[nodiscard]] const std::vector<NamedLayout>& layouts_of_adapters();
 

@@ -30,7 +30,7 @@ class ResumeMatrix : public SmallRun {
   RunConfig config_of(const NamedLayout& layout, const std::string& folder) const {
     RunConfig config = this->config(folder);
     layout.set(config.parallelism);
-    if (has_experts_) SmallRun::use_experts(config);
+    if (has_experts_) SmallRun::use_experts(config, family_);
     if (has_experts_ && freezes_routers_) {
       config.moe.freeze_router = true;
     } else if (has_experts_) {
@@ -99,7 +99,10 @@ class ResumeMatrix : public SmallRun {
     }
   }
 
-  void use_experts() { has_experts_ = true; }
+  void use_experts(Family family = Family::dots1) {
+    has_experts_ = true;
+    family_ = family;
+  }
   void freeze_routers() { freezes_routers_ = true; }
   void use_documents() {
     has_documents_ = true;
@@ -139,6 +142,7 @@ class ResumeMatrix : public SmallRun {
 
  private:
   std::map<std::string, Steps> uninterrupted_;
+  Family family_ = Family::dots1;  // with experts
   bool has_documents_ = false, has_experts_ = false, freezes_routers_ = false;
   std::string base_;  // of adapters, if they are trained
 };
@@ -168,6 +172,11 @@ TEST_F(ResumeMatrix, LayoutsOfDocumentsResumeThemselvesAndTheNext) {
 TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
   use_experts();
   expect_each_resumes(layouts_of_experts());
+}
+
+TEST_F(ResumeMatrix, LayoutsOfLatentAttentionResumeThemselvesAndTheNext) {
+  use_experts(Family::deepseek_v3);
+  expect_each_resumes(layouts_of_latents());
 }
 
 TEST_F(ResumeMatrix, LayoutsOfFrozenRoutersResumeThemselvesAndTheNext) {

@@ -98,9 +98,9 @@ RunConfig SmallRun::config(const std::string& folder) const {
   return config;
 }
 
-void SmallRun::use_experts(RunConfig& config) {
+void SmallRun::use_experts(RunConfig& config, Family family) {
   const ModelSpec dense = config.model;
-  config.model = family_defaults(Family::dots1);
+  config.model = family_defaults(family);
   config.model.mixture.num_experts = 6;
   config.model.intermediate_size = 12;
   config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 12;
@@ -112,6 +112,16 @@ void SmallRun::use_experts(RunConfig& config) {
   config.model.head_dim = dense.head_dim;
   config.model.vocab_size = dense.vocab_size;
   config.model.initializer_range = dense.initializer_range;
+  if (family != Family::deepseek_v3) return;
+  config.model.mixture.n_group = 3;
+  config.model.mixture.topk_group = 2;
+  config.model.mixture.first_k_dense_replace = 1;
+  config.model.num_key_value_heads = config.model.num_attention_heads;
+  config.model.head_dim = 6;
+  config.model.kv_lora_rank = 7;
+  config.model.q_lora_rank = 5;
+  config.model.qk_rope_head_dim = 4;
+  config.model.v_head_dim = 3;
 }
 
 std::filesystem::path SmallRun::checkpoint(const std::string& folder, std::int64_t step) const {

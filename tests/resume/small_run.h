@@ -39,8 +39,8 @@ class SmallRun : public ::testing::Test {
   /// A tied Llama of float64 with fewer key than query heads and a vocabulary that no degree divides; 12 sequences per
   /// step. A checkpoint every third step.
   [[nodiscard]] RunConfig config(const std::string& folder) const;
-  /// Makes its model a dots1 of three layers with six experts, whose routers nothing balances.
-  static void use_experts(RunConfig& config);
+  /// Makes its model a dots1 or deepseek_v3 of three layers with six experts, whose routers nothing balances.
+  static void use_experts(RunConfig& config, Family family = Family::dots1);
   [[nodiscard]] std::filesystem::path output(const std::string& folder) const { return scratch_ / folder; }
   [[nodiscard]] std::filesystem::path checkpoint(const std::string& folder, std::int64_t step) const;
   /// Runs until its end, or until it has made `last_step`.

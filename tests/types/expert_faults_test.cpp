@@ -8,6 +8,7 @@
 namespace echelon::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Of eight experts on ep ranks.
@@ -83,6 +84,35 @@ TEST(ExpertFaults, SlotsThatAreNotOfWhatHasCome) {
   const auto skip = [](const ArrivedSlotsArgs&) { return false; };
   for (const RunConfig& config : configs())
     EXPECT_THAT(fault_of(config, {.ops = in_one<ArrivedSlotsArgs>(0, skip)}), HasSubstr("ever written"));
+}
+
+/// Sums of counts over the ranks of a group; not those of a step's report, which have one dim.
+PlantInMesh without_sums_of_counts(const Group& group) {
+  return [=](const Collective& collective) {
+    const bool is_counts = collective.kind == CommKind::all_reduce && collective.group == group &&
+                           collective.x.sizes.num_dims() == 2 && collective.x.dtype == DType::float64;
+    return is_counts ? std::vector<Group>() : std::vector{collective.group};
+  };
+}
+
+TEST(ExpertFaults, ARouterLossOfAPartOfASequence) {
+  EXPECT_THAT(fault_of(experts(2, 2, 2), {.mesh = without_sums_of_counts(sequence_group)}),
+              AllOf(HasSubstr("router_losses"), HasSubstr("counts"), HasSubstr("partial over")));
+}
+
+TEST(ExpertFaults, ABiasOfTheCountsOfOneRank) {
+  for (const RunConfig& config : {experts(4, 1, 2), experts(2, 2, 2)})
+    EXPECT_THAT(fault_of(config, {.mesh = without_sums_of_counts(step_group)}),
+                AllOf(HasSubstr("balance_experts"), HasSubstr("counts"), HasSubstr("partial over")));
+}
+
+TEST(ExpertFaults, ExpertsThatAreNotInTheNorm) {
+  const auto leave_out = [](RankRun& run) {
+    for (Param* param : run.model().part().params())
+      if (param->name.find(".experts.") != std::string::npos) param->is_first_copy = false;
+  };
+  for (const RunConfig& config : configs())
+    EXPECT_THAT(fault_of(config, {.run = leave_out}), HasSubstr("is not in the norm"));
 }
 
 }  // namespace

@@ -16,18 +16,18 @@ Seed mixture_seed(Arguments... arguments) {
   return [=] { return std::make_unique<P>(arguments...); };
 }
 
-class DividedExperts final : public Plant {
+class ScaledExperts final : public Plant {
  public:
-  explicit DividedExperts(int n) : n_(n) {}
+  explicit ScaledExperts(double factor) : factor_(factor) {}
   void begins(Place& place) override {
     if (place.action.kind != ActionKind::clip) return;
     visit_gradients(place.run->model(), [&](const ParamPiece& piece) {
-      if (is_of_experts(piece.param)) place.ops.scale(piece.numbers, 1.0 / n_);
+      if (is_of_experts(piece.param)) place.ops.scale(piece.numbers, factor_);
     });
   }
 
  private:
-  int n_;
+  double factor_;
 };
 
 class AveragedInNorm final : public Plant {
@@ -141,7 +141,8 @@ class WrongChoices final : public Plant {
 
 }  // namespace
 
-Seed divided_experts(int n) { return mixture_seed<DividedExperts>(n); }
+Seed divided_experts(int n) { return mixture_seed<ScaledExperts>(1.0 / n); }
+Seed multiplied_experts(int n) { return mixture_seed<ScaledExperts>(static_cast<double>(n)); }
 Seed averaged_experts_in_norm(int n) { return mixture_seed<AveragedInNorm>(n); }
 Seed bias_of_own_counts() { return mixture_seed<BiasOfOwnCounts>(); }
 Seed loss_of_a_part() { return mixture_seed<LossOfAPart>(); }

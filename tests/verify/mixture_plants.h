@@ -7,6 +7,8 @@ namespace echelon::testing {
 
 /// The reduced gradients of experts are divided by `n`.
 [[nodiscard]] Seed divided_experts(int n);
+/// They are multiplied by it.
+[[nodiscard]] Seed multiplied_experts(int n);
 /// The norm divides the squares of experts by `n`.
 [[nodiscard]] Seed averaged_experts_in_norm(int n);
 /// The biases of choices move by the counts of the rank alone.

@@ -1,65 +1,12 @@
 // Mixtures of experts: choices are compared before values, ties are no faults, and injected faults are named.
-#include "data/masked_batches.h"
-#include "spec/groups.h"
+#include "verify/mixture_layout.h"
 #include "verify/mixture_plants.h"
-#include "verify/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace echelon::testing {
 namespace {
-
-struct MixtureLayout {
-  int shard = 1, tp = 1, ep = 1;
-  bool sequence_parallel = false;
-  Family family = Family::mixtral;
-  double bound = 1.2;
-  BlockOperations recompute = {};
-  bool losses = false;
-};
-
-RunConfig mixture_config(const MixtureLayout& layout) {
-  RunConfig config;
-  ModelSpec& model = config.model;
-  model = family_defaults(layout.family);
-  model.num_attention_heads = 4;
-  model.num_key_value_heads = 2;
-  model.head_dim = 4;
-  model.hidden_size = 16;
-  model.num_hidden_layers = 2;
-  model.intermediate_size = 27;
-  model.vocab_size = 41;
-  model.max_position_embeddings = 32;
-  model.initializer_range = 0.15;
-  model.mixture.num_experts = 4;
-  model.mixture.num_experts_per_tok = 2;
-  model.mixture.moe_intermediate_size = 12;
-  if (layout.family != Family::mixtral) model.mixture.shared_expert_intermediate_size = 12;
-  config.training.steps = 3;
-  config.training.seq_len = 16;
-  config.training.micro_batch_size = 1;
-  config.training.global_batch_size = 2 * layout.shard;
-  config.training.dtype = DType::float64;
-  config.training.recompute = layout.recompute;
-  config.optimizer.lr = 1e-2;
-  config.optimizer.eps = 1e-7;
-  config.parallelism.data_parallel_shard_degree = layout.shard;
-  config.parallelism.tensor_parallel_degree = layout.tp;
-  config.parallelism.sequence_parallel = layout.sequence_parallel;
-  config.parallelism.expert_parallel_degree = layout.ep;
-  config.moe.dispatch_bound = layout.bound;
-  if (layout.losses) config.moe = {.seq_aux_loss_coeff = 0.2, .global_aux_loss_coeff = 0.3, .z_loss_coeff = 0.05};
-  if (model.mixture.has_bias) config.moe.bias_update_rate = 0.02;
-  return config;
-}
-
-Verdict verdict_on(const MixtureLayout& layout, const Interpose& interpose, const Interpose& of_one_rank = {}) {
-  const RunConfig config = mixture_config(layout);
-  const FormulaTokens tokens(1, config.model.vocab_size);
-  const UnevenTargets batches(tokens, 1);
-  return verify(config, batches, {.interpose = interpose, .interpose_reference = of_one_rank});
-}
 
 struct PlantedMixture {
   std::string name;
@@ -74,8 +21,8 @@ class MixturePlants : public ::testing::TestWithParam<PlantedMixture> {};
 
 // Claim (checks): `echelon verify` finds faults of mixtures: in gradients and norms of experts, in what routers choose
 //   and count, and in rows that travel.
-// Bound: eleven faults, eight by their kind.
-// Tests: MixturePlants|MixtureControls|MixtureChoices
+// Bound: eleven faults, eight by their kind; eleven reports of other systems.
+// Tests: MixturePlants|MixtureControls|MixtureChoices|ReportedExpertFaults
 TEST_P(MixturePlants, AreFound) {
   const PlantedMixture& planted = GetParam();
   const Verdict verdict = verdict_on(planted.layout, grow(planted.seed));
@@ -175,6 +122,48 @@ TEST(MixtureChoices, FaultsAreNoTies) {
   EXPECT_EQ(verdict.choices->num_wrong, verdict.choices->num_choices / 2);
   EXPECT_EQ(verdict.choices->num_ties, 0);
   EXPECT_FALSE(verdict.is_equal());
+}
+
+/// All tokens choose the first two experts, those in the second half of a sequence with more of the first one. Experts
+/// drop rows by weights, and of equal ones the later.
+class LaterTokensFirst final : public Plant {
+ public:
+  explicit LaterTokensFirst(double noise) : noise_(noise) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<ChooseExpertsArgs>();
+    if (args == nullptr || place.action.kind != ActionKind::forward) return false;
+    std::vector<double> logits(static_cast<std::size_t>(args->logits.num_elements()));
+    for (std::size_t i = 0; i < logits.size(); i += 4) logits[i] = i / 4 % 16 < 8 ? 0 : noise_;
+    place.ops.upload(args->logits, logits.data());
+    place.ops.perform(operation);
+    return true;
+  }
+
+ private:
+  double noise_;
+};
+
+Interpose later_tokens_first(double noise) {
+  return grow([=] { return std::make_unique<LaterTokensFirst>(noise); });
+}
+
+// Rounding decides which of two rows an expert keeps if their weights are equal, and no other does.
+TEST(MixtureChoices, TiesAtACapacityAreReplayed) {
+  const MixtureLayout layout = {.shard = 4, .ep = 2, .capacity = 0.75};
+  const Verdict tied = verdict_on(layout, later_tokens_first(1e-14), later_tokens_first(0));
+  EXPECT_EQ(tied.choices->num_ties, 0);
+  EXPECT_EQ(tied.choices->num_wrong, 0) << tied.choices->sentence;
+  const RunConfig config = mixture_config(layout);
+  // An expert takes six rows of a sequence, of sixteen.
+  EXPECT_EQ(tied.choices->num_row_ties,
+            6 * config.training.global_batch_size * config.model.num_hidden_layers * config.training.steps);
+  EXPECT_TRUE(tied.is_equal()) << tied.diagnosis->sentence();
+  const Verdict wrong = verdict_on(layout, later_tokens_first(1e-3), later_tokens_first(0));
+  EXPECT_GT(wrong.choices->num_wrong, 0);
+  EXPECT_EQ(wrong.choices->num_row_ties, 0);
+  EXPECT_THAT(wrong.choices->sentence,
+              ::testing::HasSubstr("of model.layers.0.mlp.gate.weight drops the row of token 0"));
+  EXPECT_FALSE(wrong.is_equal());
 }
 
 }  // namespace

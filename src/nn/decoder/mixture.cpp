@@ -85,7 +85,7 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
   }
   const Stack::Scope scope(context.workspace);
   const Choice choice = saved_choice(stash);
-  experts_.inner_products(context.ops, permuted(context, x_full, choice), choice.rows(), inner);
+  experts_.inner_products(context.ops, permuted(context, x_full, choice), rows_of(context, choice), inner);
 }
 
 void Mixture::project(Context& context, Tensor y, const Stash& stash) const {
@@ -118,11 +118,12 @@ void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stas
     {
       const Stack::Scope of_rows(context.workspace);
       const Tensor dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
-      experts_.row_gradients(context, inner, choice.rows(), {permuted(context, dy_full, choice), activated, dweights});
+      experts_.row_gradients(context, inner, rows_of(context, choice),
+                             {permuted(context, dy_full, choice), activated, dweights});
       router_gradient(context, stash, dweights, dlogits);
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
-    experts_.input_gradients(context.ops, inner, choice.rows(), dx_rows);
+    experts_.input_gradients(context.ops, inner, rows_of(context, choice), dx_rows);
     input_gradient(context, dlogits, dx, dx_rows, choice);
   }
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
@@ -141,7 +142,7 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
   } else {
     const Stack::Scope of_rows(context.workspace);
     const Choice choice = saved_choice(stash);
-    experts_.weight_gradients(context.ops, saved_inner(stash), choice.rows(),
+    experts_.weight_gradients(context.ops, saved_inner(stash), rows_of(context, choice),
                               {permuted(context, stash.saved(this, saved_dy), choice),
                                stash.saved(this, saved_activated), permuted(context, x_full, choice)});
   }
@@ -164,15 +165,15 @@ void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
       const Tensor dy_rows = permuted(context, leave_backward(context, region_, dy), choice),
                    activated = context.workspace.take(options_.dtype, inner.gate.sizes),
                    dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
-      experts_.row_gradients(context, inner, choice.rows(), {dy_rows, activated, dweights});
+      experts_.row_gradients(context, inner, rows_of(context, choice), {dy_rows, activated, dweights});
       router_gradient(context, stash, dweights, dlogits);
       const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
-      experts_.weight_gradients(context.ops, inner, choice.rows(),
+      experts_.weight_gradients(context.ops, inner, rows_of(context, choice),
                                 {dy_rows, activated, permuted(context, x_full, choice)});
       router_weight_gradient(context, dlogits, x_full);
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
-    experts_.input_gradients(context.ops, inner, choice.rows(), dx_rows);
+    experts_.input_gradients(context.ops, inner, rows_of(context, choice), dx_rows);
     input_gradient(context, dlogits, dx, dx_rows, choice);
   }
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
@@ -188,10 +189,10 @@ void Mixture::decode(Context& context, Tensor x, Tensor y, const KvCache& cache,
   context.ops.matmul({.a = x, .b = router_.value, .c = logits, .transpose_b = true});
   route(context, logits, choice);
   const Tensor rows = permuted(context, x, choice);
-  experts_.inner_products(context.ops, rows, choice.rows(), inner);
+  experts_.inner_products(context.ops, rows, rows_of(context, choice), inner);
   const Tensor of_shared = shared_ ? context.workspace.take(y.dtype, y.sizes) : Tensor();
   if (shared_) shared_->decode(context, x, of_shared, cache, first_position);
-  experts_.outputs(context, inner, choice.rows(), rows);
+  experts_.outputs(context, inner, rows_of(context, choice), rows);
   context.ops.combine_experts({.y = rows, .slots = choice.slots, .out = y});
   all_reduce_over_tp(context, region_, y, ReduceOp::sum);
   if (shared_) context.ops.add(y, y, of_shared);

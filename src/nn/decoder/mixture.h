@@ -75,7 +75,6 @@ class Mixture : public Branch {
   struct Choice {
     Tensor experts, weights, slots, offsets, of_ranks = {};
     [[nodiscard]] std::int64_t num_rows() const { return slots.num_elements(); }
-    [[nodiscard]] ExpertRows rows() const { return {slots, weights, offsets, num_rows()}; }
   };
   using Inner = ExpertLayers::Inner;
 
@@ -100,6 +99,8 @@ class Mixture : public Branch {
   };
 
   void route(Context& context, Tensor logits, const Choice& choice) const;
+  /// Rows that stay here.
+  [[nodiscard]] ExpertRows rows_of(const Context& context, const Choice& choice) const;
   /// int32 [N, k] in the workspace: the experts of the choice, -1 where a row is beyond the capacity of its expert.
   [[nodiscard]] Tensor within_capacity(Context& context, const Choice& choice) const;
   /// The ranks with parts of a sequence; none: this rank has whole ones.

@@ -4,6 +4,9 @@
 #include "nn/tensor_parallel.h"
 #include "spec/groups.h"
 
+#include <cmath>
+#include <numeric>
+
 namespace echelon {
 
 void Mixture::route(Context& context, Tensor logits, const Choice& choice) const {
@@ -22,6 +25,14 @@ void Mixture::route(Context& context, Tensor logits, const Choice& choice) const
                     .slots = choice.slots,
                     .offsets = choice.offsets});
   if (choice.of_ranks.exists()) exchange_.gather(context, choice.of_ranks, choice.offsets);
+}
+
+ExpertRows Mixture::rows_of(const Context& context, const Choice& choice) const {
+  ExpertRows rows = {choice.slots, choice.weights, choice.offsets, choice.num_rows()};
+  const std::vector<double>& kept = options_.kept_shares;
+  if (context.microbatch.needs_gradient && !kept.empty())
+    rows.expected = std::llround(std::accumulate(kept.begin(), kept.end(), 0.0) * static_cast<double>(rows.count));
+  return rows;
 }
 
 // Of a sequence, context-parallel ranks have parts, and so have ranks that route their own tokens under sequence
@@ -94,7 +105,7 @@ void Mixture::combine_local(Context& context, const Stash& stash, Tensor partial
   const Stack::Scope scope(context.workspace);
   const Choice choice = saved_choice(stash);
   const Tensor y_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
-  experts_.outputs(context, saved_inner(stash), choice.rows(), y_rows);
+  experts_.outputs(context, saved_inner(stash), rows_of(context, choice), y_rows);
   context.ops.combine_experts({.y = y_rows, .slots = choice.slots, .out = partial});
 }
 

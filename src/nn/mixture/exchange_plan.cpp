@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace echelon {
 
@@ -46,13 +47,18 @@ ExchangePlan ExchangePlan::balanced(std::int64_t num_rows, int num_ranks, int ra
 ExchangePlan ExchangePlan::of_shares(std::span<const double> shares, std::int64_t num_rows, int rank,
                                      std::int64_t most_rows) {
   const int num_ranks = static_cast<int>(shares.size());
+  constexpr double rounding = 1e-9;
+  const bool drops = std::accumulate(shares.begin(), shares.end(), 0.0) < 1 - rounding;
   ExchangePlan plan(num_ranks, rank, most_rows);
   for (int source = 0; source < num_ranks; ++source) {
     double part = 0;
     std::int64_t first = 0;
     for (int target = 0; target < num_ranks; ++target) {
-      part += shares[static_cast<std::size_t>((target - rank + num_ranks) % num_ranks)];
-      const std::int64_t end = target + 1 == num_ranks ? num_rows : std::llround(part * static_cast<double>(num_rows));
+      const double share = shares[static_cast<std::size_t>((target - rank + num_ranks) % num_ranks)],
+                   rows = static_cast<double>(num_rows);
+      part += share;
+      const std::int64_t end = drops ? first + static_cast<std::int64_t>(share * rows + rounding)
+                                     : std::min<std::int64_t>(num_rows, std::llround(part * rows));
       plan.add(source, target, {first, end - first});
       first = end;
     }

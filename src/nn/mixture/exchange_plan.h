@@ -30,8 +30,9 @@ class ExchangePlan {
   /// Each rank gives each other as many of its R rows, up to one: what is planned before loads are known.
   [[nodiscard]] static ExchangePlan balanced(std::int64_t num_rows, int num_ranks, int rank, std::int64_t most_rows);
 
-  /// Each of P ranks sends the fraction shares[i] of its R rows to rank (`rank` + i) mod P. The shares are in [0, 1]
-  /// and sum to 1. If they fall, this is what the most loaded rank sees, and all others wait for that one.
+  /// Each of P ranks sends the fraction shares[i] of its R rows to rank (`rank` + i) mod P. The shares are in [0, 1],
+  /// and sum to 1 unless rows are dropped. If they fall, this is what the most loaded rank sees, and all others wait
+  /// for that one.
   [[nodiscard]] static ExchangePlan of_shares(std::span<const double> shares, std::int64_t num_rows, int rank,
                                               std::int64_t most_rows);
 

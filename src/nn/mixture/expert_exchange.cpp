@@ -40,9 +40,17 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
       num_experts_(options.model.mixture.num_experts),
       most_rows_(most_rows_of(options)),
       num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
-      shares_(options.expert_shares) {}
+      shares_(options.expert_shares),
+      kept_shares_(options.kept_shares) {}
 
 Comm& ExpertExchange::comm(Context& context) const { return context.mesh.comm(expert_group(num_ranks_)); }
+
+ExchangePlan ExpertExchange::planned(const Context& context) const {
+  const std::vector<double>& shares =
+      context.microbatch.needs_gradient && !kept_shares_.empty() ? kept_shares_ : shares_;
+  return shares.empty() ? ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_)
+                        : ExchangePlan::of_shares(shares, num_rows_, rank_, most_rows_);
+}
 
 void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets) const {
   context.ops.publish();
@@ -50,7 +58,7 @@ void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets) c
 }
 
 ExchangePlan ExpertExchange::plan(Context& context, Tensor of_ranks) const {
-  const ExchangePlan before = planned();
+  const ExchangePlan before = planned(context);
   if (!context.ops.computes_values()) return before;
   std::vector<std::int32_t> offsets(static_cast<std::size_t>(of_ranks.num_elements()));
   context.ops.download(offsets.data(), of_ranks);
@@ -72,7 +80,7 @@ void ExpertExchange::give_back(Context& context, const ExchangePlan& plan, int r
 void ExpertExchange::count_flops(Context& context, const ExchangePlan& plan, int round, std::int64_t of_row) const {
   if (context.microbatch.expert_traffic == nullptr) return;
   *context.microbatch.expert_traffic +=
-      {.flops = plan.num_received(round) * of_row, .planned_flops = planned().num_received(round) * of_row};
+      {.flops = plan.num_received(round) * of_row, .planned_flops = planned(context).num_received(round) * of_row};
 }
 
 void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all,
@@ -89,7 +97,7 @@ void ExpertExchange::exchange(Context& context, const ExchangePlan& plan, int ro
   for (Pending& each : pending) each.wait();
   if (context.microbatch.expert_traffic == nullptr) return;
   ExpertTraffic& traffic = *context.microbatch.expert_traffic;
-  const ExchangePlan before = planned();
+  const ExchangePlan before = planned(context);
   const ExchangeRound planned_parts = round < before.num_rounds() ? before.round(round) : ExchangeRound();
   const auto rows_of = [&](const ExchangeRound& of) {
     if (way == Way::there) return rows_to_others(of, rank_);

@@ -47,14 +47,11 @@ class ExpertExchange {
   void exchange(Context& context, const ExchangePlan& plan, int round, std::span<const Matrices> all, Way way) const;
   [[nodiscard]] Comm& comm(Context& context) const;
   /// What is planned, before loads are known.
-  [[nodiscard]] ExchangePlan planned() const {
-    return shares_.empty() ? ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_)
-                           : ExchangePlan::of_shares(shares_, num_rows_, rank_, most_rows_);
-  }
+  [[nodiscard]] ExchangePlan planned(const Context& context) const;
 
   int num_ranks_, rank_;
   std::int64_t num_experts_, most_rows_, num_rows_;
-  std::vector<double> shares_;  // of all rows, that a prediction assumes for each rank; empty: even ones
+  std::vector<double> shares_, kept_shares_;  // LayerOptions
 };
 
 }  // namespace echelon

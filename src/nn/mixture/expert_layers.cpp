@@ -48,8 +48,14 @@ void ExpertLayers::inner_products(Ops& ops, Tensor x_rows, const ExpertRows& row
   if (rows.count == 0) return;
   const Tensor x = x_rows.rows(0, rows.count);
   const auto [gate, up] = inner.first(rows.count);
-  ops.grouped_matmul({.a = x, .w = gate_.value, .offsets = rows.offsets, .c = gate, .transpose_w = true});
-  ops.grouped_matmul({.a = x, .w = up_.value, .offsets = rows.offsets, .c = up, .transpose_w = true});
+  ops.grouped_matmul({.a = x,
+                      .w = gate_.value,
+                      .offsets = rows.offsets,
+                      .c = gate,
+                      .transpose_w = true,
+                      .expected_rows = rows.expected});
+  ops.grouped_matmul(
+      {.a = x, .w = up_.value, .offsets = rows.offsets, .c = up, .transpose_w = true, .expected_rows = rows.expected});
 }
 
 void ExpertLayers::outputs(Context& context, const Inner& inner, const ExpertRows& rows, Tensor y_rows) const {
@@ -60,7 +66,12 @@ void ExpertLayers::outputs(Context& context, const Inner& inner, const ExpertRow
   const Tensor activated = all_activated.rows(0, rows.count), y = y_rows.rows(0, rows.count);
   ops.swiglu({.gate = gate, .up = up, .y = activated});
   ops.weight_rows({.x = activated, .slots = rows.slots, .weights = rows.weights, .y = activated});
-  ops.grouped_matmul({.a = activated, .w = down_.value, .offsets = rows.offsets, .c = y, .transpose_w = true});
+  ops.grouped_matmul({.a = activated,
+                      .w = down_.value,
+                      .offsets = rows.offsets,
+                      .c = y,
+                      .transpose_w = true,
+                      .expected_rows = rows.expected});
 }
 
 void ExpertLayers::row_gradients(Context& context, const Inner& inner, const ExpertRows& rows,
@@ -71,7 +82,11 @@ void ExpertLayers::row_gradients(Context& context, const Inner& inner, const Exp
   Ops& ops = context.ops;
   const auto [gate, up] = inner.first(rows.count);
   const Tensor dactivated = all_dactivated.rows(0, rows.count), activated = of.activated.rows(0, rows.count);
-  ops.grouped_matmul({.a = of.dy.rows(0, rows.count), .w = down_.value, .offsets = rows.offsets, .c = dactivated});
+  ops.grouped_matmul({.a = of.dy.rows(0, rows.count),
+                      .w = down_.value,
+                      .offsets = rows.offsets,
+                      .c = dactivated,
+                      .expected_rows = rows.expected});
   ops.swiglu({.gate = gate, .up = up, .y = activated});
   ops.weight_rows_backward({.dy = dactivated,
                             .x = activated,
@@ -87,15 +102,17 @@ void ExpertLayers::input_gradients(Ops& ops, const Inner& dinner, const ExpertRo
   if (rows.count == 0) return;
   const auto [gate, up] = dinner.first(rows.count);
   const Tensor dx = dx_rows.rows(0, rows.count);
-  ops.grouped_matmul({.a = gate, .w = gate_.value, .offsets = rows.offsets, .c = dx});
-  ops.grouped_matmul({.a = up, .w = up_.value, .offsets = rows.offsets, .c = dx, .accumulates = true});
+  ops.grouped_matmul({.a = gate, .w = gate_.value, .offsets = rows.offsets, .c = dx, .expected_rows = rows.expected});
+  ops.grouped_matmul(
+      {.a = up, .w = up_.value, .offsets = rows.offsets, .c = dx, .accumulates = true, .expected_rows = rows.expected});
 }
 
 void ExpertLayers::weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of) {
   if (rows.count == 0) return;
   const auto [gate, up] = dinner.first(rows.count);
   const auto add = [&](Param& w, const Tensor& dy, const Tensor& x) {
-    ops.grouped_matmul_backward_weight({.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad});
+    ops.grouped_matmul_backward_weight(
+        {.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad, .expected_rows = rows.expected});
   };
   const Tensor x = of.x.rows(0, rows.count);
   add(down_, of.dy.rows(0, rows.count), of.activated.rows(0, rows.count));

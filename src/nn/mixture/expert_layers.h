@@ -18,6 +18,7 @@ namespace echelon {
 struct ExpertRows {
   Tensor slots, weights, offsets;
   std::int64_t count = 0;
+  std::int64_t expected = -1;  // of them, those that are planned to have experts; -1: all
   /// Of rows with k = 1.
   [[nodiscard]] ExpertRows first(std::int64_t num_rows) const {
     return {slots.rows(0, num_rows), weights.rows(0, num_rows), offsets, num_rows};

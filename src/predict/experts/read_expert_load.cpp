@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 namespace echelon {
@@ -80,9 +81,6 @@ ExpertLoad read_expert_load(const std::string& text, const RunConfig& config) {
   const ModelSpec& model = config.model;
   require(model.mixture.exists(), "--expert-load={} is for mixtures of experts, and the model has no experts; omit it",
           text);
-  require(expert_capacity(config.moe, model.mixture, config.training.seq_len) == 0,
-          "--expert-load={} counts all rows, but moe.capacity_factor = {} drops some; omit one of them", text,
-          config.moe.capacity_factor);
   ExpertLoad load;
   load.name = text;
   if (text == ExpertLoad().name) return load;
@@ -94,13 +92,19 @@ ExpertLoad read_expert_load(const std::string& text, const RunConfig& config) {
 }
 
 std::string expert_load_text(const RunConfig& config) {
-  if (config.expert_load.is_balanced()) return "";
+  const std::vector<double> kept = kept_shares_of_ranks(config);
+  const double dropped = kept.empty() ? 0 : 1 - std::accumulate(kept.begin(), kept.end(), 0.0);
+  const std::string drops = kept.empty() ? "" : fmt::format("; {:.1f} % of rows are dropped", 100 * dropped);
+  if (config.expert_load.is_balanced() && kept.empty()) return "";
   const auto ep = static_cast<int>(config.parallelism.expert_parallel_degree);
-  if (ep == 1) return fmt::format("experts {}: each rank has rows of all experts\n", config.expert_load.name);
-  const double over_mean = ep * shares_of_ranks(config.expert_load, config.model.mixture, ep).front();
-  const double rounds = std::max(1.0, std::ceil(over_mean / config.moe.dispatch_bound));
-  return fmt::format("experts {}: the most loaded of {} ranks computes {:.2f} times the mean, in {} round{}\n",
-                     config.expert_load.name, ep, over_mean, rounds, rounds == 1 ? "" : "s");
+  if (ep == 1) return fmt::format("experts {}: each rank has rows of all experts{}\n", config.expert_load.name, drops);
+  const MixtureSpec& mixture = config.model.mixture;
+  const double most = kept.empty() ? shares_of_ranks(config.expert_load, mixture, ep).front() : kept.front();
+  const double over_mean = ep * most / (1 - dropped);
+  const bool takes_one = expert_capacity(config.moe, mixture, config.training.seq_len) > 0;
+  const double rounds = takes_one ? 1.0 : std::max(1.0, std::ceil(over_mean / config.moe.dispatch_bound));
+  return fmt::format("experts {}: the most loaded of {} ranks computes {:.2f} times the mean, in {} round{}{}\n",
+                     config.expert_load.name, ep, over_mean, rounds, rounds == 1 ? "" : "s", drops);
 }
 
 }  // namespace echelon

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace echelon {
 
@@ -13,6 +14,19 @@ std::int64_t expert_capacity(const MoeConfig& moe, const MixtureSpec& mixture, s
   const double rows = std::ceil(moe.capacity_factor * static_cast<double>(mixture.num_experts_per_tok * seq_len) /
                                 static_cast<double>(mixture.num_experts) * rounding);
   return rows < static_cast<double>(seq_len) ? static_cast<std::int64_t>(rows) : 0;
+}
+
+std::vector<double> kept_shares_of_ranks(const RunConfig& config) {
+  const MixtureSpec& mixture = config.model.mixture;
+  const std::int64_t capacity = expert_capacity(config.moe, mixture, config.training.seq_len);
+  if (capacity == 0) return {};
+  const auto rows = static_cast<double>(mixture.num_experts_per_tok * config.training.seq_len);
+  std::vector<double> shares =
+      shares_of_ranks(config.expert_load, mixture, static_cast<int>(config.parallelism.expert_parallel_degree),
+                      static_cast<double>(capacity) / rows);
+  constexpr double rounding = 1e-9;
+  const bool keeps_all = std::accumulate(shares.begin(), shares.end(), 0.0) >= 1 - rounding;
+  return keeps_all ? std::vector<double>() : shares;
 }
 
 namespace {

@@ -46,14 +46,16 @@ std::vector<double> zipf_weights(std::int64_t num_experts, double zipf) {
 
 }  // namespace
 
-std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks) {
+std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks,
+                                    double capacity) {
   const auto num_experts = static_cast<std::size_t>(mixture.num_experts), ranks = static_cast<std::size_t>(num_ranks),
              of_rank = num_experts / ranks;
   std::vector<std::vector<double>> layers = load.rows_of_layers;
   if (layers.empty()) layers.push_back(zipf_weights(mixture.num_experts, load.zipf));
   std::vector<double> mean(ranks, 0.0);
   for (const std::vector<double>& weights : layers) {
-    const std::vector<double> shares = bounded_shares(weights, 1.0 / static_cast<double>(mixture.num_experts_per_tok));
+    std::vector<double> shares = bounded_shares(weights, 1.0 / static_cast<double>(mixture.num_experts_per_tok));
+    for (double& share : shares) share = std::min(share, capacity);
     std::vector<double> of_layer;
     for (auto first = shares.begin(); first != shares.end(); first += static_cast<std::ptrdiff_t>(of_rank))
       of_layer.push_back(std::accumulate(first, first + static_cast<std::ptrdiff_t>(of_rank), 0.0));

@@ -21,8 +21,9 @@ struct ExpertLoad {
 };
 
 /// The fraction of a layer's rows on each of `num_ranks` that divide its experts, the most loaded rank first; of
-/// several layers the mean. Fractions sum to 1. An expert has at most one row of each token: 1 / num_experts_per_tok of
-/// all.
-[[nodiscard]] std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks);
+/// several layers the mean. An expert has at most one row of each token, 1 / num_experts_per_tok of all, and takes at
+/// most the fraction `capacity`. Fractions sum to 1, or to less by what is dropped.
+[[nodiscard]] std::vector<double> shares_of_ranks(const ExpertLoad& load, const MixtureSpec& mixture, int num_ranks,
+                                                  double capacity = 1);
 
 }  // namespace echelon

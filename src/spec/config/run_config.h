@@ -220,6 +220,9 @@ struct RunConfig {
 [[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);
 /// Throws Error for a method and degrees that contradict each other; how heads are divided is checked in nn.
 void check_context_parallel(const RunConfig& config);
+/// The fraction of a layer's rows that each of the ranks with its experts keeps under config.expert_load, the most
+/// loaded first. Empty where no row is beyond a capacity.
+[[nodiscard]] std::vector<double> kept_shares_of_ranks(const RunConfig& config);
 /// Throws Error for degrees that do not divide a model's experts, or not among ranks that are neighbours.
 void check_expert_parallel(const RunConfig& config);
 /// Throws Error for what is not supported with experts, and for keys of [moe] without them.

@@ -1,6 +1,7 @@
 #include "verify/router/choices.h"
 
 #include "verify/combination.h"
+#include "verify/router/kept_rows.h"
 #include "verify/router/watched_routers.h"
 
 #include <fmt/format.h>
@@ -41,13 +42,14 @@ class Record {
       before_drops_ = integers_of(ops, limited->experts.rows(limited->first_token, limited->kept.size(0)));
     const auto* const args = operation.get_if<ExpertSlotsArgs>();
     if (args == nullptr || args->offsets.size(0) == 2) return;  // a gate of a shared expert is a router of one
-    const std::vector<std::int32_t> experts =
-        before_drops_.empty() ? integers_of(ops, args->experts) : std::exchange(before_drops_, {});
+    const std::vector<std::int32_t> kept = integers_of(ops, args->experts),
+                                    experts = before_drops_.empty() ? kept : std::exchange(before_drops_, {});
+    const std::int64_t k = args->experts.size(1);
     const std::vector<std::int64_t> tokens = routed.tokens(args->experts.size(0));
     for (std::int64_t n = 0; n < std::ssize(tokens); ++n) {
       const auto row = static_cast<std::size_t>(n);
       if (tokens[row] != no_token)
-        choices_.add(routed.place_of(tokens[row]), {tokens_[row], row_of(experts, n, args->experts.size(1))});
+        choices_.add(routed.place_of(tokens[row]), {tokens_[row], row_of(experts, n, k), row_of(kept, n, k)});
     }
   }
 
@@ -64,6 +66,7 @@ class Replay {
       : choices_(choices), rounding_(rounding), comparison_(comparison) {}
 
   void operator()(const RoutedTokens& routed, Ops& ops, const Operation& operation) const {
+    if (const auto* const limited = operation.get_if<LimitExpertsArgs>()) return replay_drops(routed, ops, *limited);
     const auto* const args = operation.get_if<ChooseExpertsArgs>();
     if (args == nullptr || args->logits.size(1) == 1) return;
     const std::int64_t k = args->experts.size(1);
@@ -102,6 +105,33 @@ class Replay {
   }
   [[nodiscard]] bool is_tie(const RoutedToken& token, const ChosenExperts& a, const ChosenExperts& b) const {
     return gap_between(token, a, b) <= rounding_ * largest_score(token);
+  }
+  void replay_drops(const RoutedTokens& routed, Ops& ops, const LimitExpertsArgs& args) const {
+    const std::vector<std::int32_t> chosen = integers_of(ops, args.experts);
+    std::vector<std::int32_t> kept = integers_of(ops, args.kept);
+    const Values weights = args.weights.exists() ? downloaded(ops, args.weights) : Values();
+    const std::vector<std::int64_t> tokens = routed.tokens(args.kept.size(0));
+    std::vector<const RoutedChoice*> on_layout;
+    for (const std::int64_t token : tokens) on_layout.push_back(choices_.at(routed.place_of(token)));
+    bool changes = false;
+    for (const FlippedRows& rows : flipped_rows({args, chosen, kept, weights, on_layout})) {
+      const bool replays = !weights.empty() && are_ties(rows, rounding_);
+      for (const FlippedRow& row : rows) {
+        const auto i = static_cast<std::size_t>(row.row);
+        if (replays) kept[i] = row.is_kept_by_layout ? chosen[i] : -1;
+        if (!replays && comparison_.num_wrong++ == 0)
+          note_wrong_drop(routed.place_of(tokens[i / static_cast<std::size_t>(args.kept.size(1))]), row, chosen[i]);
+      }
+      if (replays) comparison_.num_row_ties += std::ssize(rows) / 2;
+      changes |= replays;
+    }
+    if (changes) ops.upload(args.kept, kept.data());
+  }
+  void note_wrong_drop(const ChoicePlace& place, const FlippedRow& row, std::int32_t expert) const {
+    comparison_.first_wrong = place;
+    comparison_.sentence = fmt::format("expert {} of {} {} the row of token {} of step {}, and {} it on one rank",
+                                       expert, place.router, row.is_kept_by_layout ? "keeps" : "drops", place.token,
+                                       place.step, row.is_kept_by_layout ? "drops" : "keeps");
   }
   void note_wrong(const ChoicePlace& place, const RoutedChoice& own, const RoutedChoice* other) const {
     comparison_.first_wrong = place;

@@ -1,6 +1,6 @@
 // Which experts tokens choose, on a layout and on one rank. They are compared before any value: a token that chooses
 // otherwise explains every difference after it. Where two scores are closer than rounding, both choices are right: one
-// rank takes the layout's then, so that the rest can be compared.
+// rank takes the layout's then, so that the rest can be compared. The same holds of rows that experts drop by weights.
 #pragma once
 
 #include "engine/layout_run.h"
@@ -26,6 +26,7 @@ using ChosenExperts = std::vector<std::int32_t>;
 struct RoutedChoice {
   RoutedToken token;
   ChosenExperts experts;
+  ChosenExperts kept = {};  // the same, with -1 where a row is beyond the capacity of its expert
 };
 
 /// Of all ranks of a layout. Threads may add at once.
@@ -42,9 +43,10 @@ class Choices {
 
 /// How the choices of a layout compare with those of one rank.
 struct ChoiceComparison {
-  std::int64_t num_choices = 0;  // of tokens, layers and steps
-  std::int64_t num_ties = 0;     // others, between scores that rounding may order: replayed on one rank
-  std::int64_t num_wrong = 0;    // others, between scores that differ
+  std::int64_t num_choices = 0;   // of tokens, layers and steps
+  std::int64_t num_ties = 0;      // others, between scores that rounding may order: replayed on one rank
+  std::int64_t num_row_ties = 0;  // rows that are kept in place of others, whose weights rounding may order: the same
+  std::int64_t num_wrong = 0;     // others, between scores that differ
   ChoicePlace first_wrong = {};
   std::string sentence = {};  // of it
 };

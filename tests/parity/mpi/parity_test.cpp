@@ -2,9 +2,11 @@
 // tolerances as with ranks as threads.
 #include "comm/mpi/mpi_world.h"
 #include "comm/mpi/processes.h"
+#include "parity/forced_router.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
+#include "report/system_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -122,6 +124,30 @@ TEST_P(MpiParity, HasTheBitsOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, MpiParity, ::testing::ValuesIn(layouts()),
                          [](const auto& layout) { return name_of(layout.param); });
+
+// Memory of a process whose rank has all rows, of those that could come 8 MiB for each buffer: that of even loads.
+TEST(ExpertMemory, OfAProcessDoesNotDependOnTheRouter) {
+  if (num_processes() != 8) GTEST_SKIP() << "for eight processes";
+  constexpr std::int64_t num_experts = 16;
+  RunConfig config = config_of({.shard = 8, .microbatches = 1, .seq_len = 512, .experts = num_experts, .ep = 8});
+  config.model.mixture.num_experts_per_tok = 1;
+  config.model.hidden_size = config.model.mixture.moe_intermediate_size = 128;
+  config.model.max_position_embeddings = 512;
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = 8;
+  config.training.steps = config.lr_scheduler.warmup_steps = 1;
+  const auto peak_with = [&](const Choice& choice) {
+    (void)run_training(config, {.interpose = forced(choice, config.training.seq_len),
+                                .run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+                                  run_mpi_ranks(shape, {.timeout_seconds = 120}, body);
+                                }});
+    return process_memory().peak_bytes;
+  };
+  const std::int64_t even = peak_with([](std::int64_t n, std::int64_t) { return static_cast<std::int32_t>(n % 16); }),
+                     allowed = std::max<std::int64_t>(even / 50, 16 << 20);
+  for (const std::int32_t expert : {5, 14})
+    EXPECT_LE(peak_with([=](std::int64_t, std::int64_t) { return expert; }) - even, allowed) << "all at " << expert;
+}
 
 }  // namespace
 }  // namespace echelon::testing

@@ -15,6 +15,12 @@ void require_count_of(const Inference& call, const Operand& offsets, const Opera
   if ((offsets[axis] == own_layout) != are_own) call.fail_together(offsets, rows, axis);
 }
 
+std::int64_t planned_rows(std::int64_t expected, const Tensor& rows) { return expected < 0 ? rows.size(0) : expected; }
+/// Of the rows that experts have.
+std::int64_t planned_bytes(std::int64_t num_rows, const Tensor& rows) {
+  return num_rows * rows.size(1) * size_of(rows.dtype);
+}
+
 /// From a few rows of each expert to some hundred.
 std::vector<std::int64_t> usual_rows() { return {32, 256, 2048}; }
 std::vector<std::int64_t> usual_widths() { return {64, 256, 1024}; }
@@ -36,12 +42,13 @@ void check(const GroupedMatmulArgs& args) {
             "have a's rows and w's outer size");
 }
 OpCost cost(const GroupedMatmulArgs& args) {
-  const std::int64_t m = args.c.size(0), n = args.c.size(1), k = args.a.size(1);
+  const std::int64_t m = planned_rows(args.expected_rows, args.c), n = args.c.size(1), k = args.a.size(1);
   return {.m = m,
           .n = n,
           .k = k,
           .flops = 2 * m * n * k,
-          .bytes = bytes_of(args.a, args.w, args.offsets) + (args.accumulates ? 2 : 1) * bytes_of(args.c)};
+          .bytes = planned_bytes(m, args.a) + bytes_of(args.w, args.offsets) +
+                   (args.accumulates ? 2 : 1) * planned_bytes(m, args.c)};
 }
 Operands operands_of(const GroupedMatmulArgs& args) {
   if (args.accumulates) return {args.a.dtype, {args.a, args.w, args.offsets, args.c}, {}};
@@ -86,12 +93,13 @@ void check(const GroupedMatmulBackwardWeightArgs& args) {
             "be [experts, dy's width, x's width]");
 }
 OpCost cost(const GroupedMatmulBackwardWeightArgs& args) {
-  const std::int64_t m = args.dy.size(1), n = args.x.size(1), k = args.x.size(0);
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .flops = 2 * m * n * k,
-          .bytes = bytes_of(args.dy, args.x, args.offsets) + 2 * bytes_of(args.dw)};
+  const std::int64_t m = args.dy.size(1), n = args.x.size(1), k = planned_rows(args.expected_rows, args.x);
+  return {
+      .m = m,
+      .n = n,
+      .k = k,
+      .flops = 2 * m * n * k,
+      .bytes = planned_bytes(k, args.dy) + planned_bytes(k, args.x) + bytes_of(args.offsets) + 2 * bytes_of(args.dw)};
 }
 Operands operands_of(const GroupedMatmulBackwardWeightArgs& args) {
   return {args.x.dtype, {args.dy, args.x, args.offsets, args.dw}, {}};

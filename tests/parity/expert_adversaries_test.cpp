@@ -1,0 +1,159 @@
+// Experts on several ranks when tokens are spread over them as badly as can be: nothing is dropped, loads cost rounds,
+// and memory does not know them.
+#include "parity/forced_router.h"
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "report/system_memory.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+namespace echelon::testing {
+namespace {
+
+constexpr int forced_ranks = 8;
+constexpr std::int64_t forced_experts = 16, forced_tokens = 12;  // two experts on each rank
+
+/// `most_received`: rows of the rank with the most, over all rows that one rank sends.
+struct Adversary {
+  const char* name;
+  std::int64_t experts_per_token;
+  Choice choice;
+  double most_received;
+  std::int64_t tokens_per_rank = 2 * forced_tokens;
+  Targets targets = Targets::unequal;
+};
+
+std::int32_t even_choice(std::int64_t n, std::int64_t j) {
+  return static_cast<std::int32_t>((2 * n + j) % forced_experts);
+}
+
+std::vector<Adversary> adversaries() {
+  const auto expert = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {
+      {"one_expert", 1, [](std::int64_t, std::int64_t) { return 5; }, forced_ranks},
+      {"experts_of_one_rank", 2, [=](std::int64_t, std::int64_t j) { return expert(6 + j); }, forced_ranks},
+      // Experts 0 to 14 in turn, of which 12 tokens choose the first nine twice: four rows for some ranks, of three.
+      {"no_row_for_one_expert", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 15); }, 4.0 / 3},
+      {"no_row_for_one_rank", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 14); }, 4.0 / 3},
+      {"equal_choices", 2, [=](std::int64_t, std::int64_t j) { return expert(3 + 8 * j); }, forced_ranks / 2.0},
+      {"one_token_of_each_rank", 2, [=](std::int64_t, std::int64_t j) { return expert(3 + 8 * j); }, forced_ranks / 2.0,
+       1},
+      {"one_token", 2, even_choice, 1.0 / forced_tokens, forced_tokens, Targets::one_token},
+  };
+}
+
+RunConfig config_under(const Adversary& adversary, double bound) {
+  RunConfig config = config_of({.shard = forced_ranks,
+                                .microbatches = 1,
+                                .zero = 2,
+                                .experts = forced_experts,
+                                .router_losses = true,
+                                .ep = forced_ranks});
+  config.model.mixture.num_experts_per_tok = adversary.experts_per_token;
+  config.moe.dispatch_bound = bound;
+  config.training.steps = 2;
+  config.lr_scheduler.warmup_steps = 1;
+  if (adversary.tokens_per_rank <= forced_tokens) {
+    config.training.micro_batch_size = 1;
+    config.training.global_batch_size = forced_ranks;
+    config.training.seq_len = adversary.tokens_per_rank;
+  }
+  if (adversary.targets == Targets::one_token) config.data.packing = Packing::best_fit;
+  return config;
+}
+
+/// Of even loads, and of these: max over ranks of ceil(rows / Q), with Q = min(ceil(bound R), all that can come).
+double forced_rounds(const Adversary& adversary, double bound) {
+  const double R = static_cast<double>(adversary.tokens_per_rank * adversary.experts_per_token),
+               Q = std::min(std::ceil(bound * R), R * forced_ranks);
+  return std::max(std::ceil(R / Q), std::ceil(adversary.most_received * R / Q));
+}
+
+std::int64_t num_tokens_of(const RunConfig& config, const Adversary& adversary) {
+  return adversary.targets == Targets::one_token ? 1 : config.training.global_batch_size * config.training.seq_len;
+}
+
+/// Of the first layer in the first step.
+std::int64_t num_rows_of(const Trajectory& trajectory) {
+  const auto first = trajectory.router_sums.at(0).begin();
+  return static_cast<std::int64_t>(std::accumulate(first, first + forced_experts, 0.0));
+}
+
+void PrintTo(const Adversary& adversary, std::ostream* out) { *out << adversary.name; }
+
+class Adversarial : public ::testing::TestWithParam<Adversary> {};
+
+// Claim (parity): A mixture computes what one rank computes however uneven its loads are: all tokens
+//   at one expert, all at one rank's, none at an expert or a rank, one token in all. It then takes
+//   more rounds, and no more memory.
+// Bound: 8 ranks, three bounds of a round: parity's bounds; equal arenas, resident memory within 16
+//   MiB; rounds as many as the rows need.
+// Tests: Adversarial
+TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
+  const Adversary& adversary = GetParam();
+  std::unique_ptr<Trajectory> expected;
+  for (const double bound : {0.3, 1.0, 100.0}) {
+    SCOPED_TRACE(fmt::format("bound {}", bound));
+    const RunConfig config = config_under(adversary, bound);
+    const Interpose interpose = forced(adversary.choice, config.training.seq_len);
+    if (!expected) expected = run_training(one_rank(config), {.interpose = interpose, .targets = adversary.targets});
+    const auto at_end = [&](const RankView& rank) {
+      expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+      const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
+      EXPECT_GT(traffic.num_exchanges, 0);
+      EXPECT_EQ(static_cast<double>(traffic.num_rounds),
+                forced_rounds(adversary, bound) * static_cast<double>(traffic.num_exchanges));
+    };
+    const auto actual = run_training(config, {.interpose = interpose, .at_end = at_end, .targets = adversary.targets});
+    expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
+    EXPECT_EQ(num_rows_of(*actual), config.model.mixture.num_experts_per_tok * num_tokens_of(config, adversary));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Routers, Adversarial, ::testing::ValuesIn(adversaries()),
+                         [](const auto& adversary) { return adversary.param.name; });
+
+/// As many rows that a buffer for those that could come would be larger than what is allowed.
+RunConfig large_config(std::int64_t experts_per_token) {
+  RunConfig config = config_under({"", experts_per_token, even_choice, 1}, 1.2);
+  config.model.hidden_size = config.model.mixture.moe_intermediate_size = 128;
+  config.model.max_position_embeddings = config.training.seq_len = 512;
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = forced_ranks;
+  config.training.steps = config.lr_scheduler.warmup_steps = 1;
+  return config;
+}
+
+/// The largest arena of a rank. All ranks are still there when the process is looked at.
+std::int64_t most_arena_bytes(const RunConfig& config, const Choice& choice) {
+  std::atomic<std::int64_t> most = 0;
+  const auto at_end = [&](const RankView& rank) {
+    const std::int64_t bytes = rank.run.memory().arena().num_bytes();
+    for (std::int64_t before = most; before < bytes && !most.compare_exchange_weak(before, bytes);) {
+    }
+  };
+  (void)run_training(config, {.interpose = forced(choice, config.training.seq_len), .at_end = at_end});
+  return most;
+}
+
+TEST(AdversarialMemory, IsThatOfEvenLoads) {
+  for (const std::int64_t experts_per_token : {1, 2}) {
+    const RunConfig config = large_config(experts_per_token);
+    const std::int64_t arena = most_arena_bytes(config, even_choice), resident = process_memory().peak_bytes,
+                       allowed = std::max<std::int64_t>(resident / 50, 16 << 20);
+    for (const Adversary& adversary : adversaries()) {
+      if (adversary.experts_per_token != experts_per_token || adversary.tokens_per_rank <= forced_tokens) continue;
+      EXPECT_EQ(most_arena_bytes(config, adversary.choice), arena) << adversary.name;
+      EXPECT_LE(process_memory().peak_bytes - resident, allowed) << adversary.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace echelon::testing
