@@ -28,10 +28,7 @@ std::string file_of_mixture(bool has_layout) {
   return path;
 }
 
-// Claim (plans): of a mixture of a trillion parameters on 384 B200 a plan is no slower than an expert's layout, also
-//   where its search has ended early, and its axes in the default order are no faster.
-// Bound: 0.3 of the default work.
-// Tests: PlanOfAMixture
+// With 0.3 of the default work. The same layout in the default order of axes is no faster either.
 TEST(PlanOfAMixture, IsNoSlowerThanAnExpertsLayout) {
   const PlanRequest request = read_plan_request({.model = file_of_mixture(false),
                                                  .machine = "b200",
