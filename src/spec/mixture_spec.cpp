@@ -37,9 +37,10 @@ bool MixtureSpec::is_in(std::int64_t layer) const {
 }
 
 std::int64_t MixtureSpec::end_of_kind_from(std::int64_t layer, std::int64_t num_layers) const {
-  if (!exists()) return num_layers;
+  if (!exists() || is_in_all_layers()) return num_layers;
+  const bool is_here = is_in(layer);
   std::int64_t end = layer + 1;
-  while (end < num_layers && is_in(end) == is_in(layer)) ++end;
+  while (end < num_layers && is_in(end) == is_here) ++end;
   return end;
 }
 

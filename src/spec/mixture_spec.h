@@ -35,6 +35,9 @@ struct MixtureSpec {
 
   [[nodiscard]] bool exists() const { return num_experts > 0; }
   [[nodiscard]] bool is_in(std::int64_t layer) const;
+  [[nodiscard]] bool is_in_all_layers() const {
+    return exists() && first_k_dense_replace == 0 && decoder_sparse_step == 1 && mlp_only_layers.empty();
+  }
   void put_in_all_layers() {
     first_k_dense_replace = 0;
     decoder_sparse_step = 1;

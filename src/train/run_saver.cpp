@@ -2,6 +2,7 @@
 
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
+#include "files/file.h"
 #include "spec/groups.h"
 #include "train/export_model.h"
 
@@ -35,10 +36,29 @@ std::string RunSaver::plan() {
   require_readable(manifest_bytes);
   require_space(context_.config.output.dir, files.num_bytes() + manifest_bytes + model_bytes,
                 "a checkpoint and the model have");
+  if (resumed_from_.empty()) warn_of_full_disk(files.num_bytes() + manifest_bytes, model_bytes);
   constexpr double megabyte = 1e6;
   return fmt::format("checkpoint: {:.1f} MB, at most {:.1f} MB of a rank; model: {:.1f} MB",
                      static_cast<double>(files.num_bytes()) / megabyte,
                      static_cast<double>(files.most_bytes()) / megabyte, static_cast<double>(model_bytes) / megabyte);
+}
+
+/// An older checkpoint is removed only after a new one is complete.
+void RunSaver::warn_of_full_disk(std::int64_t checkpoint_bytes, std::int64_t model_bytes) {
+  const RunConfig& config = context_.config;
+  const std::int64_t interval = config.checkpoint.interval, keep = config.checkpoint.keep_latest_k;
+  std::int64_t most = interval > 0 ? (config.training.steps + interval - 1) / interval : 1;
+  if (keep > 0) most = std::min(most, keep + 1);
+  const std::int64_t needed = most * checkpoint_bytes + model_bytes;
+  const std::optional<std::int64_t> free = free_bytes(config.output.dir);
+  if (!free || *free >= needed) return;
+  constexpr double gigabyte = 1e9;
+  context_.observer.warned(
+      fmt::format("the disk of {} has {:.3g} GB free, but {} checkpoints (checkpoint.interval = {}, keep_latest_k = "
+                  "{}) and the model "
+                  "have {:.3g} GB: a later save will fail unless space is made",
+                  config.output.dir, static_cast<double>(*free) / gigabyte, most, interval, keep,
+                  static_cast<double>(needed) / gigabyte));
 }
 
 void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason, bool may_continue) {

@@ -30,8 +30,9 @@ class RunSaver {
   /// nor deleted.
   RunSaver(const Context& context, std::filesystem::path resumed_from, std::vector<std::int64_t> damaged);
 
-  /// On rank 0: a line about what will be written. Throws Failure if the disk has no space for a checkpoint and the
-  /// model, Error if a manifest could not be read again.
+  /// On rank 0: a line about what will be written; warns if the disk has no space for all checkpoints of a new run that
+  /// are kept. Throws Failure if it has none for a checkpoint and the model, Error if a manifest could not be read
+  /// again.
   [[nodiscard]] std::string plan();
   /// Collective, between steps: saves what is due after scalars.step, if that is not done yet, or starts to if training
   /// may continue meanwhile. Throws Failure if the last save fails, or the third one in a row.
@@ -53,6 +54,7 @@ class RunSaver {
   [[nodiscard]] const std::filesystem::path& model() const { return model_; }
 
  private:
+  void warn_of_full_disk(std::int64_t checkpoint_bytes, std::int64_t model_bytes);
   void save(const RunScalars& scalars, SaveReason reason, bool may_continue);
   void saved(bool is_last);
   void prune(std::int64_t step);

@@ -17,7 +17,7 @@ struct RunStart {
 };
 
 /// Collective, before all others of a run: throws Error on a rank whose keys or whose data differ from those of rank 0,
-/// which would train what nobody asked for. A rank's threads and their binding, and the path of its data, are its own.
+/// so that a job never trains with two configs. A rank's threads, their binding and the path of its data are its own.
 void require_same_run(const RunConfig& config, const DataFingerprint& data, Comm& all);
 
 /// What the ranks of one process know; all of it outlives the start.

@@ -133,6 +133,14 @@ TEST(LongRun, ReadsTokensAsTheyAreWritten) {
   EXPECT_EQ(parse_tokens("1.5e12"), 1.5e12);
 }
 
+TEST(LongRun, AsksForTheSecondsOfACheckpointBeforeTheSearch) {
+  PlanQuestion asked = some_question();
+  asked.training = {.tokens = "1T", .mtbf = "50000"};
+  EXPECT_THROW((void)read_plan_request(asked), Error);
+  asked.training.checkpoint_seconds = 30;
+  EXPECT_NO_THROW((void)read_plan_request(asked));
+}
+
 TEST(LongRun, RefusesWhatIsNoTraining) {
   for (const char* tokens : {"many", "15X", "15TT", "-1T", "0", "inf", "nan", "1e30", "T"})
     EXPECT_EQ(refusal_of({.tokens = tokens}),

@@ -93,6 +93,39 @@ TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
   EXPECT_TRUE(log.steps.empty());
 }
 
+TEST_F(Faults, ADiskWithoutSpaceForAllCheckpointsIsAWarning) {
+  class SomeSpace final : public SystemCalls {
+   public:
+    std::uint64_t free = 0;
+
+   private:
+    int statvfs(const char* path, struct statvfs* status) override {
+      const int result = SystemCalls::statvfs(path, status);
+      status->f_frsize = 1;
+      status->f_bavail = free;
+      return result;
+    }
+  };
+  ReportLog first;
+  (void)run(config(), first);
+  EXPECT_TRUE(first.warnings.empty());
+  std::uint64_t one = 0;  // checkpoint; a manifest that may be longer, and the model, are less than half of it more
+  for (const auto& file : std::filesystem::recursive_directory_iterator(checkpoint("run", 4)))
+    one += file.is_regular_file() ? file.file_size() : 0;
+  for (const auto& [space, has_warning] : {std::pair{5 * one / 2, true}, {4 * one, false}}) {
+    clear();
+    SomeSpace calls;
+    calls.free = space;
+    const SubstitutedCalls substituted(calls);
+    ReportLog log;
+    (void)run(config(), log);
+    ASSERT_EQ(log.warnings.size(), has_warning ? 1U : 0U);
+    if (!has_warning) continue;
+    EXPECT_THAT(log.warnings.front(),
+                ::testing::HasSubstr("3 checkpoints (checkpoint.interval = 1, keep_latest_k = 2) and the model have"));
+  }
+}
+
 void Faults::survive_each_fault() {
   const Steps expected = run(config());
   const StateValues state = read_state(checkpoint("run", 4));

@@ -113,6 +113,22 @@ TEST(MachineSpec, AnUnknownNameGetsTheNearest) {
   }
 }
 
+TEST(MachineSpec, OfAVendorsNameIsSuggestedAndOfAnotherNone) {
+  EXPECT_EQ(read_machine("H200"), read_machine("h200"));
+  const auto error_of_name = [](const std::string& name) -> std::string {
+    try {
+      (void)read_machine(name);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of_name("DGX-H100"), HasSubstr("did you mean h100?"));
+  EXPECT_THAT(error_of_name("gb200"), HasSubstr("did you mean b200?"));
+  for (const char* const name : {"mi300x", "tpu-v5p", "4090"})
+    EXPECT_THAT(error_of_name(name), testing::Not(HasSubstr("did you mean"))) << name;
+}
+
 TEST(MachineSpec, IsReadFromItsPath) {
   const std::filesystem::path path = std::filesystem::path(scratch_folder()) / "two.toml";
   std::ofstream(path) << small;

@@ -36,10 +36,8 @@ FailureModel failures_of(const Plan& plan, const PlanRequest& request) {
     save = predicted_save(Blueprint(plan.config), request.machine);
   std::optional<double> checkpoint_seconds = asked.checkpoint_seconds;
   if (!checkpoint_seconds) checkpoint_seconds = save->snapshot ? save->snapshot->longer_seconds : save->save_seconds;
-  require(checkpoint_seconds && *checkpoint_seconds > 0,
-          "--mtbf={:.6g}/{} needs --checkpoint-seconds, since the disk of the machine '{}' was not measured (example: "
-          "--checkpoint-seconds=30)",
-          asked.mtbf->hours, name_of(asked.mtbf->of), request.machine.name);
+  require(checkpoint_seconds && *checkpoint_seconds > 0, unknown_checkpoint_seconds, asked.mtbf->hours,
+          name_of(asked.mtbf->of), request.machine.name);
   failures.checkpoint_seconds = *checkpoint_seconds;
   failures.restart_seconds = asked.restart_seconds ? *asked.restart_seconds : save->load_seconds.value_or(0);
   return failures;

@@ -218,6 +218,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
 
   request.profile = rates_of_profile(software_profile(question.profile));
   request.machine = calibrated(request.profile, named_machine(question, request.base.metrics.machine));
+  require_checkpoint_seconds(request.long_training, request.machine);
   set_prices(question, request);
   request.num_devices = num_devices_of(question, request.machine);
   request.fewest_devices = question.fewest_gpus.value_or(1);

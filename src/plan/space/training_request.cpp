@@ -88,6 +88,13 @@ Mtbf parse_failures(std::string_view text) {
   return {hours, FailingUnit::device};
 }
 
+void require_checkpoint_seconds(const std::optional<TrainingRequest>& request, const MachineSpec& machine) {
+  if (!request || !request->mtbf || request->checkpoint_seconds || machine.host) return;
+  const bool is_measured = std::any_of(machine.nodes.begin(), machine.nodes.end(),
+                                       [](const NodeSpec& node) { return node.disk.write_bandwidth > 0; });
+  require(is_measured, unknown_checkpoint_seconds, request->mtbf->hours, name_of(request->mtbf->of), machine.name);
+}
+
 std::optional<TrainingRequest> read_training_request(const TrainingQuestion& question) {
   if (question.tokens.empty() && !question.hours) {
     require(

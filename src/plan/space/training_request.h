@@ -1,6 +1,8 @@
 // The training that a plan is asked about: its tokens or its hours, and the failures that interrupt it.
 #pragma once
 
+#include "spec/machine/machine_spec.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,5 +45,11 @@ struct TrainingRequest {
 
 /// None if neither tokens nor hours are asked for. Throws Error naming the flag, its value and a value that works.
 [[nodiscard]] std::optional<TrainingRequest> read_training_request(const TrainingQuestion& question);
+
+inline constexpr std::string_view unknown_checkpoint_seconds =
+    "--mtbf={:.6g}/{} needs --checkpoint-seconds, since the disk of the machine '{}' was not measured (example: "
+    "--checkpoint-seconds=30)";
+/// Before a search: throws Error if failures are asked for, and nothing says how long a checkpoint takes.
+void require_checkpoint_seconds(const std::optional<TrainingRequest>& request, const MachineSpec& machine);
 
 }  // namespace echelon

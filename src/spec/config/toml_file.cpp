@@ -1,6 +1,7 @@
 #include "spec/config/toml_file.h"
 
 #include "base/error.h"
+#include "base/similar.h"
 #include "base/text_file.h"
 #include "spec/config/key_words.h"
 
@@ -65,7 +66,13 @@ class Flattener {
   static void check_section(const std::string& name, const std::string& where) {
     const std::vector<std::string_view> sections = config_sections();
     const bool known = std::find(sections.begin(), sections.end(), name) != sections.end();
-    require(known, "{}: there is no section [{}]; did you mean [{}]?", where, name, closest_name(name, sections));
+    if (known) return;
+    const FieldWord* word = find_field_word(name);
+    const std::string closest = similar(name, sections);
+    throw Error(fmt::format("{}: there is no section [{}]{}", where, name,
+                            word != nullptr   ? hint_for_key(name)
+                            : closest.empty() ? fmt::format("; the sections are {}", fmt::join(sections, ", "))
+                                              : fmt::format("; did you mean [{}]?", closest)));
   }
 
   ConfigValue value_of(const std::string& name, const toml::node& node) const {

@@ -1,10 +1,12 @@
 #include "spec/machine/machine_spec.h"
 
 #include "base/error.h"
+#include "base/similar.h"
 #include "base/text_file.h"
 #include "spec/machine/shipped_machines.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <numeric>
 
@@ -52,15 +54,32 @@ std::optional<std::int64_t> MachineSpec::num_devices() const {
                          [](std::int64_t sum, const NodeSpec& node) { return sum + node.count * node.num_devices; });
 }
 
+namespace {
+
+/// The longest name in what was asked for, such as h100 in DGX-H100, or a similar one.
+std::string suggested_machine(const std::string& lower, const std::vector<std::string_view>& names) {
+  std::string_view longest;
+  for (const std::string_view name : names)
+    if (lower.find(name) != std::string::npos && name.size() > longest.size()) longest = name;
+  return longest.empty() ? similar(lower, names) : std::string(longest);
+}
+
+}  // namespace
+
 MachineSpec read_machine(const std::string& name_or_path) {
   std::vector<std::string_view> names;
+  std::string lower = name_or_path;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool is_file = std::filesystem::is_regular_file(name_or_path);
   for (const ShippedMachine& each : shipped_machines()) {
-    if (each.name == name_or_path) return parse_machine(each.text, fmt::format("machines/{}.toml", each.name));
+    if (each.name == name_or_path || (each.name == lower && !is_file))
+      return parse_machine(each.text, fmt::format("machines/{}.toml", each.name));
     names.push_back(each.name);
   }
-  require(std::filesystem::is_regular_file(name_or_path),
-          "the machine '{}' is neither a file nor one of {}; did you mean {}?", name_or_path, fmt::join(names, ", "),
-          closest_name(name_or_path, names));
+  const std::string suggested = is_file ? "" : suggested_machine(lower, names);
+  require(is_file,
+          "the machine '{}' is neither a file nor one of {}{} (docs/reference/machines.md has the format of files)",
+          name_or_path, fmt::join(names, ", "), suggested.empty() ? "" : fmt::format("; did you mean {}?", suggested));
   return is_host_file(name_or_path) ? machine_of(read_host(name_or_path))
                                     : parse_machine(machine_text(name_or_path), name_or_path);
 }
