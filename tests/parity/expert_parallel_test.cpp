@@ -1,8 +1,8 @@
 // Experts on several ranks when tokens are spread over them as badly as can be: nothing is dropped, loads cost rounds,
 // and memory does not know them.
+#include "parity/forced_router.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
-#include "parity/training_run.h"
 #include "spec/groups.h"
 
 #include <fmt/format.h>
@@ -10,53 +10,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 namespace echelon::testing {
 namespace {
 
 constexpr std::int64_t num_experts = 8, seq_len = 12;
-
-/// The expert of token n of a sequence at its j-th place.
-using Choice = std::function<std::int32_t(std::int64_t n, std::int64_t j)>;
-
-/// Chooses for the router, which gives the experts the weights of those that it chose.
-class ForcedOps : public Ops {
- public:
-  ForcedOps(Ops& inner, Choice choice) : inner_(inner), choice_(std::move(choice)) {}
-
-  void perform(const Operation& operation) override {
-    inner_.perform(operation);
-    const auto* const args = operation.get_if<ChooseExpertsArgs>();
-    if (args == nullptr) return;
-    inner_.publish();
-    const std::int64_t k = args->experts.size(1);
-    for (std::int64_t i = 0; i < args->experts.num_elements(); ++i)
-      args->experts.as<std::int32_t>()[i] = choice_(i / k % seq_len, i % k);
-  }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  void publish() override { inner_.publish(); }
-
- private:
-  Ops& inner_;
-  Choice choice_;
-};
-
-class ForcedRank : public RankInterposer {
- public:
-  ForcedRank(Ops& ops, Mesh& mesh, Choice choice) : ops_(ops, std::move(choice)), mesh_(mesh) {}
-  [[nodiscard]] Ops& ops() override { return ops_; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
-
- private:
-  ForcedOps ops_;
-  Mesh& mesh_;
-};
-
-Interpose forced(const Choice& choice) {
-  return [choice](Ops& ops, Mesh& mesh) { return std::make_unique<ForcedRank>(ops, mesh, choice); };
-}
 
 struct ForcedRouter {
   const char* name;
@@ -82,15 +40,15 @@ TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
     config.moe.dispatch_bound = bound;
     config.training.steps = 3;
     ASSERT_EQ(config.training.seq_len, seq_len);
-    if (!expected) expected = run_training(one_rank(config), {.interpose = forced(choice)});
-    const auto actual =
-        run_training(config, {.interpose = forced(choice), .at_end = [&, most = most_received](const RankView& rank) {
-                                expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
-                                const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
-                                const double rounds = std::max(1.0, std::ceil(most / std::min(bound, 4.0)));
-                                EXPECT_EQ(static_cast<double>(traffic.num_rounds),
-                                          rounds * static_cast<double>(traffic.num_exchanges));
-                              }});
+    if (!expected) expected = run_training(one_rank(config), {.interpose = forced(choice, seq_len)});
+    const auto actual = run_training(
+        config, {.interpose = forced(choice, seq_len), .at_end = [&, most = most_received](const RankView& rank) {
+                   expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                   const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
+                   const double rounds = std::max(1.0, std::ceil(most / std::min(bound, 4.0)));
+                   EXPECT_EQ(static_cast<double>(traffic.num_rounds),
+                             rounds * static_cast<double>(traffic.num_exchanges));
+                 }});
     SCOPED_TRACE(fmt::format("{} with a bound of {}", name, bound));
     expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
   }
@@ -135,7 +93,7 @@ TEST(ExpertTraffic, IsTheClosedForm) {
         EXPECT_GT(traffic.sent_bytes, 0);
       }
     };
-    (void)run_training(config, {.interpose = forced(even), .at_end = at_end});
+    (void)run_training(config, {.interpose = forced(even, seq_len), .at_end = at_end});
   }
 }
 
