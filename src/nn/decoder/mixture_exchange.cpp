@@ -120,7 +120,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
     experts_.outputs(context, inner, rows, y_rows);
     give_back(context, of, round, rows, {y_rows});
   }
-  context.ops.combine_experts({.y = of.x, .slots = of.slots, .out = partial});
+  context.ops.combine_experts({.y = of.plan.rows_of(of.x), .slots = of.slots, .out = partial});
 }
 
 void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
@@ -148,7 +148,7 @@ void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& 
   const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
   router_weight_gradient(context, dlogits, saved_x(stash));
-  input_gradient(context, dlogits, dx, of.x, of.slots);
+  input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
 void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
@@ -181,7 +181,7 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, S
   }
   const Tensor dlogits = stash.saved(this, saved_dlogits);
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
-  input_gradient(context, dlogits, dx, of.x, of.slots);
+  input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
 void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
@@ -211,7 +211,7 @@ void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
 Tensor Mixture::returned_dweights(Context& context, const Exchanged& of, const Choice& choice) const {
   const Tensor dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
   if (exchange_.sends_to_nodes()) {
-    context.ops.combine_experts({.y = of.weights, .slots = of.slots, .out = dweights});
+    context.ops.combine_experts({.y = of.plan.rows_of(of.weights), .slots = of.slots, .out = dweights});
     return dweights;
   }
   const Sizes column = {choice.num_rows(), 1};

@@ -58,6 +58,8 @@ class NodePlan {
 
   [[nodiscard]] int num_rounds() const { return num_rounds_; }
   [[nodiscard]] const NodeRound& round(int index) const;
+  /// Of the S rows those that this rank sends: the first ones.
+  [[nodiscard]] std::int64_t num_sent() const;
   /// [N, S / N]: which of the S rows each token of this rank is in, -1: none.
   [[nodiscard]] std::vector<std::int32_t> sent_slots() const;
 
@@ -69,6 +71,7 @@ class NodePlan {
   }
   [[nodiscard]] std::int64_t experts_per_node() const { return sizes_.num_experts / sizes_.num_nodes; }
   [[nodiscard]] bool goes_to(const std::int32_t* experts, int node) const;
+  [[nodiscard]] std::int64_t planned_tokens(int node) const;
   /// Of this many rounds, the largest load of any, as a fraction of what fits.
   [[nodiscard]] double fullest(int num_rounds) const;
   [[nodiscard]] NodeRound planned_round(int index) const;

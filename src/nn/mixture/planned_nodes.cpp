@@ -62,6 +62,10 @@ NodePlan::NodePlan(const NodeSizes& sizes, NodeShares shares) : sizes_(sizes), s
                           rounds(scaled(most_rows, sizes.num_ranks() * rows), sizes.most_rows)});
 }
 
+std::int64_t NodePlan::planned_tokens(int node) const {
+  return scaled(shares_.tokens[static_cast<std::size_t>(node)], sizes_.num_tokens);
+}
+
 // All ranks send the same to the nodes, as far as shares say, so what a rank receives is what it sends to its own.
 NodeRound NodePlan::planned_round(int index) const {
   const int M = sizes_.num_nodes, L = sizes_.ranks_per_node;
@@ -69,13 +73,9 @@ NodeRound NodePlan::planned_round(int index) const {
   NodeRound round;
   std::int64_t first = 0;
   for (int node = 0; node < M; ++node) {
-    const std::int64_t tokens = scaled(shares_.tokens[static_cast<std::size_t>(node)], sizes_.num_tokens),
-                       room = sizes_.num_tokens * sizes_.nodes_per_token() - first;
-    std::int64_t before = 0;
-    for (int i = 0; i < index; ++i) before += even_part(tokens, num_rounds_, i);
-    round.sent_across.push_back(
-        {std::min(first + before, first + room), std::clamp<std::int64_t>(room - before, 0, of_round(tokens))});
-    first += std::min(tokens, room);
+    const std::int64_t tokens = std::min(planned_tokens(node), num_sent() - first);
+    round.sent_across.push_back({first + tokens * index / num_rounds_, of_round(tokens)});
+    first += tokens;
   }
   const std::int64_t own = round.sent_across[static_cast<std::size_t>(sizes_.node())].count;
   round.received_across = in_a_row(std::vector(static_cast<std::size_t>(M), own), sizes_.most_tokens);
