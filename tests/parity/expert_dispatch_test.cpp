@@ -53,10 +53,8 @@ std::int64_t rows_across(const Loads& loads, int num_nodes, int node) {
   return rows;
 }
 
-// Claim (plans): With hierarchical dispatch a token crosses to a node once, however many of its experts
-//   are there, and one row comes back.
-// Bound: two and four nodes, bounds of a round from 0.3 up to all that could come, loads from even to all at one
-//   expert: bytes across nodes equal, as counted in the transport; parity's bounds; planned bytes equal.
+// Claim (plans): With hierarchical dispatch a token crosses to a node once, and one row comes back.
+// Bound: bytes across nodes equal, as counted in the transport, whatever the loads.
 // Tests: HierarchicalDispatch
 TEST(HierarchicalDispatch, SendsATokenToANodeOnce) {
   for (const Loads& loads : all_loads()) {

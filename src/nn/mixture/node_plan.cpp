@@ -142,12 +142,14 @@ void NodePlan::add_arrivals(NodeRound& round, int index) const {
 
 std::int64_t NodePlan::num_sent() const {
   std::int64_t rows = 0;
-  for (int node = 0; node < sizes_.num_nodes; ++node) {
-    if (choices_.empty()) rows += planned_tokens(node);
-    for (std::int64_t token = 0; token < sizes_.num_tokens && !choices_.empty(); ++token)
-      rows += goes_to(experts_of(sizes_.node(), sizes_.place(), token), node) ? 1 : 0;
+  if (choices_.empty()) {
+    for (const std::int64_t tokens : planned_tokens()) rows += tokens;
+    return rows;
   }
-  return std::min(rows, sizes_.num_tokens * sizes_.nodes_per_token());
+  for (int node = 0; node < sizes_.num_nodes; ++node)
+    for (std::int64_t token = 0; token < sizes_.num_tokens; ++token)
+      rows += goes_to(experts_of(sizes_.node(), sizes_.place(), token), node) ? 1 : 0;
+  return rows;
 }
 
 // Ordered by node, then by round, then by token.

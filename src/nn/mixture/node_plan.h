@@ -71,7 +71,8 @@ class NodePlan {
   }
   [[nodiscard]] std::int64_t experts_per_node() const { return sizes_.num_experts / sizes_.num_nodes; }
   [[nodiscard]] bool goes_to(const std::int32_t* experts, int node) const;
-  [[nodiscard]] std::int64_t planned_tokens(int node) const;
+  /// Tokens that are sent to each node, before choices are known.
+  [[nodiscard]] std::vector<std::int64_t> planned_tokens() const;
   /// Of this many rounds, the largest load of any, as a fraction of what fits.
   [[nodiscard]] double fullest(int num_rounds) const;
   [[nodiscard]] NodeRound planned_round(int index) const;

@@ -60,10 +60,21 @@ NodePlan::NodePlan(const NodeSizes& sizes, NodeShares shares) : sizes_(sizes), s
   num_rounds_ = std::max({1, rounds(scaled(most_tokens, sizes.num_nodes * sizes.num_tokens), sizes.most_tokens),
                           rounds(scaled(of_node, sizes.num_nodes * rows), sizes.most_copies),
                           rounds(scaled(most_rows, sizes.num_ranks() * rows), sizes.most_rows)});
+  // None without a row: of few tokens all that there are, since one of each rank fits.
+  num_rounds_ =
+      static_cast<int>(std::min<std::int64_t>(num_rounds_, planned_tokens()[static_cast<std::size_t>(sizes.node())]));
 }
 
-std::int64_t NodePlan::planned_tokens(int node) const {
-  return scaled(shares_.tokens[static_cast<std::size_t>(node)], sizes_.num_tokens);
+// One at least, as far as there is room: to this rank's own node first, of which it receives as many from every node.
+std::vector<std::int64_t> NodePlan::planned_tokens() const {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(sizes_.num_nodes));
+  std::int64_t room = sizes_.num_tokens * sizes_.nodes_per_token();
+  for (int i = 0; i < sizes_.num_nodes; ++i) {
+    const auto node = static_cast<std::size_t>((sizes_.node() + i) % sizes_.num_nodes);
+    const std::int64_t wanted = std::max<std::int64_t>(1, scaled(shares_.tokens[node], sizes_.num_tokens));
+    room -= tokens[node] = std::min(wanted, room);
+  }
+  return tokens;
 }
 
 // All ranks send the same to the nodes, as far as shares say, so what a rank receives is what it sends to its own.
@@ -72,8 +83,7 @@ NodeRound NodePlan::planned_round(int index) const {
   const auto of_round = [&](std::int64_t count) { return even_part(count, num_rounds_, index); };
   NodeRound round;
   std::int64_t first = 0;
-  for (int node = 0; node < M; ++node) {
-    const std::int64_t tokens = std::min(planned_tokens(node), num_sent() - first);
+  for (const std::int64_t tokens : planned_tokens()) {
     round.sent_across.push_back({first + tokens * index / num_rounds_, of_round(tokens)});
     first += tokens;
   }
