@@ -9,6 +9,7 @@
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
+#include "predict/experts/expert_nodes.h"
 #include "predict/experts/read_expert_load.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
@@ -165,6 +166,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   config.expert_load = read_expert_load(arguments.expert_load, config);
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
+  config = with_nodes_of(config, machine);
   const std::optional<DocumentLoad> documents = documents_of(arguments, config, machine);
   if (documents) profile.attention_share = documents->slowest_share;
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};

@@ -204,7 +204,7 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
   ConfigSource source = source_of_model(arguments.config, config_arguments);
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
-  RunConfig config = read_run_config(source);
+  RunConfig config = with_nodes(read_run_config(source));
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;

@@ -25,7 +25,10 @@ std::vector<Group> groups_of(const RunConfig& config) {
   if (config.model.mixture.exists()) {
     const int ep = static_cast<int>(config.parallelism.expert_parallel_degree);
     for (const Group& group : {expert_holders_group(ep), sequence_group}) groups.push_back(group);
-    if (ep > 1) groups.push_back(expert_group(ep));
+    if (const int on_node = ep_on_node(config); on_node > 0)
+      for (const Group& group : {expert_node_group(on_node), expert_across_group(ep, on_node)}) groups.push_back(group);
+    else if (ep > 1)
+      groups.push_back(expert_group(ep));
   }
   return groups;
 }

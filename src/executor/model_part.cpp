@@ -145,6 +145,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.freezes_router = config.moe.freeze_router;
   options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
   options.ep_rank = options.ep > 1 ? mesh.place_in(expert_group(options.ep), rank).index : 0;
+  options.ep_on_node = ep_on_node(config);
   options.expert_capacity = expert_capacity(config.moe, config.model.mixture, config.training.seq_len);
   options.drops_by_score = config.moe.capacity_order == CapacityOrder::score;
   options.dispatch_bound = config.moe.dispatch_bound;

@@ -66,6 +66,7 @@ struct LayerOptions {
   // this one those of `ep_rank`.
   bool divides_expert_features = false;
   int ep = 1, ep_rank = 0;
+  int ep_on_node = 0;  // of these, that share a node, over which rows go in two hops; 0: directly
   // Rows of a whole sequence that an expert takes in training, the first by weight or by position; 0: all.
   std::int64_t expert_capacity = 0;
   bool drops_by_score = false;
@@ -106,12 +107,15 @@ struct LayerOptions {
 /// planned of both.
 struct ExpertTraffic {
   std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
+  std::int64_t across_bytes = 0, planned_across_bytes = 0;  // in two hops: across nodes, and the above inside of them
   std::int64_t flops = 0, planned_flops = 0;
   std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were
 
   ExpertTraffic& operator+=(const ExpertTraffic& more) {
     sent_bytes += more.sent_bytes;
     planned_sent_bytes += more.planned_sent_bytes;
+    across_bytes += more.across_bytes;
+    planned_across_bytes += more.planned_across_bytes;
     flops += more.flops;
     planned_flops += more.planned_flops;
     num_rounds += more.num_rounds;

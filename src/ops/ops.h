@@ -40,6 +40,8 @@ class Ops {
 
   // Host memory of the same dtype and size; done when it returns.
   virtual void upload(Tensor out, const void* host) = 0;
+  /// The same for values that belong to the rows of `like`, of whose layout they are.
+  virtual void upload_like(Tensor out, const void* host, Tensor /*like*/) { upload(out, host); }
   virtual void download(void* host, Tensor x) = 0;  // likewise, after everything enqueued before
 
   /// False for backends that compute no values: uploads need no valid data.

@@ -46,6 +46,12 @@ inline constexpr AxisSet expert_axes = {Axis::dp_shard, Axis::cp, Axis::tp};
 [[nodiscard]] constexpr Group expert_holders_group(int ep) {
   return ep == 1 ? Group{expert_axes, Group::Part::all, 0} : Group{expert_axes, Group::Part::strided, ep};
 }
+/// Of the `ep` ranks that have all experts together, the `on_node` neighbours on one node, and those at one place of
+/// every node.
+[[nodiscard]] constexpr Group expert_node_group(int on_node) { return {expert_axes, Group::Part::block, on_node}; }
+[[nodiscard]] constexpr Group expert_across_group(int ep, int on_node) {
+  return {expert_axes, Group::Part::strided, on_node, ep};
+}
 /// The ranks that hold tokens of the same sequences: parts of them, under sequence parallelism.
 inline constexpr Group sequence_group = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};
 

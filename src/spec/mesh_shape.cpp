@@ -32,9 +32,11 @@ Members members_of(const Group& group, GroupPlace all) {
     case Group::Part::block:
       require_blocks(group, all.size);
       return {all.index / group.block * group.block, group.block};
-    case Group::Part::strided:
-      require_blocks(group, all.size);
-      return {all.index % group.block, all.size / group.block, group.block};
+    case Group::Part::strided: {
+      const int within = group.within > 0 ? group.within : all.size;
+      require_blocks(group, within);
+      return {all.index / within * within + all.index % group.block, within / group.block, group.block};
+    }
   }
   return {};
 }
@@ -52,7 +54,9 @@ std::string name_of(const Group& group) {
     case Group::Part::all: return name;
     case Group::Part::ends: return name + " ends";
     case Group::Part::block: return fmt::format("{}/{}", name, group.block);
-    case Group::Part::strided: return fmt::format("{}%{}", name, group.block);
+    case Group::Part::strided:
+      if (group.within > 0) name += fmt::format("/{}", group.within);
+      return fmt::format("{}%{}", name, group.block);
   }
   return name;
 }

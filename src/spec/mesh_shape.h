@@ -25,9 +25,10 @@ struct Group {
   AxisSet axes;
   Part part = Part::all;
   int block = 0;
+  int within = 0;  // strided: every `block`-th rank of consecutive `within` ones; 0: of all
   auto operator<=>(const Group&) const = default;
 };
-/// Examples: "dp_shard+cp", "pp ends", "tp/2", "dp_shard%2".
+/// Examples: "dp_shard+cp", "pp ends", "tp/2", "dp_shard%2", "dp_shard/8%2".
 [[nodiscard]] std::string name_of(const Group& group);
 
 /// A rank's position among the ranks of a group, from 0; size 0 if it is in none.

@@ -17,7 +17,7 @@ std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) 
   using Clock = std::chrono::steady_clock;
   const RankPlacement placement = placement_of(wanted);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
-  const RunConfig config = with_device(wanted, backend->kind());
+  const RunConfig config = with_device(with_nodes(wanted), backend->kind());
   const std::int64_t num_before = config.training.cuda_graphs ? 2 : 1;  // the second one is recorded
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);

@@ -193,13 +193,23 @@ RankPlacement placement_of(const RunConfig& config) {
   return place_ranks(config.comm.backend, config.mesh_shape().num_ranks());
 }
 
+RunConfig with_nodes(RunConfig config) {
+  ParallelConfig& p = config.parallelism;
+  if (p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0) return config;
+  const RankPlacement placement = placement_of(config);
+  if (placement.num_ranks_on_host == placement.num_ranks) return config;
+  p.ranks_per_node = placement.num_ranks_on_host;
+  validate(config);
+  return config;
+}
+
 TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   RunObserver no_observer;
   RunObserver& observer = options.observer != nullptr ? *options.observer : no_observer;
   const RankPlacement placement = placement_of(wanted);
   if (wanted.checkpoint.enable) require_writable(wanted.model, wanted.checkpoint.tokenizer);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
-  const RunConfig config = with_device(wanted, backend->kind());
+  const RunConfig config = with_device(with_nodes(wanted), backend->kind());
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
@@ -332,8 +342,8 @@ EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
   RunObserver no_observer;
   const DatasetBatches validation = open_validation(wanted, placement, no_observer);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
-  const RunConfig config =
-      with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
+  const RunConfig config = with_device(
+      with_nodes(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len))), backend->kind());
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);

@@ -92,7 +92,8 @@ void Inference::require_whole(const Operand& x, TypeAxis axis) const {
   if (x[axis].placement == TensorPlacement::sharded)
     fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis),
                      axes_.name(axis)));
-  if (x[axis].placement == TensorPlacement::dispatched || x[axis].placement == TensorPlacement::experts)
+  if (x[axis].placement == TensorPlacement::dispatched || x[axis].placement == TensorPlacement::at_node ||
+      x[axis].placement == TensorPlacement::experts)
     fail(fmt::format("{}, but is read as if it were that of all experts", words(x, axis)));
 }
 

@@ -63,6 +63,7 @@ std::string describe(AxisLayout layout, const Tensor& x) {
       layout.placement = TensorPlacement::sharded;
       return fmt::format("addends of parts, {}", describe(layout, x));
     case TensorPlacement::dispatched: return "dispatched to experts";
+    case TensorPlacement::at_node: return "sent to the node of experts";
     case TensorPlacement::departed: return "sent to experts";
     case TensorPlacement::experts: return "each rank's experts";
     case TensorPlacement::expert_addends: return "addends of each rank's experts";

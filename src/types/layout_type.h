@@ -33,9 +33,10 @@ enum class TensorPlacement : std::uint8_t {
   attended,
   addends_of_parts,  // parts along a dim, of each of which `copies` ranks hold an addend
   // With experts over ranks, along each axis that their groups go over (RankAxes::divides_experts), whatever part of it
-  // they take. Rows that have come to the rank of their expert; rows that have gone there and not come back; the
-  // experts of each rank; and addends of these.
+  // they take. Rows that have come to the rank of their expert, or to its node; rows that have gone there and not come
+  // back; the experts of each rank; and addends of these.
   dispatched,
+  at_node,
   departed,
   experts,
   expert_addends,
@@ -74,6 +75,7 @@ inline constexpr AxisLayout replicated_layout = {TensorPlacement::replicated};
 inline constexpr AxisLayout partial_layout = {TensorPlacement::partial};
 inline constexpr AxisLayout own_layout = {TensorPlacement::own};
 inline constexpr AxisLayout dispatched_layout = {TensorPlacement::dispatched};
+inline constexpr AxisLayout at_node_layout = {TensorPlacement::at_node};
 inline constexpr AxisLayout departed_layout = {TensorPlacement::departed};
 inline constexpr AxisLayout experts_layout = {TensorPlacement::experts};
 inline constexpr AxisLayout expert_addends_layout = {TensorPlacement::expert_addends};

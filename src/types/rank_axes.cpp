@@ -30,8 +30,8 @@ bool is_inner(TypeAxis axis) { return axis == TypeAxis::cp_heads || axis == Type
 
 }  // namespace
 
-RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks, int ep)
-    : shape_(shape), rank_(rank), ep_(ep) {
+RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks, int ep, int ep_on_node)
+    : shape_(shape), rank_(rank), ep_(ep), ep_on_node_(ep_on_node) {
   for (const TypeAxis axis : type_axes) {
     Place& place = places_[static_cast<std::size_t>(axis)];
     place = {shape.degree(mesh_axis(axis)), shape.coordinate(rank, mesh_axis(axis))};
@@ -45,7 +45,7 @@ RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_r
 std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
   if (group.axes == expert_axes && group.part != Group::Part::all) {
-    if (group.block != ep_)
+    if (group.block != ep_ && row_hop(group) == RowHop::none)
       throw Failure(fmt::format("the group '{}' has the experts of {} ranks, but {} ranks have all", name_of(group),
                                 group.block, ep_));
     if (shape_.group_size(group, rank_) == 1) return {};
@@ -61,6 +61,13 @@ std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   for (const TypeAxis axis : all_)
     if (group.axes.contains(mesh_axis(axis)) && (is_inner(axis) ? !is_strided : !is_block)) axes.push_back(axis);
   return axes;
+}
+
+RankAxes::RowHop RankAxes::row_hop(const Group& group) const {
+  if (ep_ == 1 || group.axes != expert_axes) return RowHop::none;
+  if (ep_on_node_ == 0) return group == expert_group(ep_) ? RowHop::direct : RowHop::none;
+  if (group == expert_across_group(ep_, ep_on_node_)) return RowHop::to_node;
+  return group == expert_node_group(ep_on_node_) ? RowHop::inside_node : RowHop::none;
 }
 
 bool RankAxes::divides_experts(TypeAxis axis) const { return ep_ > 1 && expert_axes.contains(mesh_axis(axis)); }

@@ -13,8 +13,9 @@ class RankAxes {
  public:
   /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are sharded over all of them.
   /// `head_ranks` context-parallel ranks in a row exchange heads.
-  /// `ep` ranks have the experts of a layer together; 1: every rank has all of them, or features of all.
-  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1, int ep = 1);
+  /// `ep` ranks have the experts of a layer together; 1: every rank has all of them, or features of all. `ep_on_node`
+  /// of them exchange rows inside a node; 0: rows go to experts directly.
+  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1, int ep = 1, int ep_on_node = 0);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
@@ -30,6 +31,9 @@ class RankAxes {
   /// The ranks with the same experts as this one, and its place among them.
   [[nodiscard]] GroupPlace expert_holders() const;
   [[nodiscard]] int ep() const { return ep_; }
+  /// What ranks of a group exchange: rows of tokens for rows at their experts, or, in two hops, at the node of these.
+  enum class RowHop : std::uint8_t { none, direct, to_node, inside_node };
+  [[nodiscard]] RowHop row_hop(const Group& group) const;
 
   /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head, "cp/2" for two that exchange heads.
   [[nodiscard]] std::string name(TypeAxis axis) const;
@@ -41,7 +45,7 @@ class RankAxes {
     int degree = 1, index = 0;
   };
   MeshShape shape_;
-  int rank_, ep_;
+  int rank_, ep_, ep_on_node_;
   std::array<Place, num_type_axes> places_;
   std::vector<TypeAxis> all_;
 };

@@ -79,6 +79,7 @@ std::string name_of(const Layout& layout) {
     name << "_experts" << layout.experts << (layout.dense_between ? "_and_dense" : "")
          << (layout.router_losses ? "_losses" : "");
   if (layout.ep > 1) name << "_ep" << layout.ep << "_bound" << std::llround(100 * layout.bound);
+  if (layout.ranks_per_node > 0) name << "_node" << layout.ranks_per_node;
   if (layout.capacity < 1e6)
     name << "_capacity" << std::llround(100 * layout.capacity) << (layout.drops_by_score ? "_score" : "");
   if (layout.etp > 0) name << "_etp" << layout.etp;
@@ -121,6 +122,8 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.expert_parallel_degree = layout.ep;
   config.parallelism.expert_tensor_parallel_degree = layout.etp;
   config.moe.dispatch_bound = layout.bound;
+  config.parallelism.ranks_per_node = layout.ranks_per_node;
+  if (layout.ranks_per_node > 0) config.parallelism.expert_dispatch = ExpertDispatch::hierarchical;
   config.moe.capacity_factor = layout.capacity;
   if (layout.drops_by_score) config.moe.capacity_order = CapacityOrder::score;
   config.training.recompute = layout.recompute;
@@ -867,6 +870,48 @@ std::vector<Layout> expert_parallel_rows() {
        .bound = 0.5},
       {.shard = 8, .tp = 2, .sequence_parallel = true, .order = "tp-dp_shard-cp-pp", .experts = 8, .ep = 4},
       {.shard = 2, .window = 5, .recompute = whole_block, .experts = 4, .ep = 2, .bound = 0.2},
+      {.shard = 4, .microbatches = 3, .experts = 8, .ep = 4, .ranks_per_node = 2},
+      {.shard = 8, .family = Family::qwen3, .zero = 2, .experts = 8, .ep = 8, .bound = 1, .ranks_per_node = 2},
+      {.shard = 8, .zero = 3, .experts = 8, .ep = 4, .bound = 0.3, .ranks_per_node = 2},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .zero = 3,
+       .recompute = whole_block,
+       .experts = 12,
+       .ep = 4,
+       .ranks_per_node = 2},
+      {.shard = 4,
+       .pp = 2,
+       .schedule = Kind::zb_v,
+       .microbatches = 4,
+       .family = Family::qwen2,
+       .zero = 2,
+       .experts = 8,
+       .ep = 4,
+       .bound = 0.35,
+       .ranks_per_node = 2},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .schedule = Kind::zb_h1,
+       .microbatches = 3,
+       .documents = true,
+       .cp = 4,
+       .balancer = LoadBalancer::none,
+       .seq_len = 35,
+       .experts = 16,
+       .ep = 8,
+       .bound = 0.5,
+       .ranks_per_node = 4},
+      {.shard = 8,
+       .tp = 2,
+       .sequence_parallel = true,
+       .order = "tp-dp_shard-cp-pp",
+       .recompute = {mlp},
+       .experts = 8,
+       .ep = 4,
+       .ranks_per_node = 2},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;

@@ -92,7 +92,10 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   experts += run.step().expert_traffic(ProgramKind::evaluation);
   const int ep = run.blueprint().part().options.ep;
   if (ep > 1) {
-    sent[expert_group(ep)] += experts.sent_bytes - experts.planned_sent_bytes;
+    const int on_node = run.blueprint().part().options.ep_on_node;
+    sent[on_node > 0 ? expert_node_group(on_node) : expert_group(ep)] +=
+        experts.sent_bytes - experts.planned_sent_bytes;
+    if (on_node > 0) sent[expert_across_group(ep, on_node)] += experts.across_bytes - experts.planned_across_bytes;
     EXPECT_EQ(experts.planned_flops, expert_flops);
     expert_flops = experts.flops;
   }

@@ -108,6 +108,17 @@ TEST(MeshShape, StridedRanksAreAtOnePlaceOfTheirBlocks) {
   EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::dp_shard}, .part = Group::Part::strided, .block = 4}, 0), Error);
 }
 
+// One rank of each small block of a large one.
+TEST(MeshShape, StridedRanksMayBeWithinLargerBlocks) {
+  const MeshShape mesh({{Axis::dp_shard, 4}, {Axis::tp, 2}});
+  const Group across = {{Axis::dp_shard, Axis::tp}, Group::Part::strided, 2, 4};
+  EXPECT_THAT(mesh.ranks_of(across, 0), ElementsAre(0, 2));
+  EXPECT_THAT(mesh.ranks_of(across, 3), ElementsAre(1, 3));
+  EXPECT_THAT(mesh.ranks_of(across, 4), ElementsAre(4, 6));
+  EXPECT_THAT(mesh.ranks_of(across, 7), ElementsAre(5, 7));
+  EXPECT_EQ(name_of(across), "dp_shard+tp/4%2");
+}
+
 TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
   const MeshShape mesh({{Axis::cluster, 2}, {Axis::dp_replicate, 2}, {Axis::pp, 3}, {Axis::dp_shard, 2}, {Axis::tp, 4}},
                        parse_axis_order("order", {"dp_shard-tp-pp"}));
@@ -115,7 +126,7 @@ TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
   for (const Group& group :
        {Group{step_axes}, Group{world_axes}, Group{data_axes}, Group{}, Group{{Axis::pp}, Part::ends},
         Group{{Axis::tp}, Part::block, 2}, Group{{Axis::tp}, Part::strided, 2}, Group{data_axes, Part::block, 2},
-        Group{data_axes, Part::strided, 2}})
+        Group{data_axes, Part::strided, 2}, Group{data_axes, Part::strided, 1, 2}})
     for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
       const std::vector<int> ranks = mesh.ranks_of(group, rank);
       const auto found = std::ranges::find(ranks, rank);

@@ -80,6 +80,30 @@ TEST(ExpertFaults, RowsThatAreSentToOtherRanks) {
                 HasSubstr("whose ranks have no experts of each other's"));
 }
 
+/// Two ranks of an expert group on each of two nodes.
+RunConfig in_two_hops(int shard, int tp) {
+  RunConfig config = experts(shard, tp, 4);
+  config.parallelism.expert_dispatch = ExpertDispatch::hierarchical;
+  config.parallelism.ranks_per_node = 2;
+  return config;
+}
+
+TEST(ExpertFaults, HopsThatAreLeftOut) {
+  for (const RunConfig& config : {in_two_hops(4, 1), in_two_hops(8, 1), in_two_hops(2, 2)}) {
+    EXPECT_EQ(fault_of(config, {}), "");
+    for (int which = 0; which < 2 * num_exchanges; ++which)
+      EXPECT_NE(fault_of(config, {.mesh = in_exchange(which, {})}), "") << which;
+  }
+}
+
+TEST(ExpertFaults, HopsThatGoToOtherRanks) {
+  const RunConfig config = in_two_hops(4, 1);
+  EXPECT_THAT(fault_of(config, {.mesh = in_exchange(0, {expert_node_group(2)})}),
+              HasSubstr("but rows of tokens go to experts and come back over"));
+  EXPECT_NE(fault_of(config, {.mesh = in_exchange(2, {expert_across_group(4, 2)})}), "");
+  EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
+}
+
 TEST(ExpertFaults, SlotsThatAreNotOfWhatHasCome) {
   const auto skip = [](const ArrivedSlotsArgs&) { return false; };
   for (const RunConfig& config : configs())

@@ -16,6 +16,7 @@ class PlantedOps final : public Ops {
     if (plant_(changed)) echelon::perform(inner_, changed);
   }
   void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
+  void upload_like(Tensor out, const void* host, Tensor like) override { inner_.upload_like(out, host, like); }
   void download(void* host, Tensor x) override { inner_.download(host, x); }
   [[nodiscard]] bool computes_values() const override { return inner_.computes_values(); }
   void publish() override { inner_.publish(); }

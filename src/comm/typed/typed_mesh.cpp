@@ -50,9 +50,9 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     check_all_gather(*this, full, shard);
-    if (is_of_experts(Group::Part::block)) {
+    if (mesh_.axes_.row_hop(group_) != RankAxes::RowHop::none) {
       Inference call = begin(CommKind::all_gather, shard);
-      call.write(full, call.read("the offsets of experts", shard).piece.type);
+      call.write(full, call.read("what routers chose", shard).piece.type);
       return {};
     }
     for_ranges(CommKind::all_gather, shard, [&](const Inference& call, std::int64_t first, std::int64_t count) {
@@ -104,16 +104,20 @@ class TypedMesh::TypedComm final : public Comm {
     check_all_to_all_rows(*this, exchange);
     const auto& [received, sent, received_parts, sent_parts] = exchange;
     Inference call = begin(CommKind::all_to_all, sent);
-    if (!is_of_experts(Group::Part::block))
+    const RankAxes::RowHop hop = mesh_.axes_.row_hop(group_);
+    if (hop == RankAxes::RowHop::none)
       call.fail(fmt::format("rows are exchanged over '{}', whose ranks have no experts of each other's", over()));
+    const AxisLayout at_home = hop == RankAxes::RowHop::inside_node ? at_node_layout : sharded_rows,
+                     away = hop == RankAxes::RowHop::to_node ? at_node_layout : dispatched_layout;
     for (const RowPart& part : sent_parts)
-      if (part.count > 0) require_exchangeable(call, call.read("what is sent", sent.rows(part.first, part.count)));
+      if (part.count > 0)
+        require_exchangeable(call, call.read("what is sent", sent.rows(part.first, part.count)), at_home, away);
     const TypedPiece* const first = mesh_.memory_.piece_at(sent);
     if (first == nullptr) call.fail("nothing has written what is sent");
     LayoutType type = first->type, of_sent = type;
-    const bool come_back = type[axes_.front()] == dispatched_layout;
+    const bool come_back = type[axes_.front()] == away;
     for (const TypeAxis axis : axes_) {
-      type[axis] = come_back ? sharded_rows : dispatched_layout;
+      type[axis] = come_back ? at_home : away;
       of_sent[axis] = departed_layout;
     }
     // A round gives back its own rows alone, and a sender has no use for what it has sent.
@@ -128,10 +132,11 @@ class TypedMesh::TypedComm final : public Comm {
  private:
   [[nodiscard]] bool is_of_experts(Group::Part part) const { return group_.axes == expert_axes && group_.part == part; }
 
-  void require_exchangeable(const Inference& call, const Operand& rows) const {
+  void require_exchangeable(const Inference& call, const Operand& rows, AxisLayout at_home, AxisLayout away) const {
     for (const TypeAxis axis : axes_) {
       call.require_complete(rows, axis);
-      if (rows[axis] != dispatched_layout && !rows.is_sharded_along(axis, 0))
+      const bool are_at_home = at_home == sharded_rows ? rows.is_sharded_along(axis, 0) : rows[axis] == at_home;
+      if (rows[axis] != away && !are_at_home)
         call.fail(fmt::format("{}, but rows of tokens go to experts and come back over '{}'", call.words(rows, axis),
                               over()));
     }
@@ -212,6 +217,7 @@ class TypedMesh::TypedComm final : public Comm {
         if (is_of_experts(Group::Part::strided)) return;
         call.fail(fmt::format("{}, so the sum over '{}' would add up different experts", call.words(x, axis), over()));
       case TensorPlacement::dispatched:
+      case TensorPlacement::at_node:
       case TensorPlacement::departed:
       case TensorPlacement::experts:
       case TensorPlacement::addends_of_parts:

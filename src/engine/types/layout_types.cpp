@@ -48,7 +48,8 @@ RunConfig for_rehearsal(RunConfig config) {
 }
 
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
-  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint));
+  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint),
+                      ep_on_node(blueprint.config()));
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);

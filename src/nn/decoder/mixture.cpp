@@ -124,7 +124,7 @@ void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stas
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
     experts_.input_gradients(context.ops, inner, rows_of(context, choice), dx_rows);
-    input_gradient(context, dlogits, dx, dx_rows, choice);
+    input_gradient(context, dlogits, dx, dx_rows, choice.slots);
   }
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
 }
@@ -174,7 +174,7 @@ void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
     experts_.input_gradients(context.ops, inner, rows_of(context, choice), dx_rows);
-    input_gradient(context, dlogits, dx, dx_rows, choice);
+    input_gradient(context, dlogits, dx, dx_rows, choice.slots);
   }
   if (shared_) context.ops.add(dx, dx, dx_of_shared);
 }

@@ -70,8 +70,8 @@ class Mixture : public Branch {
     saved_dlogits
   };
 
-  /// What the router chose for N tokens: experts, weights and slots [N, k], offsets [E + 1]; and those of all ranks
-  /// [P, E + 1], where experts are on several.
+  /// What the router chose for N tokens: experts, weights and slots [N, k], offsets [E + 1]; and what is known of all
+  /// ranks, where experts are on several (ExpertExchange::gather).
   struct Choice {
     Tensor experts, weights, slots, offsets, of_ranks = {};
     [[nodiscard]] std::int64_t num_rows() const { return slots.num_elements(); }
@@ -86,11 +86,12 @@ class Mixture : public Branch {
   /// What the rounds of an exchange share: rows of x become rows of y or dx, round by round, and weights their
   /// gradients.
   struct Exchanged {
-    ExchangePlan plan;
-    Tensor of_ranks;
-    Tensor x;        // [R, D]
-    Tensor weights;  // [R, 1]
-    Tensor dy = {};  // [R, D]
+    ExpertRounds plan;
+    Tensor of_ranks, offsets;
+    Tensor slots;    // of the rows that are sent
+    Tensor x;        // [R, D], or [S, D] in two hops
+    Tensor weights;  // [R, 1], or [S, k]
+    Tensor dy = {};  // like x
   };
 
   struct Returned {
@@ -120,10 +121,12 @@ class Mixture : public Branch {
   /// partial = this rank's part of y.
   void combine_local(Context& context, const Stash& stash, Tensor partial) const;
   /// partial = that of dx, of the gradients of rows.
-  void input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor dx_rows, const Choice& choice) const;
+  void input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor dx_rows, Tensor slots) const;
 
   // With experts on several ranks: nn/decoder/mixture_exchange.cpp.
   [[nodiscard]] Exchanged exchanged(Context& context, const Stash& stash) const;
+  /// x or dy of tokens -> of the rows that are sent.
+  void permute_sent(Context& context, Tensor of_tokens, const Exchanged& of, Tensor rows) const;
   void permute_x(Context& context, const Stash& stash, const Exchanged& of) const;
   /// Brings a round's rows here, and computes what is before their activation. Of Q rows operations take those that
   /// have come.
@@ -142,7 +145,7 @@ class Mixture : public Branch {
   void exchanged_backward_weight(Context& context, Stash& stash);
   void exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash);
   /// Plans memory for a round after the first, which a pass has only where loads are uneven.
-  void reserve_round(Context& context, const Arrived& arrived, const Inner& inner) const;
+  void reserve_round(Context& context, const Exchanged& of, const Arrived& arrived, const Inner& inner) const;
   /// After all rounds: the gradients of the router's weights.
   [[nodiscard]] Tensor returned_dweights(Context& context, const Exchanged& of, const Choice& choice) const;
 

@@ -24,18 +24,26 @@ Mixture::Arrived Mixture::place_arrived(const ComputePass& pass) const {
 
 Mixture::Exchanged Mixture::exchanged(Context& context, const Stash& stash) const {
   const Choice choice = saved_choice(stash);
-  return {.plan = exchange_.plan(context, choice.of_ranks),
+  ExpertRounds plan = exchange_.plan(context, choice.of_ranks);
+  const Tensor slots = exchange_.sent_slots(context, plan, choice.slots);
+  return {.plan = std::move(plan),
           .of_ranks = choice.of_ranks,
-          .x = take_rows(context, choice.num_rows(), options_.model.hidden_size),
-          .weights = context.workspace.take(score_dtype(), {choice.num_rows(), 1})};
+          .offsets = choice.offsets,
+          .slots = slots,
+          .x = take_rows(context, exchange_.num_sent(), options_.model.hidden_size),
+          .weights = context.workspace.take(score_dtype(), {exchange_.num_sent(), exchange_.num_weights()})};
+}
+
+void Mixture::permute_sent(Context& context, Tensor of_tokens, const Exchanged& of, Tensor rows) const {
+  context.ops.permute_to_experts({.x = of_tokens, .slots = of.slots, .y = rows});
 }
 
 void Mixture::permute_x(Context& context, const Stash& stash, const Exchanged& of) const {
-  const Choice choice = saved_choice(stash);
-  const Sizes column = {choice.num_rows(), 1};
-  context.ops.permute_to_experts({.x = saved_x(stash), .slots = choice.slots, .y = of.x});
-  context.ops.permute_to_experts(
-      {.x = choice.weights.reshaped(column), .slots = choice.slots.reshaped(column), .y = of.weights});
+  const Tensor weights = saved_choice(stash).weights;
+  permute_sent(context, saved_x(stash), of, of.x);
+  if (exchange_.sends_to_nodes()) return permute_sent(context, weights, of, of.weights);
+  const Sizes column = {weights.num_elements(), 1};
+  context.ops.permute_to_experts({.x = weights.reshaped(column), .slots = of.slots.reshaped(column), .y = of.weights});
 }
 
 void Mixture::receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const {
@@ -43,11 +51,7 @@ void Mixture::receive(Context& context, const Exchanged& of, int round, const Ar
   const Tensor x = context.workspace.take(to.x.dtype, to.x.sizes);
   const std::array<ExpertExchange::Matrices, 2> all = {{{x, of.x}, {to.rows.weights, of.weights}}};
   exchange_.dispatch(context, of.plan, round, all);
-  context.ops.arrived_slots({.of_ranks = of.of_ranks,
-                             .slots = to.rows.slots,
-                             .offsets = to.rows.offsets,
-                             .first_expert = exchange_.first_expert(),
-                             .first_row = of.plan.first_row(round)});
+  exchange_.order(context, of.plan, round, of.of_ranks, {to.rows.slots, to.rows.offsets}, {x, of.offsets});
   const ExpertRows there = rows_that_came(context, of, round, to.rows, 2);
   permute_first(context, x, there, to.x);
   experts_.inner_products(context.ops, to.x, there, inner);
@@ -64,10 +68,12 @@ void Mixture::permute_first(Context& context, Tensor from, const ExpertRows& row
   context.ops.permute_to_experts({.x = from.rows(0, rows.count), .slots = rows.slots, .y = to.rows(0, rows.count)});
 }
 
-void Mixture::reserve_round(Context& context, const Arrived& arrived, const Inner& inner) const {
+void Mixture::reserve_round(Context& context, const Exchanged& of, const Arrived& arrived, const Inner& inner) const {
   for (const Tensor& scratch : {arrived.x, inner.gate}) {
     const Stack::Scope scope(context.workspace);
     (void)context.workspace.take(scratch.dtype, scratch.sizes);
+    const std::array<ExpertExchange::Matrices, 2> all = {{{arrived.x, of.x}, {arrived.rows.weights, of.weights}}};
+    exchange_.reserve(context.workspace, all);
   }
 }
 
@@ -114,7 +120,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
     experts_.outputs(context, inner, rows, y_rows);
     give_back(context, of, round, rows, {y_rows});
   }
-  context.ops.combine_experts({.y = of.x, .slots = saved_choice(stash).slots, .out = partial});
+  context.ops.combine_experts({.y = of.plan.rows_of(of.x), .slots = of.slots, .out = partial});
 }
 
 void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
@@ -123,7 +129,8 @@ void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& 
   const Arrived arrived = saved_arrived(stash);
   const Inner inner = saved_inner(stash);
   Exchanged of = exchanged(context, stash);
-  of.dy = permuted(context, dy, choice);
+  of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
+  permute_sent(context, dy, of, of.dy);
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
   for (int round = 0; round < of.plan.num_rounds(); ++round) {
     if (round > 0) receive(context, of, round, arrived, inner);
@@ -141,7 +148,7 @@ void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& 
   const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
   router_weight_gradient(context, dlogits, saved_x(stash));
-  input_gradient(context, dlogits, dx, of.x, choice);
+  input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
 void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
@@ -154,7 +161,8 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, S
   const Inner inner_again = {like(first_inner.gate), like(first_inner.up)};
   const Tensor saved_rows = stash.save_gradient(this, saved_dy_rows, first.x.dtype, first.x.sizes);
   Exchanged of = exchanged(context, stash);
-  of.dy = permuted(context, dy, choice);
+  of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
+  permute_sent(context, dy, of, of.dy);
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
   for (int round = 0; round < of.plan.num_rounds(); ++round) {
     const bool is_first = round == 0;
@@ -173,22 +181,21 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, S
   }
   const Tensor dlogits = stash.saved(this, saved_dlogits);
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
-  input_gradient(context, dlogits, dx, of.x, choice);
+  input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
 void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Choice choice = saved_choice(stash);
   const Arrived arrived = saved_arrived(stash);
   const Inner inner = saved_inner(stash);
   const Tensor dy_rows = stash.saved(this, saved_dy_rows), activated = stash.saved(this, saved_activated),
                dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
   Exchanged of = exchanged(context, stash);
-  of.dy = take_rows(context, choice.num_rows(), options_.model.hidden_size);
-  reserve_round(context, arrived, inner);
+  of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
+  reserve_round(context, of, arrived, inner);
   if (of.plan.num_rounds() > 1) {
     permute_x(context, stash, of);
-    context.ops.permute_to_experts({.x = stash.saved(this, saved_dy), .slots = choice.slots, .y = of.dy});
+    permute_sent(context, stash.saved(this, saved_dy), of, of.dy);
   }
   for (int round = 0; round < of.plan.num_rounds(); ++round) {
     const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, round > 0 ? 4 : 3);
@@ -203,6 +210,10 @@ void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
 
 Tensor Mixture::returned_dweights(Context& context, const Exchanged& of, const Choice& choice) const {
   const Tensor dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
+  if (exchange_.sends_to_nodes()) {
+    context.ops.combine_experts({.y = of.plan.rows_of(of.weights), .slots = of.slots, .out = dweights});
+    return dweights;
+  }
   const Sizes column = {choice.num_rows(), 1};
   context.ops.combine_experts(
       {.y = of.weights, .slots = choice.slots.reshaped(column), .out = dweights.reshaped(column)});

@@ -21,10 +21,9 @@ void Mixture::route(Context& context, Tensor logits, const Choice& choice) const
        .rule = rule_});
   const Stack::Scope scope(context.workspace);
   const bool drops = options_.expert_capacity > 0 && context.microbatch.needs_gradient;
-  ops.expert_slots({.experts = drops ? within_capacity(context, choice) : choice.experts,
-                    .slots = choice.slots,
-                    .offsets = choice.offsets});
-  if (choice.of_ranks.exists()) exchange_.gather(context, choice.of_ranks, choice.offsets);
+  const Tensor kept = drops ? within_capacity(context, choice) : choice.experts;
+  ops.expert_slots({.experts = kept, .slots = choice.slots, .offsets = choice.offsets});
+  if (choice.of_ranks.exists()) exchange_.gather(context, choice.of_ranks, choice.offsets, kept);
 }
 
 ExpertRows Mixture::rows_of(const Context& context, const Choice& choice) const {
@@ -109,10 +108,10 @@ void Mixture::combine_local(Context& context, const Stash& stash, Tensor partial
   context.ops.combine_experts({.y = y_rows, .slots = choice.slots, .out = partial});
 }
 
-void Mixture::input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor dx_rows, const Choice& choice) const {
+void Mixture::input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor dx_rows, Tensor slots) const {
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, region_, dx);
-  context.ops.combine_experts({.y = dx_rows, .slots = choice.slots, .out = partial});
+  context.ops.combine_experts({.y = dx_rows, .slots = slots, .out = partial});
   context.ops.matmul({.a = dlogits, .b = router_.value, .c = partial, .accumulates = true});
   enter_backward(context, region_, dx, partial);
 }
@@ -124,8 +123,7 @@ void Mixture::save_choice(Stash& stash) const {
              exchange_.is_needed() ? LastReader::backward_weight : LastReader::backward_input);
   stash.save(this, saved_slots, DType::int32, sizes);
   stash.save(this, saved_offsets, DType::int32, {spec().num_experts + 1});
-  if (exchange_.is_needed())
-    stash.save(this, saved_of_ranks, DType::int32, {exchange_.num_ranks(), spec().num_experts + 1});
+  if (exchange_.is_needed()) stash.save(this, saved_of_ranks, DType::int32, exchange_.of_ranks_sizes());
 }
 
 Mixture::Choice Mixture::take_choice(Stack& memory, std::int64_t num_tokens) const {

@@ -26,6 +26,11 @@ void TypedOps::upload(Tensor out, const void* /*host*/) {
   call.write(out, named != nullptr ? named->type : LayoutType());
 }
 
+void TypedOps::upload_like(Tensor out, const void* /*host*/, Tensor like) {
+  Inference call(memory_, axes_, name_of(OpKind::upload), std::span(&out, 1));
+  call.write(out, call.read("what its values belong to", like).piece.type);
+}
+
 // Values that the host reads decide what it does next.
 void TypedOps::download(void* host, Tensor x) {
   const Inference call(memory_, axes_, name_of(OpKind::download), std::span(&x, 1));

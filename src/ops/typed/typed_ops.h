@@ -16,6 +16,7 @@ class TypedOps final : public Ops {
   /// Throws Failure with a sentence that names the layer and the operation where a rule does not hold.
   void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
+  void upload_like(Tensor out, const void* host, Tensor like) override;
   void download(void* host, Tensor x) override;
   [[nodiscard]] bool computes_values() const override { return false; }
   void publish() override {}

@@ -1,6 +1,7 @@
 #include "plan/search/config_plan.h"
 
 #include "base/error.h"
+#include "predict/experts/expert_nodes.h"
 #include "predict/experts/read_expert_load.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/pipeline.h"
@@ -46,7 +47,7 @@ RunConfig read_asked_config(const std::string& path, const PlanQuestion& questio
 }
 
 Plan plan_of(const RunConfig& config, const PlanRequest& request) {
-  Plan plan = {choice_of(config), config, {}};
+  Plan plan = {choice_of(config), with_nodes_of(config, request.machine), {}};
   // As in train.
   if (plan.config.training.device == DeviceChoice::automatic)
     plan.config.training.device = request.base.training.device;

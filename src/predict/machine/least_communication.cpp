@@ -45,8 +45,9 @@ double least_communication_seconds(const CommRecord& record, int rank, const Dev
   if (!axis) return 0;
   const NodeSpec& node = devices.kind_of(0);
   const std::int64_t nodes = devices.counts_leaves() ? devices.machine().network.nodes_per_leaf : 1;
-  const int own = mesh.coordinate(rank, *axis),
-            part = record.group.part == Group::Part::block ? record.group.block : mesh.degree(*axis);
+  const Group& group = record.group;
+  const int own = mesh.coordinate(rank, *axis), block = group.part == Group::Part::block ? group.block : group.within,
+            part = block > 0 ? block : mesh.degree(*axis);
   double least = std::numeric_limits<double>::max();
   for (const int first : first_ranks(mesh, *axis, static_cast<int>(nodes * node.num_devices)))
     for (int coordinate = own % part; coordinate < mesh.degree(*axis); coordinate += part)

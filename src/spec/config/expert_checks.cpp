@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+#include <optional>
 
 namespace echelon {
 
@@ -89,6 +91,34 @@ bool are_neighbours(std::int64_t ep, const ParallelConfig& p) {
   return ep == 1;
 }
 
+/// Two hops need several nodes with several ranks of an expert group each.
+void check_dispatch(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  if (p.expert_dispatch != ExpertDispatch::hierarchical) return;
+  require(
+      p.expert_parallel_degree > 1,
+      "parallelism.expert_dispatch = 'hierarchical' sends rows to other nodes, and parallelism.expert_parallel_degree "
+      "= 1 sends none (use 'auto')");
+  if (p.ranks_per_node == 0) return;  // a launcher or a machine may say it
+  const std::optional<int> on_node = ep_neighbours_on_node(config);
+  if (on_node && *on_node > 1 && *on_node < p.expert_parallel_degree) return;
+  std::int64_t closest = 0;
+  RunConfig other = config;
+  for (std::int64_t ranks = 2; ranks < config.mesh_shape().num_ranks(); ++ranks) {
+    other.parallelism.ranks_per_node = ranks;
+    if (ep_on_node(other) == 0) continue;
+    if (closest == 0 || std::abs(ranks - p.ranks_per_node) < std::abs(closest - p.ranks_per_node)) closest = ranks;
+  }
+  throw Error(fmt::format(
+      "parallelism.ranks_per_node = {} {} of the {} ranks with the experts of a layer, which "
+      "parallelism.expert_dispatch = 'hierarchical' has to divide into several each (use {})",
+      p.ranks_per_node,
+      !on_node        ? "does not give every node equally many neighbours"
+      : *on_node == 1 ? "gives every node one"
+                      : "gives one node all",
+      p.expert_parallel_degree, closest > 0 ? fmt::format("{}", closest) : std::string("expert_dispatch = 'direct'")));
+}
+
 }  // namespace
 
 void check_expert_parallel(const RunConfig& config) {
@@ -100,6 +130,9 @@ void check_expert_parallel(const RunConfig& config) {
             "parallelism.{} = {} divides experts, and the model has none (use {})",
             ep > 1 ? "expert_parallel_degree" : "expert_tensor_parallel_degree",
             ep > 1 ? ep : p.expert_tensor_parallel_degree, ep > 1 ? 1 : 0);
+    require(p.expert_dispatch == ExpertDispatch::automatic,
+            "parallelism.expert_dispatch = '{}' is for mixtures of experts, and the model has no experts (use 'auto')",
+            name_of(p.expert_dispatch));
     return;
   }
   require(
@@ -133,6 +166,7 @@ void check_expert_parallel(const RunConfig& config) {
       "training.cuda_graphs = true replays the same rows in every step, and parallelism.expert_parallel_degree = {} "
       "exchanges others in each (use cuda_graphs = false)",
       ep);
+  check_dispatch(config);
 }
 
 void check_experts(const RunConfig& config) {

@@ -19,6 +19,8 @@ constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automati
                                                       AttentionKernels::own};
 constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
 constexpr CapacityOrder all_capacity_orders[] = {CapacityOrder::position, CapacityOrder::score};
+constexpr ExpertDispatch all_dispatches[] = {ExpertDispatch::automatic, ExpertDispatch::direct,
+                                             ExpertDispatch::hierarchical};
 constexpr ContextMethod all_context_methods[] = {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses,
                                                  ContextMethod::ulysses_ring};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
@@ -112,6 +114,15 @@ std::string_view name_of(Packing packing) {
   return "?";
 }
 
+std::string_view name_of(ExpertDispatch dispatch) {
+  switch (dispatch) {
+    case ExpertDispatch::automatic: return "auto";
+    case ExpertDispatch::direct: return "direct";
+    case ExpertDispatch::hierarchical: return "hierarchical";
+  }
+  return "?";
+}
+
 std::string_view name_of(CapacityOrder order) {
   switch (order) {
     case CapacityOrder::position: return "position";
@@ -168,6 +179,11 @@ Packing parse_exactly(std::string_view key, std::string_view name) {
 template <>
 CapacityOrder parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<CapacityOrder>(key, name, all_capacity_orders);
+}
+template <>
+ExpertDispatch parse_exactly(std::string_view key, std::string_view name) {
+  constexpr std::string_view not_yet[] = {"all_gather"};
+  return parse_exact_choice<ExpertDispatch>(key, name, all_dispatches, not_yet);
 }
 template <>
 ContextMethod parse_exactly(std::string_view key, std::string_view name) {

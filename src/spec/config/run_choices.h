@@ -44,6 +44,9 @@ enum class Packing : std::uint8_t { stream, best_fit };
 /// Which rows of a sequence an expert with a capacity takes first: earlier ones, or those with larger weights, which is
 /// not causal.
 enum class CapacityOrder : std::uint8_t { position, score };
+/// How rows go to experts on other ranks: to each directly, or hierarchically, once to every node and on from there.
+/// automatic: hierarchically where parallelism.ranks_per_node says which ranks share nodes, and a group has several.
+enum class ExpertDispatch : std::uint8_t { automatic, direct, hierarchical };
 /// What a run that resumes does not take from its checkpoint.
 struct LoadExclusions {
   bool optimizer = false, lr_scheduler = false, dataloader = false;
@@ -63,6 +66,7 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(AttentionKernels kernels);  // "auto", "cudnn", "own"
 [[nodiscard]] std::string_view name_of(Packing packing);
 [[nodiscard]] std::string_view name_of(CapacityOrder order);
+[[nodiscard]] std::string_view name_of(ExpertDispatch dispatch);
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
 /// The choice of exactly this name. Defined for the enums above, LoadBalancer and ContextMethod, whose names in

@@ -1,8 +1,12 @@
 #include "spec/config/run_config.h"
 
 #include "base/error.h"
+#include "spec/groups.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <set>
 
 namespace echelon {
 MeshShape RunConfig::mesh_shape() const {
@@ -26,6 +30,39 @@ MeshShape RunConfig::mesh_shape() const {
 std::int64_t expert_tensor_degree(const ParallelConfig& p) {
   if (p.expert_tensor_parallel_degree > 0) return p.expert_tensor_parallel_degree;
   return p.sequence_parallel ? 1 : p.tensor_parallel_degree;
+}
+
+std::optional<int> ep_neighbours_on_node(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const MeshShape mesh = config.mesh_shape();
+  const Group group = expert_group(static_cast<int>(p.expert_parallel_degree));
+  const auto node_of = [&](int rank) { return rank / p.ranks_per_node; };
+  int on_node = 0;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    if (mesh.place_in(group, rank).index != 0) continue;
+    const std::vector<int> ranks = mesh.ranks_of(group, rank);
+    const auto is_there = [&](int each) { return node_of(each) == node_of(ranks.front()); };
+    if (on_node == 0) on_node = static_cast<int>(std::ranges::find_if_not(ranks, is_there) - ranks.begin());
+    if (std::ssize(ranks) % on_node != 0) return {};
+    std::set<std::int64_t> nodes;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const bool is_first = i % static_cast<std::size_t>(on_node) == 0;
+      if (is_first ? !nodes.insert(node_of(ranks[i])).second : node_of(ranks[i]) != node_of(ranks[i - 1])) return {};
+    }
+  }
+  return on_node;
+}
+
+int ep_on_node(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  require(
+      p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0,
+      "parallelism.expert_dispatch = 'hierarchical' needs parallelism.ranks_per_node, which is 0: which ranks share a "
+      "node? (use 'direct')");
+  if (p.expert_parallel_degree == 1 || p.ranks_per_node == 0 || p.expert_dispatch == ExpertDispatch::direct) return 0;
+  const int on_node = ep_neighbours_on_node(config).value_or(0);
+  const bool has_several = on_node > 1 && on_node < p.expert_parallel_degree;
+  return has_several ? on_node : 0;
 }
 
 int num_expert_holders(const RunConfig& config) {

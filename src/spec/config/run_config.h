@@ -93,7 +93,9 @@ struct ParallelConfig {
   LoadBalancer context_parallel_load_balancer = LoadBalancer::headtail;
   std::int64_t expert_parallel_degree = 1;
   std::int64_t expert_tensor_parallel_degree = 0;  // 0: tensor_parallel_degree, or 1 with sequence parallelism
-  AxisOrder order;                                 // of the mesh's axes over the ranks
+  ExpertDispatch expert_dispatch = ExpertDispatch::automatic;
+  std::int64_t ranks_per_node = 0;  // for expert_dispatch; 0: not known
+  AxisOrder order;                  // of the mesh's axes over the ranks
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -213,6 +215,12 @@ struct RunConfig {
 
 /// Ranks that divide the features of each expert.
 [[nodiscard]] std::int64_t expert_tensor_degree(const ParallelConfig& parallelism);
+/// How many of the ranks that have the experts of a layer together are on each node with some of them; none: not
+/// equally many neighbours.
+[[nodiscard]] std::optional<int> ep_neighbours_on_node(const RunConfig& config);
+/// Of the ranks that have the experts of a layer together, how many share a node, where rows go to experts in two hops;
+/// 0: rows go directly.
+[[nodiscard]] int ep_on_node(const RunConfig& config);
 /// Ranks that have the same experts of a stage's; 1 where experts are divided as dense layers are.
 [[nodiscard]] int num_expert_holders(const RunConfig& config);
 

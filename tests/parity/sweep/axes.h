@@ -36,6 +36,7 @@ struct Draft {
   bool normalises = false;            // the weights of a token, where the family leaves it open
   bool divides_experts = false;       // expert_tensor_parallel_degree = tensor_parallel_degree
   bool receives_all_at_once = false;  // dispatch_bound = expert_parallel_degree
+  bool has_nodes = false;             // ranks_per_node as small as two hops need
 };
 
 struct AxisSetting {

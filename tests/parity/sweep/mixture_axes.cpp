@@ -57,6 +57,17 @@ SweepAxis dispatch_bound() {
   return axis;
 }
 
+SweepAxis expert_dispatch() {
+  SweepAxis axis = {"parallelism.expert_dispatch", {}};
+  for (const ExpertDispatch dispatch :
+       {ExpertDispatch::direct, ExpertDispatch::hierarchical, ExpertDispatch::automatic})
+    axis.settings.push_back({std::string(name_of(dispatch)), [=](Draft& d) {
+                               d.config.parallelism.expert_dispatch = dispatch;
+                               d.has_nodes = dispatch != ExpertDispatch::direct;
+                             }});
+  return axis;
+}
+
 }  // namespace
 
 std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
@@ -77,6 +88,7 @@ std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
       expert_tensor_degree(),
       router_balance(),
       dispatch_bound(),
+      expert_dispatch(),
   };
   axes.insert(axes.end(), of_experts.begin(), of_experts.end());
   return axes;

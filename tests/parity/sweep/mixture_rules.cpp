@@ -7,7 +7,7 @@ namespace {
 const std::string family = "model.model_type", experts = "model.num_experts", groups = "model.n_group",
                   layers = "layers with experts", degree = "parallelism.expert_parallel_degree",
                   of_features = "parallelism.expert_tensor_parallel_degree", tp = "parallelism.tensor_parallel_degree",
-                  sp = "parallelism.sequence_parallel";
+                  sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch";
 
 void refuse_models(Refusals& refused) {
   const std::string no_key = "config.json has no key for it";
@@ -34,6 +34,9 @@ void refuse_expert_parallel(Refusals& refused) {
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
               degree, "groups are made of neighbours", [](const Draft& d) { return !has_expert_groups(d); });
+  refused.add({{dispatch, {"hierarchical"}}, {degree, {"1"}}}, dispatch, "a rank has all experts");
+  refused.add({{dispatch, {"hierarchical"}}, {degree, {"2", "3"}}}, "parallelism.ranks_per_node",
+              "two hops need two nodes of two ranks");
 }
 
 }  // namespace

@@ -103,6 +103,14 @@ void set_training(Draft& draft) {
   draft.config.optimizer.eps = 1e-6;
 }
 
+/// The fewest ranks of a node over which rows go in two hops; two where none do.
+void set_nodes(RunConfig& config) {
+  ParallelConfig& p = config.parallelism;
+  for (p.ranks_per_node = 2; p.ranks_per_node < config.mesh_shape().num_ranks(); ++p.ranks_per_node)
+    if (ep_on_node(config) > 0) return;
+  p.ranks_per_node = 2;
+}
+
 /// Passes in a random order, several stages a rank, some backwards split.
 void write_schedule(Draft& draft, const std::string& folder) {
   const RandomScheduleOptions order = {.num_ranks = static_cast<int>(draft.config.parallelism.pipeline_parallel_degree),
@@ -171,6 +179,7 @@ SweepRun run_of(const SweepTable& table, const SweepRow& row, const std::string&
   set_sizes(draft);
   set_layers(draft);
   set_training(draft);
+  if (draft.has_nodes) set_nodes(draft.config);
   if (draft.reads_schedule) write_schedule(draft, folder);
   return {draft.config, draft.targets};
 }

@@ -14,13 +14,14 @@ inline void check_offsets(const ArgumentChecker& must, const Tensor& offsets) {
   must.that(offsets.size(0) >= 2 && offsets.size(0) <= most_experts + 1, "offsets", offsets,
             "be of one expert or more, and of 8192 at most");
 }
-/// slots [N, k], and rows [N k, D] of experts.
+/// slots [N, k], and rows of experts [R, D], R <= N k.
 inline void check_rows_of_slots(const ArgumentChecker& must, const Tensor& slots, const Tensor& of_experts) {
   must.dims("slots", slots, 2);
   must.dtype("slots", slots, DType::int32);
   must.dims("the experts' rows", of_experts, 2);
   must.computes("the experts' rows", of_experts);
-  must.that(of_experts.size(0) == slots.num_elements(), "the experts' rows", of_experts, "have a row for each slot");
+  must.that(of_experts.size(0) <= slots.num_elements(), "the experts' rows", of_experts,
+            "have a row for each slot at most");
 }
 
 /// Every rank orders the rows of its own tokens: where tokens are sharded over ranks, slots are sharded with them, and
@@ -30,8 +31,8 @@ inline void require_same_tokens(const Inference& call, const Operand& of_tokens,
   const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
              rows_are_cut = rows.is_sharded_along(axis, 0);
   call.require_complete(of_tokens, axis);
-  if ((of_tokens[axis] == dispatched_layout) != (rows[axis] == dispatched_layout))
-    call.fail_together(of_tokens, rows, axis);
+  for (const AxisLayout& away : {dispatched_layout, at_node_layout})
+    if ((of_tokens[axis] == away) != (rows[axis] == away)) call.fail_together(of_tokens, rows, axis);
   if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
 }
 /// Of the products of the rows of x and dy, one for each row: a part of the columns of both gives an addend.

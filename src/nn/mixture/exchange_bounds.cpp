@@ -1,0 +1,74 @@
+#include "nn/mixture/exchange_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+/// That experts of one rank take of all sequences of their group, which holds the same part of each.
+std::int64_t rows_within_capacity(const LayerOptions& options) {
+  const std::int64_t ranks_of_sequence = (options.tokens ? options.tokens->cp : 1) * options.tp;
+  return options.num_sequences * std::max<std::int64_t>(1, options.ep / ranks_of_sequence) *
+         (options.model.mixture.num_experts / options.ep) * options.expert_capacity;
+}
+
+std::int64_t bounded(double bound, double rows) { return static_cast<std::int64_t>(std::ceil(bound * rows)); }
+
+}  // namespace
+
+std::int64_t most_rows_of(const LayerOptions& options) {
+  const MixtureSpec& spec = options.model.mixture;
+  const std::int64_t tokens = options.num_local_tokens(), rows = tokens * spec.num_experts_per_tok,
+                     ever = options.ep * tokens * std::min(spec.num_experts_per_tok, spec.num_experts / options.ep);
+  // Evaluations drop nothing: R rows take one round if loads are even.
+  if (options.expert_capacity > 0) return std::min(ever, std::max(rows, rows_within_capacity(options)));
+  return std::max<std::int64_t>(1, std::min(bounded(options.dispatch_bound, static_cast<double>(rows)), ever));
+}
+
+NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>& loads) {
+  const MixtureSpec& spec = options.model.mixture;
+  const int P = options.ep, L = options.ep_on_node, M = P / L;
+  NodeShares shares;
+  shares.rows.assign(static_cast<std::size_t>(P), 1.0 / P);
+  if (loads.empty()) {
+    shares.tokens.assign(static_cast<std::size_t>(M),
+                         share_of_tokens(spec.num_experts, M, spec.num_experts_per_tok, spec.n_group, spec.topk_group));
+    return shares;
+  }
+  // Every rank sees itself as the most loaded one, as in a direct exchange.
+  for (int i = 0; i < P; ++i)
+    shares.rows[static_cast<std::size_t>((options.ep_rank + i) % P)] = loads[static_cast<std::size_t>(i)];
+  for (int node = 0; node < M; ++node) {
+    double rows = 0;
+    for (int place = 0; place < L; ++place) rows += shares.rows[static_cast<std::size_t>(node * L + place)];
+    shares.tokens.push_back(1 - std::pow(1 - std::min(rows, 1.0), static_cast<double>(spec.num_experts_per_tok)));
+  }
+  return shares;
+}
+
+// G and X are bounded as Q is, by what comes with even loads. Rows within the capacity of experts take one round.
+NodeSizes node_sizes_of(const LayerOptions& options, const NodeShares& shares) {
+  const MixtureSpec& spec = options.model.mixture;
+  const std::int64_t N = options.num_local_tokens(), k = spec.num_experts_per_tok, E = spec.num_experts, P = options.ep,
+                     M = P / options.ep_on_node, on_node = std::min(k, E / M), on_rank = std::min(k, E / P);
+  NodeSizes sizes = {.num_nodes = static_cast<int>(M),
+                     .ranks_per_node = options.ep_on_node,
+                     .rank = options.ep_rank,
+                     .num_tokens = N,
+                     .experts_per_token = k,
+                     .num_experts = E};
+  const auto rows = static_cast<double>(N * k);
+  const double even =
+      options.expert_shares.empty() ? shares.tokens.front() : share_of_tokens(E, M, k, spec.n_group, spec.topk_group);
+  const double tokens = even * static_cast<double>(M * N);
+  const bool has_capacity = options.expert_capacity > 0;
+  const std::int64_t taken = std::max(N * k, options.num_sequences * E * options.expert_capacity);
+  const double bound = options.dispatch_bound;
+  sizes.most_rows = std::max(most_rows_of(options), P * on_rank);  // a token of each rank fits
+  sizes.most_copies = std::min(M * N * on_node, std::max(M * on_node, has_capacity ? taken : bounded(bound, rows)));
+  sizes.most_tokens = std::min(M * N, std::max(M, has_capacity ? M * N : bounded(bound, tokens)));
+  return sizes;
+}
+
+}  // namespace echelon
