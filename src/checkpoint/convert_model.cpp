@@ -74,6 +74,7 @@ void convert_adapters(const std::filesystem::path& checkpoint, const std::filesy
                       .model = config.model,
                       .dtype = options.dtype.value_or(config.training.dtype),
                       .source = config.checkpoint.initial_load_path,
+                      .text_only = config.checkpoint.text_only,
                       .adapter = AdapterConfig{.lora = config.lora,
                                                .base = config.checkpoint.initial_load_path,
                                                .base_digest = manifest.base,
@@ -109,7 +110,7 @@ void convert_adapter_folder(const std::filesystem::path& source, const std::file
                       .dtypes = dtypes,
                       .adapter = adapter});
   writer.begin();
-  const auto places = placed_adapters(model, adapter.lora);
+  const auto places = placed_adapters(model, adapter.lora, adapter.names);
   move_weights(saved_parameters(model, adapter.lora), reader, writer, [&](const std::string& name) {
     return options.dtype.value_or(reader.dtypes().at(places.at(name).place.tensor));
   });

@@ -3,7 +3,9 @@
 
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/hf_reader.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
+#include "data/tokenizer/embeddings.h"
 #include "spec/config/run_formats.h"
 
 #include <fmt/format.h>
@@ -21,11 +23,20 @@ struct ConvertArguments {
   bool text_only = false;
 };
 
+/// The tokenizer goes along.
+void require_tokenizer_of_model(const std::string& source) {
+  const std::filesystem::path tokenizer = tokenizer_in(source);
+  if (!std::filesystem::exists(tokenizer)) return;
+  require_embeddings(tokenizer.string(), read_model_spec(source).vocab_size, tokenizer.string(),
+                     "replace it with the tokenizer of the model, or remove it");
+}
+
 ExitStatus run_conversion(const ConvertArguments& arguments) {
   require(!arguments.source.empty() && !arguments.folder.empty(), "a folder's name is empty; convert needs two");
   ConvertOptions options = {.text_only = arguments.text_only, .merged = arguments.merged};
   if (!arguments.dtype.empty()) options.dtype = parse_training_dtype("--dtype", arguments.dtype);
   if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
+  require_tokenizer_of_model(arguments.source);
   convert_model(arguments.source, arguments.folder, options);
   const bool is_model = std::filesystem::exists(std::filesystem::path(arguments.source) / "config.json") &&
                         !is_adapter_folder(arguments.source);

@@ -36,12 +36,25 @@ std::optional<LossMask> LossMask::of(const IndexedDataset& dataset) {
 
 std::uint64_t LossMask::digest() const { return XXH3_64bits(file_.bytes().data(), file_.bytes().size()); }
 
+LossMaskWriter::LossMaskWriter(const std::string& prefix) : file_(mask_path(prefix)) {
+  file_.append(mask_magic.data(), mask_magic.size());
+  file_.append(&num_tokens_, sizeof(num_tokens_));
+}
+
+void LossMaskWriter::add(std::span<const std::uint8_t> is_trained) {
+  file_.append(is_trained.data(), is_trained.size());
+  num_tokens_ += is_trained.size();
+}
+
+void LossMaskWriter::publish() {
+  file_.overwrite(std::ssize(mask_magic), &num_tokens_, sizeof(num_tokens_));
+  file_.publish();
+}
+
 void write_loss_mask(const std::string& prefix, const std::vector<std::uint8_t>& is_trained) {
-  const std::uint64_t num_tokens = is_trained.size();
-  std::string bytes(mask_magic);
-  bytes.append(reinterpret_cast<const char*>(&num_tokens), sizeof(num_tokens));
-  bytes.append(is_trained.begin(), is_trained.end());
-  write_durably(mask_path(prefix), bytes);
+  LossMaskWriter writer(prefix);
+  writer.add(is_trained);
+  writer.publish();
 }
 
 }  // namespace echelon

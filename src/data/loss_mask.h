@@ -3,11 +3,13 @@
 //   "ECHMASK1"   u64 num_tokens, little-endian   a byte for each token: 1 if it counts as a target, else 0
 #pragma once
 
+#include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,20 @@ class LossMask {
   MappedFile file_;
 };
 
-/// Atomically. Throws Failure on a full disk.
+/// Writes one as its tokens come. It has its name only once it is published. Throws Failure on a full disk.
+class LossMaskWriter {
+ public:
+  explicit LossMaskWriter(const std::string& prefix);
+
+  void add(std::span<const std::uint8_t> is_trained);
+  void publish();
+
+ private:
+  DurableFile file_;
+  std::uint64_t num_tokens_ = 0;
+};
+
+/// At once.
 void write_loss_mask(const std::string& prefix, const std::vector<std::uint8_t>& is_trained);
 
 }  // namespace echelon

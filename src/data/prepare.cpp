@@ -3,12 +3,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/chat/chat_preparation.h"
-#include "data/files/durable_file.h"
-#include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
 #include "data/prepare_record.h"
-#include "data/tokenizer/bpe_trainer.h"
-#include "data/tokenizer/encoder.h"
+#include "data/prepared_tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 #include <unistd.h>
@@ -26,34 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is put around every document.
-DocumentFrame frame_of(const PrepareOptions& options, const Tokenizer& tokenizer) {
-  if (options.chat.is_on) return {};
-  if (options.adds_template) {
-    const TokenizerSpec& spec = tokenizer.spec();
-    require(!spec.before_text.empty() || !spec.after_text.empty(),
-            "{} has no template with control tokens; leave out --template", options.tokenizer);
-    return {spec.before_text, spec.after_text};
-  }
-  if (!options.appends_end_of_document) return {};
-  if (!options.separator.empty()) {
-    const auto named = tokenizer.added_token(options.separator);
-    require(named.has_value(), "prepare --separator={} is not an added token of {}", options.separator,
-            options.tokenizer.empty() ? "the tokenizer, which has <|endoftext|>" : options.tokenizer);
-    return {{}, {*named}};
-  }
-  const auto separator = tokenizer.end_of_document();
-  require(separator.has_value(),
-          "{} does not say which token ends a sequence, and no tokenizer_config.json next to it does; name it with "
-          "--separator, or add --no-separator",
-          options.tokenizer);
-  return {{}, {*separator}};
-}
-
-void copy_file(const fs::path& from, const std::string& to) {
-  write_durably(to, std::string(MappedFile(from.string()).bytes()));
-}
-
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress)
@@ -63,8 +32,7 @@ class Preparation {
         progress_(progress) {}
 
   PrepareResult run() {
-    const bool is_given = !options_.tokenizer.empty();
-    const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer, options_.pattern) : train_tokenizer();
+    const Tokenizer tokenizer = prepared_tokenizer(options_, corpus_, progress_);
     const std::vector<fs::path> made = make_output();  // not earlier: a bad request must not delete an older output
     PrepareResult result;
     try {
@@ -101,44 +69,8 @@ class Preparation {
     for (const char* stale : {"prepare.json", "train.idx", "train.bin", "train.mask", "validation.idx",
                               "validation.bin", "validation.mask"})
       fs::remove(path(stale), error);
-    publish_tokenizer(tokenizer);
+    publish_tokenizer(options_, tokenizer);
     writer.publish();
-  }
-
-  Tokenizer train_tokenizer() const {
-    std::vector<const CorpusFile*> drawn;
-    for (const CorpusFile& file : corpus_.files()) drawn.push_back(&file);
-    std::stable_sort(drawn.begin(), drawn.end(),
-                     [](const CorpusFile* a, const CorpusFile* b) { return a->draw < b->draw; });
-    BpeTrainer trainer;
-    std::int64_t done = 0;
-    const std::int64_t total = std::min(corpus_.num_bytes(), options_.training_sample_bytes);
-    for (const CorpusFile* file : drawn) {
-      if (done >= options_.training_sample_bytes) break;
-      corpus_.for_each_document(*file, options_.training_sample_bytes - done, [&](const CorpusDocument& document) {
-        if (document.split == Split::validation) return;
-        trainer.add(document.text);
-        done += static_cast<std::int64_t>(document.text.size());
-        if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
-      });
-    }
-    require(done > 0, "prepare --input={}: there is no text to train a tokenizer on",
-            fmt::join(options_.corpus.inputs, ", "));
-    return Tokenizer(trainer.train(options_.vocab_size, options_.min_frequency));
-  }
-
-  // A tokenizer.json is copied byte for byte, with what its reader ignores; the files that name its tokens come along.
-  void publish_tokenizer(const Tokenizer& tokenizer) const {
-    const bool is_given = !options_.tokenizer.empty();
-    const fs::path given(options_.tokenizer), folder = given.parent_path();
-    for (const char* sibling : {"tokenizer_config.json", "special_tokens_map.json"}) {
-      std::error_code error;
-      if (is_given && fs::equivalent(folder / sibling, path(sibling), error)) continue;
-      fs::remove(path(sibling), error);
-      if (is_given && fs::is_regular_file(folder / sibling, error)) copy_file(folder / sibling, path(sibling));
-    }
-    given.extension() == ".json" && given.filename() != "vocab.json" ? copy_file(given, path("tokenizer.json"))
-                                                                     : tokenizer.save(path("tokenizer.json"));
   }
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
@@ -218,16 +150,6 @@ void require_writable(const std::string& output) {
   if (access(there.c_str(), W_OK | X_OK) != 0)
     throw Error(
         fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
-}
-
-void require_learnable(const PrepareOptions& options) {
-  if (!options.tokenizer.empty()) return;
-  constexpr std::int64_t least = 257, most = 1 << 24;
-  require(options.vocab_size >= least && options.vocab_size <= most,
-          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges (use {})",
-          options.vocab_size, least, most, std::clamp(options.vocab_size, least, most));
-  require(options.min_frequency >= 1, "prepare --min-frequency={} is not a count of pairs (use 1)",
-          options.min_frequency);
 }
 
 }  // namespace

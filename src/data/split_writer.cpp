@@ -1,6 +1,5 @@
 #include "data/split_writer.h"
 
-#include "data/loss_mask.h"
 #include "data/share_out.h"
 
 #include <algorithm>
@@ -31,7 +30,8 @@ void SplitWriter::add(Split split, std::string_view document) {
 void SplitWriter::add_encoded(Split split, const EncodedChat& chat, std::int64_t num_bytes) {
   const int index = static_cast<int>(split);
   write(split, chat.ids);
-  is_trained_[index].insert(is_trained_[index].end(), chat.is_trained.begin(), chat.is_trained.end());
+  if (!masks_[index]) masks_[index].emplace(prefixes_[index]);
+  masks_[index]->add(chat.is_trained);
   num_bytes_[index] += num_bytes;
 }
 
@@ -58,8 +58,8 @@ void SplitWriter::flush() {
 
 void SplitWriter::publish() {
   // A mask comes first: no index may have its name without it.
-  for (int i = 0; i < 2; ++i)
-    if (!is_trained_[i].empty()) write_loss_mask(prefixes_[i], is_trained_[i]);
+  for (std::optional<LossMaskWriter>& mask : masks_)
+    if (mask) mask->publish();
   train_.publish();
   if (validation_.num_tokens() > 0) validation_.publish();
 }

@@ -4,9 +4,11 @@
 #include "data/chat/chat_encoder.h"
 #include "data/corpus.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 #include "data/tokenizer/encoder.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,7 +62,7 @@ class SplitWriter {
   IndexedDatasetWriter train_, validation_;
   std::int64_t num_bytes_[2] = {};
   std::string prefixes_[2];
-  std::vector<std::uint8_t> is_trained_[2];
+  std::optional<LossMaskWriter> masks_[2];  // of splits with a document that came with one
   std::vector<Document> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::int32_t largest_id_ = -1;

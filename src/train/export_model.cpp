@@ -1,5 +1,7 @@
 #include "train/export_model.h"
 
+#include "checkpoint/model_reader.h"
+#include "data/tokenizer/embeddings.h"
 #include "spec/groups.h"
 
 namespace echelon {
@@ -14,7 +16,27 @@ std::optional<AdapterConfig> adapter_of(const RunConfig& config, const ModelExpo
                        .source = config.lora.initial_load_path};
 }
 
+/// The tokenizer that the folder of the model gets, its own or that of the initial model.
+void require_tokenizer_of_model(const RunConfig& config) {
+  const std::string& own = config.checkpoint.tokenizer;
+  const std::string& initial = config.checkpoint.initial_load_path;
+  if (!own.empty()) {
+    const std::string remedy = initial.empty() ? "use a larger model.vocab_size, or the tokenizer of the data"
+                                               : fmt::format("use the tokenizer of '{}'", initial);
+    require_embeddings(own, config.model.vocab_size, fmt::format("checkpoint.tokenizer = '{}'", own), remedy);
+  } else if (!initial.empty()) {
+    const std::string file = tokenizer_in(initial).string();
+    require_embeddings(file, config.model.vocab_size, fmt::format("checkpoint.initial_load_path: {}", file),
+                       "use checkpoint.tokenizer for the tokenizer that the model was trained with");
+  }
+}
+
 }  // namespace
+
+void require_exportable(const RunConfig& config) {
+  require_writable(config.model, config.checkpoint.tokenizer);
+  require_tokenizer_of_model(config);
+}
 
 std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunConfig& config, RankRun& run, Ops& ops,
                                           Mesh& mesh, Mesh& host) {

@@ -16,6 +16,9 @@ struct ModelExport {
   std::optional<Digest> base = {};  // of a run with adapters, which alone are written
 };
 
+/// Throws Error if no folder can be written for the model, or if its tokenizer has more tokens than the model.
+void require_exportable(const RunConfig& config);
+
 /// Collective, between steps; `host` is the mesh of the same ranks for host memory. The folder replaces one of the same
 /// name with a model. None if all ranks have written.
 [[nodiscard]] std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunConfig& config,

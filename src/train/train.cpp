@@ -14,6 +14,7 @@
 #include "spec/groups.h"
 #include "train/data/data_fingerprint.h"
 #include "train/data/open_data.h"
+#include "train/export_model.h"
 #include "train/run_claim.h"
 #include "train/run_start.h"
 #include "train/trainer.h"
@@ -207,7 +208,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   RunObserver no_observer;
   RunObserver& observer = options.observer != nullptr ? *options.observer : no_observer;
   const RankPlacement placement = placement_of(wanted);
-  if (wanted.checkpoint.enable) require_writable(wanted.model, wanted.checkpoint.tokenizer);
+  if (wanted.checkpoint.enable) require_exportable(wanted);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
   const RunConfig config = with_device(with_nodes(wanted), backend->kind());
   const Blueprint blueprint(config);

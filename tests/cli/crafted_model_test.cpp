@@ -49,6 +49,20 @@ TEST(CraftedModels, WithAConfigThatNobodyCanRun) {
   });
 }
 
+TEST(CraftedModels, WithMoreTokensThanEmbeddings) {
+  const CraftedFolder folder;
+  std::string vocabulary;
+  for (int id = 0; id < 33; ++id) vocabulary += fmt::format(R"({}"{}":{})", id > 0 ? "," : "", char('#' + id), id);
+  put(folder.model() / "tokenizer.json", R"({"model":{"type":"BPE","merges":[],"vocab":{)" + vocabulary + "}}}");
+  for (std::vector<std::string> command :
+       {folder.on_model("train"), {"convert", folder.model().string(), (folder.path() / "converted").string()}}) {
+    const Outcome outcome = folder.run(command);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("tokenizer.json makes token 32 (C), but the model's vocab_size is 32"));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "converted"));
+}
+
 TEST(CraftedModels, WithAHeaderThatNobodyCanRead) {
   expect_refused_models({
       {header("{", "{\"x\":" + a_million_lists() + ","), "nested more than 32 levels deep"},

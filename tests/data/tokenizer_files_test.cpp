@@ -66,6 +66,9 @@ TEST(SentencePiece, RefusesWhatIsNoModelAndNeverCrashes) {
   EXPECT_THAT(complaint(""), HasSubstr("it has no pieces"));
   EXPECT_THAT(complaint(sentencepiece(3)), HasSubstr("model type 3"));
   EXPECT_THAT(complaint(good + message(3, message(2, "map"))), HasSubstr("has a character map"));
+  EXPECT_THAT(complaint(good + message(5, message(1, "own") + message(2, "map"))),
+              HasSubstr("m.model has a character map for decoding (denormalizer_spec)"));
+  EXPECT_NO_THROW((void)parse_sentencepiece(good + message(5, message(1, "") + message(2, "")), "m.model"));
   EXPECT_THAT(complaint(good + piece("own", 0, 4)), HasSubstr("user-defined pieces and adds a prefix"));
   EXPECT_THAT(complaint(sentencepiece(1) + message(2, std::string{'\x98', 2, 1})), HasSubstr("byte fallback"));
   EXPECT_THAT(complaint(good + piece("<s>", 0)), HasSubstr("m.model: piece 7 is piece 1 again"));

@@ -127,10 +127,12 @@ RunConfig Fixture::config(DType dtype) const {
 
 namespace {
 
-void write_adapters(const RunConfig& config, const std::filesystem::path& folder, const RankView& rank) {
+void write_adapters(const RunConfig& config, const Fixture& fixture, const std::filesystem::path& folder,
+                    const RankView& rank) {
   ModelWriter writer({.folder = folder,
                       .model = config.model,
                       .dtype = config.training.dtype,
+                      .source = fixture.folder,
                       .adapter = AdapterConfig{.lora = config.lora, .base = {}, .base_digest = {}}});
   Comm& world = rank.mesh.comm(world_group);
   if (rank.mesh.rank() == 0) writer.begin();
@@ -184,7 +186,7 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
       outcome.router_losses.insert(outcome.router_losses.end(), losses.begin(), losses.end());
     }
     outcome.weights.add_values(rank.model(), *ops);
-    if (!outcome.adapters_folder.empty()) write_adapters(config, outcome.adapters_folder, {rank, mesh, *ops});
+    if (!outcome.adapters_folder.empty()) write_adapters(config, fixture, outcome.adapters_folder, {rank, mesh, *ops});
   });
 }
 

@@ -69,7 +69,7 @@ TEST_P(LoraInterop, TwentyStepsGivePeftsLossesAndAdapters) {
   run(fixture_, config(), expected_.at("train.lr"), outcome);
   EXPECT_LE(error(outcome.losses, expected_.at("train.loss")), 1e-10);
   EXPECT_LE(error(outcome.grad_norms, expected_.at("train.grad_norm")), 1e-9);
-  const auto places = placed_adapters(fixture_.model, config().lora);
+  const auto places = placed_adapters(fixture_.model, config().lora, adapter_.config().names);
   std::size_t num_compared = 0;
   for (const auto& [name, values] : outcome.weights.tensors()) {
     const auto at = places.find(name);
@@ -173,7 +173,8 @@ TEST_P(LoraInterop, ConvertKeepsPeftsFolder) {
 INSTANTIATE_TEST_SUITE_P(Families, LoraInterop,
                          ::testing::Values("llama/lora", "gpt2/lora", "phi3/lora", "gpt_neox/lora", "gemma2/lora",
                                            "llama/lora_saved", "gpt2/lora_saved", "phi3/lora_saved",
-                                           "gpt_neox/lora_saved", "gemma2/lora_saved"),
+                                           "gpt_neox/lora_saved", "gemma2/lora_saved", "gemma3/lora",
+                                           "gemma3/lora_saved", "mistral3/lora_saved"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::ranges::replace(name, '/', '_');

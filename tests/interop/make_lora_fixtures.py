@@ -18,7 +18,7 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
-from make_fixtures import FIXTURES, TRAINING, batch, error, learning_rate, require
+from make_fixtures import FIXTURES, TRAINING, auto_class, batch, error, learning_rate, require
 
 ADAPTERS = {
     "llama/lora": dict(r=3, lora_alpha=6, target_modules="all-linear"),
@@ -32,6 +32,10 @@ ADAPTERS = {
     "phi3/lora_saved": dict(r=3, lora_alpha=4, target_modules=["qkv_proj", "down_proj"], modules_to_save=["gate_up_proj", "model.norm"], use_rslora=True),
     "gpt_neox/lora_saved": dict(r=2, lora_alpha=3, target_modules=["dense_h_to_4h"], modules_to_save=["lm_head", "attention", "final_layer_norm"]),
     "gemma2/lora_saved": dict(r=2, lora_alpha=4, target_modules="all-linear", modules_to_save=["norm", "mlp", "embed_tokens"], ensure_weight_tying=True),
+    # Of a model of images and text the language model alone, which names would not say.
+    "gemma3/lora": dict(r=2, lora_alpha=4, target_modules=r".*language_model.*\.(q_proj|v_proj|down_proj)", use_rslora=True),
+    "gemma3/lora_saved": dict(r=2, lora_alpha=3, target_modules=r".*language_model.*_proj", modules_to_save=["language_model.norm", "embed_tokens"], ensure_weight_tying=True),
+    "mistral3/lora_saved": dict(r=3, lora_alpha=3, target_modules=r".*language_model\.layers\.\d+\.mlp\.\w+_proj", modules_to_save=["lm_head", "language_model.norm", "post_attention_layernorm"]),
 }
 
 
@@ -69,18 +73,20 @@ def compute_in_float64():
 
 def make(name, options, folder):
     torch.manual_seed(1)
-    base = transformers.AutoModelForCausalLM.from_pretrained(base_of(name), attn_implementation="eager", dtype=torch.float64).eval()
+    torch.set_default_dtype(torch.float32)
+    base = loader_of(name).from_pretrained(base_of(name), attn_implementation="eager", dtype=torch.float64).eval()
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **options), autocast_adapter_dtype=False)
     trained = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     with torch.no_grad():
         for parameter in trained.values():
             parameter.copy_(parameter.to(torch.float16))  # values that every format of a file has
-    tokens, targets = batch(0, 2, base.config.vocab_size)
+    torch.set_default_dtype(torch.float64)  # of a quotient of two positions
+    tokens, targets = batch(0, 2, base.config.get_text_config().vocab_size)
     logits = model(tokens.long()).logits
     if "modules_to_save" not in options:  # else the rounded copies differ from the base
         expected = load_file(base_of(name) / "expected.safetensors")
         require(error(logits, expected["logits"]) < 1e-12, f"{name}: PEFT's logits differ from the oracle's by {error(logits, expected['logits']):.2e}")
-    values = train(model, list(trained.values()), base.config.vocab_size, folder)
+    values = train(model, list(trained.values()), base.config.get_text_config().vocab_size, folder)
     values["logits"] = model(tokens.long()).logits.detach()
     values |= {f"trained.{plain(key)}": parameter.detach().clone() for key, parameter in trained.items()}
     values["merged.logits"] = model.merge_and_unload()(tokens.long()).logits.detach()
@@ -89,6 +95,10 @@ def make(name, options, folder):
 
 def base_of(name):
     return FIXTURES / Path(name).parent
+
+
+def loader_of(name):
+    return auto_class(transformers.AutoConfig.from_pretrained(base_of(name)))
 
 
 def plain(key):
@@ -122,7 +132,8 @@ def write(model, folder):
     (folder / "README.md").unlink(missing_ok=True)
     config = json.loads((folder / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = ".."
-    config["target_modules"] = sorted(config["target_modules"])
+    if not isinstance(config["target_modules"], str):
+        config["target_modules"] = sorted(config["target_modules"])
     config["modules_to_save"] = sorted(config["modules_to_save"]) if config["modules_to_save"] else None
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     tensors = load_file(folder / "adapter_model.safetensors")
@@ -147,7 +158,7 @@ def compare(name, made, committed):
 
 def read_written(name, folder):
     """PEFT reads every tensor of an adapter that Echelon wrote, without a warning, and writes the same bits."""
-    base = transformers.AutoModelForCausalLM.from_pretrained(base_of(name), dtype=torch.float32)
+    base = loader_of(name).from_pretrained(base_of(name), dtype=torch.float32)
     model = peft.PeftModel.from_pretrained(base, folder)
     with tempfile.TemporaryDirectory() as again:
         model.save_pretrained(again)

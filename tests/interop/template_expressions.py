@@ -61,6 +61,11 @@ b' }}", "{{ (1, 2) }} {{ (1,) }} {{ () }} {{ (1, 2) + (3,) }} {{ (1, 2)[::-1] }}
     "{% set x = 'stra\u00dfe \u01c6 \u0391\u03a3 \u038c\u03a3\u039f\u03a3-\ufb01n (\u01f3x \u0130i' %}{{ x | upper }} {{ x | lower }} {{ x | title }} {{ x | capitalize }} {{ x.title() }} {{ x.swapcase() }} {{ x.lower().title() }}",
     "{{ 'it\\'s the end-of it'.title() }} {{ 'it\\'s (the) end-of it' | title }} {{ '\u00dfa'.capitalize() }} {{ '\u01c4\u01c6'.title() }} {{ ['\u00e9', 'z', '\u00c4', '\u00c9', '\u00e4'] | sort }} {{ ['\u00e9', '\u00c9', '\u00df'] | unique | list }}",
     "{{ '\u00c9\u00c8'.isupper() }}{{ '\u00e91'.islower() }}{{ '\u01c5'.isupper() }}{{ '\u65e5'.isalpha() }}{{ '\u00b2'.isdigit() }}{{ '\u00bd'.isdigit() }}{{ '\u00bd'.isalnum() }}{{ ''.isalpha() }}{{ '\u00c9' is upper }}{{ '\u00c9' is lower }}",
+    "{% for i in w %}{% for j in w %}{{ n }}{% endfor %}{% set n = j %}{{ n }}{% endfor %}{{ n }}", "{% for j in e %}{% else %}{{ n }}{% endfor %}{{ n }}{% set n = 1 %}{{ n }}",
+    "{% for i in w %}{{ n }}{% set n = i %}{{ n }}{% endfor %}", "{% for i in w %}{% filter upper %}{{ n }}{% endfilter %}{% set n = 0 %}{% endfor %}{{ n }}", "{% for i in e %}{% else %}{% set n = 1 %}{% endfor %}{{ n }}",
+    "{% for i in w %}{{ n }}{% endfor %}{% set n = 3 %}{% for i in w %}{{ n }}{% endfor %}", "{% for i in w %}{{ n }}{% endfor %}{% if t %}{% set n = 3 %}{% endif %}{% for i in w %}{{ n }}{% endfor %}",
+    "{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% set n = 2 %}{{ m() }}", "{% macro m() %}{{ n is defined }}{% filter trim %}{{ n }}{% endfilter %}{% set n = 2 %}{{ n }}{% endmacro %}{{ m() }}{{ m() }}",
+    "{% with x = n %}{% set q %}{{ s }}{% endset %}{% for j in w %}{{ f }}{% endfor %}{% set s, f = 1, 2 %}{{ s }}{{ q }}{{ f }}{% endwith %}{{ s }}", "{% if n > 3 %}{% for i in w %}{{ f }}{% endfor %}{% set f = n %}{% endif %}{{ f }}",
     "{{ '\\x01\\x7f\u00e9\\r' | tojson }} {{ ['\\x01\\r\\\\'] }} {{ s | upper | lower }} {{ 'a' < 'b' }} {{ [1, 2] < [1, 3] }} {{ (1,) >= (1,) }}",
 ]
 
@@ -120,6 +125,29 @@ class Grammar:
         return "".join(parts)
 
 
+class Scopes:
+    """Templates that read and set few names in many bodies."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+
+    def name(self):
+        return self.chance.choice(("n", "s", "x", "i", "t"))
+
+    def block(self, depth=0):
+        parts = []
+        for _ in range(self.chance.randrange(1, 5)):
+            kind = self.chance.randrange(12 if depth < 4 else 5)
+            inner = self.block(depth + 1) if kind >= 5 else ""
+            name = self.name()
+            parts.append((
+                f"{{{{ {name} }}}};", f"{{{{ {name} }}}};", f"{{% set {name} = '{self.chance.randrange(9)}' %}}", f"{{% set {name} = {self.name()} %}}", f"{{{{ {name} is defined }}}};",
+                f"{{% for {self.name()} in 'ab' %}}{inner}{{% endfor %}}", f"{{% for {self.name()} in e %}}{{% else %}}{inner}{{% endfor %}}", f"{{% if {name} %}}{inner}{{% else %}}{self.block(depth + 1) if kind == 7 else ''}{{% endif %}}",
+                f"{{% filter trim %}}{inner}{{% endfilter %}}", f"{{% with {name} = {self.name()} %}}{inner}{{% endwith %}}", f"{{% set {name} %}}{inner}{{% endset %}}", f"{{% if {name} %}}x{{% elif t %}}{inner}{{% endif %}}",
+            )[kind])
+        return "".join(parts)
+
+
 def text_of(template):
     try:
         with warnings.catch_warnings():
@@ -134,8 +162,8 @@ def fixture(templates):
 
 
 def fuzzed(count, seed):
-    grammar = Grammar(seed)
-    return [grammar.block() for _ in range(count)]
+    grammar, scopes = Grammar(seed), Scopes(seed)
+    return [grammar.block() for _ in range(count)] + [scopes.block() for _ in range(count // 2)]
 
 
 def main():

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <set>
 
 namespace echelon::testing {
 namespace {
@@ -83,6 +85,39 @@ TEST_P(FamilyLayouts, EqualOneRank) {
                                      }});
     expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
   }
+}
+
+// So that no hole appears: a fixture of each published model_type, with four heads (two of keys and values, where the
+// family groups them), and the eight kinds of layout.
+TEST(KindsOfFamilyLayouts, AreOfAllFamiliesAndKinds) {
+  std::map<std::string, std::set<std::int64_t>> kv_heads;
+  for (const std::string& fixture : all_fixtures()) {
+    const ModelSpec model = read_model_spec(fixtures / fixture);
+    if (model.num_attention_heads == 4) kv_heads[std::string(name_of(model.family))].insert(model.num_key_value_heads);
+  }
+  for (const char* family : {"llama", "mistral", "ministral3", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3",
+                             "olmo2", "olmo3", "smollm3", "granite", "starcoder2"})
+    EXPECT_TRUE(kv_heads[family].contains(2)) << family;
+  for (const char* family : {"gpt_neox", "gpt2"}) EXPECT_TRUE(kv_heads[family].contains(4)) << family;
+
+  const std::vector<Layout> layouts = all_layouts();
+  const auto is_uneven = [](const Layout& each) {
+    return each.layers_per_stage.size() > 1 && each.layers_per_stage.front() != each.layers_per_stage.back();
+  };
+  const std::vector<std::pair<std::string, std::function<bool(const Layout&)>>> kinds = {
+      {"tp 2", [](const Layout& each) { return each.tp == 2; }},
+      {"tp 4", [](const Layout& each) { return each.tp == 4; }},
+      {"sp", [](const Layout& each) { return each.tp > 1 && each.sequence_parallel; }},
+      {"uneven pp", is_uneven},
+      {"ZeRO-3", [](const Layout& each) { return each.shard > 1 && each.zero == 3; }},
+      {"recompute", [](const Layout& each) { return !(each.recompute == Layout().recompute); }},
+      {"packed documents", [](const Layout& each) { return each.documents; }},
+      {"all mixed", [&](const Layout& each) {
+         return each.tp > 1 && each.sequence_parallel && is_uneven(each) && each.zero == 3 && each.documents &&
+                !(each.recompute == Layout().recompute);
+       }}};
+  for (const auto& [kind, is_one] : kinds) EXPECT_TRUE(std::ranges::any_of(layouts, is_one)) << kind;
+  EXPECT_GE(layouts.size(), 8U);
 }
 
 // Experts over ranks, and context parallelism, next to latents that are whole on each rank.

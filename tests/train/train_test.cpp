@@ -10,6 +10,8 @@
 #include "checkpoint/steps_in.h"
 #include "comm/thread/thread_world.h"
 #include "data/dataset_batches.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "engine/lr_schedule.h"
 #include "engine/rank_run.h"
 #include "ops/cpu/cpu_ops.h"
@@ -490,6 +492,17 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   RunConfig without_tokenizer = layout();
   without_tokenizer.checkpoint.tokenizer = (scratch_ / "tokenizer.json").string();
   EXPECT_THAT(refusal(without_tokenizer), HasSubstr(without_tokenizer.checkpoint.tokenizer));
+
+  RunConfig more_tokens = without_tokenizer;
+  BpeTrainer trainer;
+  trainer.add("text");
+  Tokenizer(trainer.train(257)).save(more_tokens.checkpoint.tokenizer);
+  EXPECT_THAT(refusal(more_tokens),
+              AllOf(HasSubstr("checkpoint.tokenizer = '" + more_tokens.checkpoint.tokenizer + "' makes token 256"),
+                    HasSubstr("vocab_size is 128, not at least 257 (use a larger model.vocab_size")));
+  more_tokens.checkpoint.initial_load_path = scratch_.path().string();
+  more_tokens.checkpoint.tokenizer.clear();
+  EXPECT_THAT(refusal(more_tokens), HasSubstr((scratch_ / "tokenizer.json").string() + " makes token 256"));
 
   RunConfig of_one_document = layout();
   of_one_document.data.reset_attention_mask = true;

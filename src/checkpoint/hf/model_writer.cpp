@@ -25,10 +25,18 @@ WrappedWeights wrapped_by_source(ModelWriter::Options& options) {
   return {};
 }
 
+/// As the modules of the source, which is their base.
+void name_adapters(ModelWriter::Options& options) {
+  const std::filesystem::path base =
+      options.text_only ? std::filesystem::path() : source_of(options.source, options.model.family);
+  if (!base.empty()) options.adapter->names = LanguageModelNames::of_modules(base);
+}
+
 FolderPlan plan_folder(const ModelWriter::Options& options, const WrappedWeights& wrapped) {
   std::vector<TensorPlan> tensors;
   const std::vector<NamedShape> written =
-      options.adapter ? adapter_tensors(options.model, options.adapter->lora) : file_tensors(options.model);
+      options.adapter ? adapter_tensors(options.model, options.adapter->lora, options.adapter->names)
+                      : file_tensors(options.model);
   for (const auto& [name, sizes] : written) {
     const auto own = options.dtypes.find(name);
     TensorPlan tensor{.name = wrapped.names.in_file(name),
@@ -101,9 +109,12 @@ void require_writable(const ModelSpec& model, const std::filesystem::path& token
 ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
   options_.folder = without_slash(options_.folder);
   temporary_ = temporary_name(options_.folder);
-  parameters_ =
-      options_.adapter ? placed_adapters(options_.model, options_.adapter->lora) : placed_parameters(options_.model);
-  if (!options_.adapter) wrapped_ = wrapped_by_source(options_);
+  if (options_.adapter)
+    name_adapters(options_);
+  else
+    wrapped_ = wrapped_by_source(options_);
+  parameters_ = options_.adapter ? placed_adapters(options_.model, options_.adapter->lora, options_.adapter->names)
+                                 : placed_parameters(options_.model);
   plan_ = plan_folder(options_, wrapped_);
 }
 

@@ -22,6 +22,22 @@ LanguageModelNames::LanguageModelNames(const std::filesystem::path& folder, cons
   kind_ = has_inner ? Kind::inner_prefix : Kind::outer_prefix;
 }
 
+LanguageModelNames LanguageModelNames::of_modules(const std::filesystem::path& folder) {
+  LanguageModelNames names;
+  if (!folder.empty() && wraps_language_model(ConfigFields(folder / "config.json"))) names.kind_ = Kind::inner_prefix;
+  return names;
+}
+
+LanguageModelNames LanguageModelNames::of(const std::vector<std::string>& names) {
+  const auto has = [&](std::string_view start) {
+    return std::ranges::any_of(names, [&](const std::string& name) { return name.starts_with(start); });
+  };
+  LanguageModelNames found;
+  if (has(inner)) found.kind_ = Kind::inner_prefix;
+  if (has(outer)) found.kind_ = Kind::outer_prefix;
+  return found;
+}
+
 std::string LanguageModelNames::in_file(std::string_view tensor) const {
   switch (kind_) {
     case Kind::own: break;
@@ -39,6 +55,14 @@ bool LanguageModelNames::are_of(std::string_view name) const {
     case Kind::inner_prefix: return name.starts_with(inner) || name.starts_with(head);
   }
   return true;
+}
+
+std::string unwrapped(std::string_view module) {
+  if (module.starts_with(inner)) module.remove_prefix(base.size());
+  if (!module.starts_with(outer)) return std::string(module);
+  module.remove_prefix(outer.size());
+  const bool is_whole = module.starts_with(base) || module == head.substr(0, head.size() - 1);
+  return is_whole ? std::string(module) : fmt::format("{}{}", base, module);
 }
 
 void untie_if_has_head(const LanguageModelNames& names, const WeightFolder& weights, ModelSpec& model) {

@@ -37,6 +37,11 @@ void DurableFile::write_buffer() {
   buffer_.clear();
 }
 
+void DurableFile::overwrite(std::int64_t first, const void* data, std::size_t num_bytes) {
+  write_buffer();
+  file_->write_at(first, data, static_cast<std::int64_t>(num_bytes));
+}
+
 void DurableFile::flush() {
   write_buffer();
   file_->sync();

@@ -4,6 +4,7 @@
 #include "files/file.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class DurableFile {
   DurableFile& operator=(DurableFile&&) = delete;
 
   void append(const void* data, std::size_t num_bytes);
+  /// Replaces bytes that are written already.
+  void overwrite(std::int64_t first, const void* data, std::size_t num_bytes);
   /// Flushes to the disk; the file still has its temporary name.
   void flush();
   /// flush(), then renames the file to its final name and replaces any file there.

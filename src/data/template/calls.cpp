@@ -81,7 +81,7 @@ Value Evaluator::call_macro(const Callable& callable, const ExpressionNode& call
     scopes_.back()[name] = value;
   }
   require((depth_ += 20) <= 1000, "macros call each other too deep");
-  Value result = captured(macro.body);
+  Value result = captured(macro);
   depth_ -= 20;
   scopes_ = std::move(outer);
   return result;

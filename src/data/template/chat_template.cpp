@@ -35,10 +35,10 @@ Value value_at(const nlohmann::ordered_json& json, char32_t origin, std::size_t 
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string_view source) : block_(std::make_shared<const Block>(parse(source))) {}
+ChatTemplate::ChatTemplate(std::string_view source) : template_(std::make_shared<const Template>(parse(source))) {}
 
 Rendered ChatTemplate::render(const Map& variables, const RenderLimits& limits) const {
-  return Evaluator(variables, limits).render(*block_);
+  return Evaluator(variables, limits).render(*template_);
 }
 
 Value value_of(const nlohmann::ordered_json& json, char32_t origin) { return value_at(json, origin, 0); }

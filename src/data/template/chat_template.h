@@ -13,6 +13,8 @@
 
 namespace echelon::jinja {
 
+struct Template;
+
 /// A template is foreign code.
 struct RenderLimits {
   std::int64_t num_steps = 1'000'000;
@@ -32,7 +34,7 @@ class ChatTemplate {
   [[nodiscard]] Rendered render(const Map& variables, const RenderLimits& limits = {}) const;
 
  private:
-  std::shared_ptr<const std::vector<Statement>> block_;
+  std::shared_ptr<const Template> template_;
 };
 
 /// Every byte of its strings is of `origin`.

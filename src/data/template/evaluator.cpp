@@ -36,10 +36,11 @@ Evaluator::Evaluator(const Map& variables, const RenderLimits& limits) : budget_
   for (const auto& [key, value] : variables.items) scopes_[0][key.bytes] = value;
 }
 
-Rendered Evaluator::render(const Block& block) {
+Rendered Evaluator::render(const Template& whole) {
   out_ = &result_.text;
+  for (const std::string& name : whole.unset) scopes_[0][name] = Undefined{name};
   try {
-    run(block);
+    run(whole.block);
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with("chat template, ")) throw;
     refuse(place_, error.what());
@@ -90,7 +91,8 @@ Evaluator::Flow Evaluator::loop(const Statement& statement) {
   Flow flow = Flow::normal;
   bool has_completed = false;  // an iteration: with `continue` in all of them Jinja takes the else branch too
   for (std::size_t i = 0; i < items.size() && flow != Flow::leave; ++i) {
-    scopes_.back().clear();
+    scopes_.pop_back();
+    enter_scope(statement.unset);
     scopes_.back()["loop"] = loop_variable(items, i, number);
     assign(statement.names, items[i]);
     flow = run(statement.body);
@@ -98,7 +100,11 @@ Evaluator::Flow Evaluator::loop(const Statement& statement) {
   }
   scopes_.pop_back();
   changed_.pop_back();
-  return has_completed ? Flow::normal : run(statement.otherwise);
+  if (has_completed) return Flow::normal;
+  enter_scope(statement.unset_otherwise);
+  flow = run(statement.otherwise);
+  scopes_.pop_back();
+  return flow;
 }
 
 void Evaluator::set(const Statement& statement) {
@@ -111,7 +117,7 @@ void Evaluator::set(const Statement& statement) {
 }
 
 Value Evaluator::body(const Statement& statement) {
-  Text text = captured(statement.body);
+  Text text = captured(statement);
   if (!statement.filter) return text;
   scopes_.emplace_back()[std::string(name_of_body)] = std::move(text);
   Value value = evaluate(*statement.filter);
@@ -129,9 +135,10 @@ void Evaluator::call_block(const Statement& statement) {
 }
 
 Evaluator::Flow Evaluator::with(const Statement& statement) {
-  Scope scope;
-  for (std::size_t i = 0; i < statement.names.size(); ++i) scope[statement.names[i]] = evaluate(*statement.defaults[i]);
-  scopes_.push_back(std::move(scope));
+  Values values;
+  for (const ExpressionPointer& value : statement.defaults) values.push_back(evaluate(*value));
+  enter_scope(statement.unset);
+  for (std::size_t i = 0; i < values.size(); ++i) scopes_.back()[statement.names[i]] = std::move(values[i]);
   const Flow flow = run(statement.body);
   scopes_.pop_back();
   return flow;
@@ -150,17 +157,23 @@ void Evaluator::assign(const std::vector<std::string>& names, const Value& value
 void Evaluator::generation(const Statement& statement) {
   require(out_ == &result_.text, "{{% generation %}} inside a macro or a set is not supported");
   const std::size_t start = out_->bytes.size();
-  scopes_.emplace_back();
+  enter_scope(statement.unset);
   run(statement.body);
   scopes_.pop_back();
   result_.generations.emplace_back(start, out_->bytes.size());
 }
 
-Text Evaluator::captured(const Block& block) {
+void Evaluator::enter_scope(const std::vector<std::string>& unset) {
+  budget_.step(std::ssize(unset));
+  scopes_.emplace_back();
+  for (const std::string& name : unset) scopes_.back()[name] = Undefined{name};
+}
+
+Text Evaluator::captured(const Statement& statement) {
   Text text;
   Text* outer = std::exchange(out_, &text);
-  scopes_.emplace_back();
-  run(block);
+  enter_scope(statement.unset);
+  run(statement.body);
   scopes_.pop_back();
   out_ = outer;
   return text;

@@ -13,7 +13,7 @@ namespace echelon::jinja {
 class Evaluator {
  public:
   Evaluator(const Map& variables, const RenderLimits& limits);
-  Rendered render(const Block& block);
+  Rendered render(const Template& whole);
 
  private:
   enum class Flow : std::uint8_t { normal, leave, next };
@@ -29,8 +29,10 @@ class Evaluator {
   Value body(const Statement& statement);
   void assign(const std::vector<std::string>& names, const Value& value);
   void generation(const Statement& statement);
-  /// What the block prints.
-  Text captured(const Block& block);
+  /// Where these names have no value.
+  void enter_scope(const std::vector<std::string>& unset);
+  /// What the statement's body prints.
+  Text captured(const Statement& statement);
 
   Value evaluate(const ExpressionNode& expression);
   Value kind_of(const ExpressionNode& expression);

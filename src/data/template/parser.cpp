@@ -191,9 +191,10 @@ class Parser {
 
 }  // namespace
 
-Block parse(std::string_view source) {
-  const std::vector<Token> tokens = tokens_of(source);
-  return Parser(tokens).run();
+Template parse(std::string_view source) {
+  Template parsed = {.block = Parser(tokens_of(source)).run(), .unset = {}};
+  parsed.unset = find_unset_names(parsed.block);
+  return parsed;
 }
 
 }  // namespace echelon::jinja

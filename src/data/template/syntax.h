@@ -80,9 +80,18 @@ struct Statement {
   ExpressionPointer filter;                 // of a loop: for x in y if filter; of a set or a filter: of name_of_body
   std::vector<ExpressionPointer> defaults;  // of a macro's parameters; null where there is none; values of a with
   Block body, otherwise;
+  std::vector<std::string> unset, unset_otherwise;  // names that have no value where these start (unset_names.cpp)
+};
+
+struct Template {
+  Block block;
+  std::vector<std::string> unset;
 };
 
 /// Throws Error with line and column.
-[[nodiscard]] Block parse(std::string_view source);
+[[nodiscard]] Template parse(std::string_view source);
+
+/// Of the bodies in the block, which get theirs, and returns those of the block.
+[[nodiscard]] std::vector<std::string> find_unset_names(Block& block);
 
 }  // namespace echelon::jinja

@@ -2,8 +2,10 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "checkpoint/hf/generation_config.h"
 #include "comm/thread/thread_world.h"
+#include "data/tokenizer/embeddings.h"
 #include "engine/device/rank_cores.h"
 #include "engine/generation/decoder.h"
 
@@ -30,15 +32,17 @@ class Generator {
         tokenizer_(tokenizer),
         stops_(generation_ends(options.model)),
         sampler_(options.sampling) {
-    require(tokenizer_.vocab_size() <= model().vocab_size,
-            "the tokenizer of '{}' has {} tokens, but the model's vocab_size is {}", options.model.string(),
-            tokenizer_.vocab_size(), model().vocab_size);
+    require_embeddings(tokenizer_, model().vocab_size, fmt::format("the tokenizer of '{}'", options.model.string()),
+                       "use the tokenizer that the model was trained with");
     stops_.insert(stops_.end(), options.stop_tokens.begin(), options.stop_tokens.end());
     if (const auto end = tokenizer_.end_of_document()) stops_.push_back(*end);
   }
 
   [[nodiscard]] DecoderRoom room_for(const std::vector<std::int32_t>& prompt) const {
     const std::int64_t count = std::ssize(prompt), most = model().max_position_embeddings;
+    for (const std::int32_t id : prompt)
+      require(id < model().vocab_size, "the prompt has token {} ({}), but the model's vocab_size is {}; leave it out",
+              id, printable(tokenizer_.bytes(id), 40), model().vocab_size);
     require(count < most, "the prompt has {} tokens, which leaves no room in the model's {} positions", count, most);
     return {.num_prompt_tokens = count, .num_positions = count + std::min(most - count, options_.max_new_tokens)};
   }

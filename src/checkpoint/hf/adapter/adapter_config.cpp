@@ -4,7 +4,10 @@
 #include "base/printable.h"
 #include "base/shown_json.h"
 #include "checkpoint/hf/adapter/adapter_fields.h"
+#include "checkpoint/hf/adapter/adapter_names.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "files/file.h"
+#include "files/folder_links.h"
 #include "spec/families/family.h"
 #include "spec/lora/saved_modules.h"
 
@@ -35,11 +38,24 @@ std::vector<std::string> names_in(const AdapterJson& list, std::string_view key,
   return names;
 }
 
+/// Of the tensors of the folder.
+std::vector<std::string> modules_with_adapters(const std::filesystem::path& folder) {
+  constexpr std::string_view suffix = ".lora_A.weight";
+  std::vector<std::string> modules;
+  for (const auto& [name, tensor] : read_safetensors_header(path_in_folder(folder, adapter_weights_name)))
+    if (name.starts_with(peft_prefix) && name.ends_with(suffix))
+      modules.push_back(name.substr(peft_prefix.size(), name.size() - peft_prefix.size() - suffix.size()));
+  return modules;
+}
+
 std::vector<std::string> names_of_targets(const AdapterJson& json, const std::filesystem::path& folder) {
   const AdapterJson targets = json.value("target_modules", AdapterJson());
   require(targets.is_null() || targets.is_string() || targets.is_array(),
           "{}: target_modules = {} is neither a name nor a list of names (use \"all-linear\")", config_path(folder),
           shown_json(targets));
+  // PEFT takes text for a regular expression.
+  if (targets.is_string() && targets.get_ref<const std::string&>().find_first_of("*+?()[]\\|") != std::string::npos)
+    return modules_with_adapters(folder);
   if (targets.is_string()) return {targets.get<std::string>()};
   return names_in(targets, "target_modules", folder);
 }
@@ -61,13 +77,15 @@ void require_tied(const AdapterJson& json, const LoraConfig& lora, const ModelSp
           config_path(folder), shown_json(ties), shown_json(json.value("modules_to_save", AdapterJson())));
 }
 
-/// PEFT may name the modules of every layer: "model.layers.3.self_attn.q_proj".
-std::vector<std::string> without_layers(const std::vector<std::string>& names, const ModelSpec& model,
-                                        const std::filesystem::path& folder) {
+/// PEFT may name the modules of every layer, "model.layers.3.self_attn.q_proj", and of a wrapper's,
+/// "language_model.norm".
+std::vector<std::string> without_layers(const std::vector<std::string>& names, std::string_view key,
+                                        const ModelSpec& model, const std::filesystem::path& folder) {
   const std::string_view layers = description_of(model.family).weights.layers;
   std::map<std::string, std::set<std::string>> layers_of;
   std::vector<std::string> targets;
-  for (const std::string& name : names) {
+  for (const std::string& given : names) {
+    const std::string name = unwrapped(given);
     const std::size_t dot = name.find('.', layers.size());
     if (!name.starts_with(layers) || dot == std::string::npos) {
       targets.push_back(name);
@@ -78,8 +96,8 @@ std::vector<std::string> without_layers(const std::vector<std::string>& names, c
   for (const auto& [module, found] : layers_of) {
     for (std::int64_t i = 0; i < model.num_hidden_layers; ++i)
       require(found.contains(std::to_string(i)),
-              "{}: target_modules has {} of some layers, but not of layer {}; adapters are in all layers",
-              config_path(folder), printable(module, 200), i);
+              "{}: {} has {} of some layers, but not of layer {}; it is trained in all layers or none",
+              config_path(folder), key, printable(module, 200), i);
     targets.push_back(module);
   }
   return targets;
@@ -116,8 +134,8 @@ AdapterConfig read_adapter_config(const std::filesystem::path& folder, const Mod
   require(is_rank_stable.is_boolean() || is_rank_stable.is_null(), "{}: use_rslora = {} is not true or false",
           config_path(folder), shown_json(is_rank_stable));
   config.lora.use_rslora = is_rank_stable == true;
-  config.lora.target_modules = without_layers(names_of_targets(json, folder), model, folder);
-  config.lora.modules_to_save = modules_to_save_of(json, folder);
+  config.lora.target_modules = without_layers(names_of_targets(json, folder), "target_modules", model, folder);
+  config.lora.modules_to_save = without_layers(modules_to_save_of(json, folder), "modules_to_save", model, folder);
   if (json.contains("base_model_name_or_path") && json["base_model_name_or_path"].is_string())
     config.base = json["base_model_name_or_path"].get<std::string>();
   read_own_fields(json, folder, config);

@@ -16,9 +16,10 @@ AdapterReader::AdapterReader(std::filesystem::path folder, const ModelSpec& mode
     : folder_(std::move(folder)), config_(read_adapter_config(folder_, model)), is_tied_(model.tie_word_embeddings) {
   const std::filesystem::path path = path_in_folder(folder_, adapter_weights_name);
   tensors_ = read_safetensors_header(path);
-  parameters_ = placed_adapters(model, config_.lora);
+  config_.names = names_of_adapters(tensors_);
+  parameters_ = placed_adapters(model, config_.lora, config_.names);
   std::set<std::string> known;
-  for (const auto& [name, sizes] : adapter_tensors(model, config_.lora)) {
+  for (const auto& [name, sizes] : adapter_tensors(model, config_.lora, config_.names)) {
     known.insert(name);
     const auto found = tensors_.find(name);
     require(found != tensors_.end(), "{} has no tensor '{}' {}: it is an adapter for another model", path.string(),

@@ -1,7 +1,7 @@
 // Reads a model of SentencePiece without its library, which gives neither scores of merges nor its normalizer's map.
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizer/formats/json_node.h"
+#include "data/tokenizer/formats/protobuf_message.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 #include <algorithm>
@@ -15,56 +15,6 @@ namespace echelon {
 namespace {
 
 constexpr const char* piece_mark = "\xe2\x96\x81";  // what it puts for a space
-
-struct ProtobufField {
-  std::uint64_t number, value;  // value: of a varint, or the bits of a float
-  std::string_view bytes;       // of a string or a message
-};
-
-/// The fields of a message, in protobuf's encoding.
-class ProtobufMessage {
- public:
-  ProtobufMessage(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
-
-  bool next(ProtobufField& field) {
-    if (bytes_.empty()) return false;
-    const std::uint64_t key = varint();
-    field = {key >> 3, 0, {}};
-    switch (key & 7) {
-      case 0: field.value = varint(); break;
-      case 1: (void)take(8); break;
-      case 2: field.bytes = take(varint()); break;
-      case 5: {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, take(4).data(), sizeof(bits));
-        field.value = bits;
-        break;
-      }
-      default: throw Error(fmt::format("{} is not a model of SentencePiece: wire type {}", name_, key & 7));
-    }
-    return true;
-  }
-
- private:
-  std::string_view take(std::uint64_t count) {
-    require(count <= bytes_.size(), "{} is not a model of SentencePiece, or is cut off: {} bytes are missing", name_,
-            count - bytes_.size());
-    const std::string_view taken = bytes_.substr(0, count);
-    bytes_.remove_prefix(count);
-    return taken;
-  }
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<std::uint8_t>(take(1)[0]);
-      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    throw Error(fmt::format("{} is not a model of SentencePiece: a number has more than 64 bits", name_));
-  }
-  std::string_view bytes_;
-  const std::string& name_;
-};
 
 namespace piece_type {
 constexpr std::uint64_t normal = 1, unknown = 2, control = 3, user_defined = 4;
@@ -80,7 +30,7 @@ struct PieceModel {
   std::vector<Piece> pieces;
   std::uint64_t type = 1;  // unigram 1, bpe 2
   bool has_byte_fallback = false, is_suffix = false;
-  std::string character_map;
+  std::string character_map, decoding_map;
   bool has_trainer = false, has_normalizer = false;
   bool adds_prefix = true, removes_spaces = true, escapes_spaces = true;
 };
@@ -101,8 +51,9 @@ PieceModel read_pieces(std::string_view bytes, const std::string& name) {
   ProtobufMessage whole(bytes, name);
   for (ProtobufField part; whole.next(part);) {
     if (part.number == 1) model.pieces.push_back(read_piece(part.bytes, name));
-    if (part.number != 2 && part.number != 3) continue;
-    (part.number == 2 ? model.has_trainer : model.has_normalizer) = true;
+    if (part.number == 2) model.has_trainer = true;
+    if (part.number == 3) model.has_normalizer = true;
+    if (part.number != 2 && part.number != 3 && part.number != 5) continue;
     ProtobufMessage message(part.bytes, name);
     for (ProtobufField field; message.next(field);) {
       const bool flag = field.value != 0;
@@ -114,6 +65,7 @@ PieceModel read_pieces(std::string_view bytes, const std::string& name) {
         case 303: model.adds_prefix = flag; break;
         case 304: model.removes_spaces = flag; break;
         case 305: model.escapes_spaces = flag; break;
+        case 502: model.decoding_map = field.bytes; break;
         default: break;
       }
     }
@@ -146,7 +98,7 @@ void add_steps(const PieceModel& model, TokenizerSpec& spec) {
     spec.normalizer.push_back(
         {.kind = NormalizerStep::Kind::replace, .pattern = " {2,}", .is_regex = true, .content = " "});
     spec.normalizer.push_back(
-        {.kind = NormalizerStep::Kind::replace, .pattern = "^ |[ \xe2\x96\x81]+$", .is_regex = true});
+        {.kind = NormalizerStep::Kind::replace, .pattern = "\\A |[ \xe2\x96\x81]+\\z", .is_regex = true});
   }
   if (model.adds_prefix) spec.normalizer.push_back({.kind = NormalizerStep::Kind::prepend, .content = piece_mark});
   spec.normalizer.push_back({.kind = NormalizerStep::Kind::replace, .pattern = " ", .content = piece_mark});
@@ -169,10 +121,16 @@ void check_supported(const PieceModel& model, const std::string& name) {
           "{} has model type {}, which is not supported; unigram (1) and BPE (2) are", name, model.type);
   require(model.character_map.empty(), "{} has a character map (such as nmt_nfkc), which is not supported; identity is",
           name);
+  require(model.decoding_map.empty(),
+          "{} has a character map for decoding (denormalizer_spec), which is not supported; identity is", name);
   require(!(model.has_byte_fallback && model.type == 1),
           "{} is unigram with byte fallback, which is not supported; BPE with it is", name);
   const bool has_own = std::ranges::count(model.pieces, piece_type::user_defined, &Piece::type) > 0;
   require(!has_own || !model.adds_prefix, "{} has user-defined pieces and adds a prefix, which is not supported", name);
+  for (const Piece& piece : model.pieces)
+    require(!(piece.type == piece_type::user_defined && model.removes_spaces &&
+              (piece.text.starts_with(piece_mark) || piece.text.ends_with(piece_mark))),
+            "{} removes spaces and has the user-defined piece '{}', which is not supported", name, piece.text);
   require(!model.is_suffix && model.escapes_spaces,
           "{} marks the ends of words or keeps spaces, which is not supported", name);
 }
@@ -197,7 +155,9 @@ TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& nam
     if (spec.model == TokenModel::unigram) spec.scores.push_back(static_cast<double>(score));
     if (type == piece_type::unknown) spec.unknown = id;
     if (type == piece_type::control || type == piece_type::unknown) spec.added.push_back({id, text, true});
-    if (type == piece_type::user_defined) spec.added.push_back({id, text, false});
+    // Found where spaces are marks already, so that one with a space is never found.
+    if (type == piece_type::user_defined && text.find(' ') == std::string::npos)
+      spec.added.push_back({.id = id, .content = text, .is_special = false, .is_normalized = true});
   }
   require(spec.unknown.has_value(), "{} has no unknown piece", name);
   if (spec.model == TokenModel::bpe) add_merges(model, spec);
