@@ -23,13 +23,24 @@ DESCRIPTIONS = {
     "gpt2-b4": "GPT-2 124M, T=1024, B=4",
     "llama": "Llama 100M (GQA 12/4, SwiGLU, tied), T=2048, B=1",
 }
+# Mixtures of experts: few large experts, many small ones, and these with few tokens each.
+MIXTURE = dict(layers=6, width=512, heads=8, kv_heads=8, vocab=8192, positions=512)
+CASES["mixture-8"] = dict(family="mixtral", sizes=MIXTURE | dict(inner=1792, experts=8, chosen=2), tokens=512, batch=8)
+CASES["mixture-64"] = dict(family="mixtral", sizes=MIXTURE | dict(inner=192, experts=64, chosen=8), tokens=512, batch=8)
+CASES["mixture-64-few"] = CASES["mixture-64"] | dict(tokens=256, batch=2)
+DESCRIPTIONS |= {
+    "mixture-8": "6 layers of 512, 8 experts of 1792, k=2, T=512, B=8",
+    "mixture-64": "6 layers of 512, 64 experts of 192, k=8, T=512, B=8",
+    "mixture-64-few": "6 layers of 512, 64 experts of 192, k=8, T=256, B=2",
+}
 # Long sequences, for the scaling of context parallelism.
 CASES["llama-8k"] = CASES["llama"] | dict(sizes=CASES["llama"]["sizes"] | dict(positions=8192), tokens=8192)
 DESCRIPTIONS["llama-8k"] = "Llama 100M (GQA 12/4, SwiGLU, tied), T=8192, B=1"
 # Also for the smoke test: everything of a step in a fraction of a second.
 CASES["tiny-gpt2"] = dict(family="gpt2", sizes=dict(layers=2, width=32, heads=2, kv_heads=2, inner=128, vocab=101, positions=32), tokens=32, batch=2)
 CASES["tiny-llama"] = dict(family="llama", sizes=dict(layers=2, width=32, heads=4, kv_heads=2, inner=64, vocab=101, positions=32), tokens=32, batch=2)
-DESCRIPTIONS |= {"tiny-gpt2": "a tiny GPT-2", "tiny-llama": "a tiny Llama"}
+CASES["tiny-mixture"] = dict(family="mixtral", sizes=CASES["tiny-llama"]["sizes"] | dict(experts=4, chosen=2), tokens=32, batch=2)
+DESCRIPTIONS |= {"tiny-gpt2": "a tiny GPT-2", "tiny-llama": "a tiny Llama", "tiny-mixture": "a tiny mixture"}
 
 OPTIMIZER = dict(lr=3e-4, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)  # decay of matrices and tables alone, as Echelon does it
 NUM_STEPS_OF_DATA = 64
@@ -43,11 +54,13 @@ def hugging_face_config(case):
             n_head=s["heads"], n_inner=s["inner"], n_positions=s["positions"], vocab_size=s["vocab"], layer_norm_epsilon=1e-5, initializer_range=0.02,
             tie_word_embeddings=True,
         )  # fmt: skip
-    return dict(
-        model_type="llama", architectures=["LlamaForCausalLM"], hidden_act="silu", hidden_size=s["width"], num_hidden_layers=s["layers"],
+    mixture = case["family"] == "mixtral"
+    of_mixture = dict(num_local_experts=s["experts"], num_experts_per_tok=s["chosen"], sliding_window=None) if mixture else dict(attention_bias=False, mlp_bias=False)
+    return of_mixture | dict(
+        model_type=case["family"], architectures=["MixtralForCausalLM" if mixture else "LlamaForCausalLM"], hidden_act="silu", hidden_size=s["width"], num_hidden_layers=s["layers"],
         num_attention_heads=s["heads"], num_key_value_heads=s["kv_heads"], head_dim=s["width"] // s["heads"], intermediate_size=s["inner"],
         max_position_embeddings=s["positions"], vocab_size=s["vocab"], rms_norm_eps=1e-5, rope_theta=10000.0, initializer_range=0.02,
-        tie_word_embeddings=True, attention_bias=False, mlp_bias=False,
+        tie_word_embeddings=True,
     )  # fmt: skip
 
 
@@ -132,15 +145,17 @@ def num_parameters(case):
     D, F, C, L = s["width"], s["inner"], s["width"] // s["heads"], s["layers"]
     if case["family"] == "gpt2":
         return L * (4 * D * D + 2 * D * F + 9 * D + F) + (s["vocab"] + s["positions"] + 2) * D
-    return L * (2 * D * D + 2 * D * s["kv_heads"] * C + 3 * D * F + 2 * D) + (s["vocab"] + 1) * D
+    E = s.get("experts", 1)
+    return L * (2 * D * D + 2 * D * s["kv_heads"] * C + 3 * E * D * F + (E * D if E > 1 else 0) + 2 * D) + (s["vocab"] + 1) * D
 
 
 def flops_per_step(case):
     """Multiplications that a step needs: 6 per weight of a matrix and token, and attention's two products, thrice, over what the causal mask leaves. The head
-    counts, the embedding's look-up does not; what one side computes twice counts once."""
+    counts, the embedding's look-up does not; what one side computes twice counts once. Of experts those count that are chosen."""
     s = case["sizes"]
     D, C = s["width"], s["width"] // s["heads"]
-    matrices = s["layers"] * (2 * D * D + 2 * D * s["kv_heads"] * C + (2 if case["family"] == "gpt2" else 3) * D * s["inner"]) + s["vocab"] * D
+    inner = D * s["inner"] * (2 if case["family"] == "gpt2" else 3) * s.get("chosen", 1) + D * s.get("experts", 0)
+    matrices = s["layers"] * (2 * D * D + 2 * D * s["kv_heads"] * C + inner) + s["vocab"] * D
     attention = s["layers"] * 3 * 2 * 2 * D * (case["tokens"] + 1) / 2
     return case["batch"] * case["tokens"] * (6 * matrices + attention)
 

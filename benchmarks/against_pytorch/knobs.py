@@ -33,12 +33,15 @@ VARIANTS = {
     "jemalloc+pin": {"environment": JEMALLOC | NO_DECAY | PIN},
     "jemalloc+chunked": {"environment": JEMALLOC | NO_DECAY, "options": ["--loss", "chunked"]},
     "jemalloc+gqa": {"environment": JEMALLOC | NO_DECAY, "options": ["--enable-gqa"]},
+    "jemalloc+loop": {"environment": JEMALLOC | NO_DECAY, "options": ["--experts", "loop"]},
     "jemalloc+autocast": {"environment": JEMALLOC | NO_DECAY, "dtype": "autocast"},
 }
 
 
 def best(case, dtype):
     """float32: the fastest. bfloat16: the fastest, and the one that keeps float32 weights as Echelon does."""
+    if case.startswith(("mixture", "tiny-mixture")):
+        return ["jemalloc", "jemalloc+loop"] + (["jemalloc+autocast"] if dtype == "bfloat16" else [])
     return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]
 
 

@@ -1,6 +1,7 @@
-"""GPT-2 and Llama as one would write them for speed in eager PyTorch: fused attention, fused norms, no dropout, a tied head.
+"""GPT-2, Llama and a mixture of experts as one would write them for speed in eager PyTorch: fused attention, fused norms, no dropout, a tied head.
 
-B batch, T tokens, D model width, H heads, K key/value heads, C width of a head, F feed-forward width, V vocabulary
+B batch, T tokens, D model width, H heads, K key/value heads, C width of a head, F feed-forward width, V vocabulary,
+E experts, k of them for a token
 """
 
 import torch
@@ -82,8 +83,56 @@ class LlamaBlock(nn.Module):
             k, v = (y.repeat_interleave(self.H // self.K, dim=1) for y in (k, v))
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
         x = x + self.out(attended.transpose(1, 2).flatten(2))
-        h = self.norm_2(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        return x + self.branch(self.norm_2(x))
+
+    def branch(self, h):
+        return self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Mixtral(Llama):
+    def __init__(self, sizes):
+        super().__init__(sizes)
+        for block in self.blocks:
+            del block.gate, block.up, block.down
+            block.experts = Experts(sizes)
+            block.__class__ = MixtureBlock
+
+
+class Experts(nn.Module):
+    how = "grouped"  # a product of all experts, or one product after the other (a knob)
+
+    def __init__(self, sizes):
+        super().__init__()
+        D, F_, E, self.k = sizes["width"], sizes["inner"], sizes["experts"], sizes["chosen"]
+        self.router = nn.Linear(D, E, bias=False)
+        self.gate, self.up, self.down = (nn.Parameter(torch.empty(E, *shape)) for shape in ((F_, D), (F_, D), (D, F_)))
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)
+        scores = F.softmax(self.router(flat).float(), dim=-1)
+        weights, experts = scores.topk(self.k, dim=-1)
+        weights = (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
+        order = experts.flatten().argsort(stable=True)
+        tokens = order // self.k
+        counts = torch.bincount(experts.flatten(), minlength=self.router.weight.shape[0])
+        rows = flat.index_select(0, tokens)
+        y = self.grouped(rows, counts) if self.how == "grouped" else self.one_by_one(rows, counts.tolist())
+        y = y * weights.flatten().index_select(0, order)[:, None]
+        return torch.zeros_like(flat).index_add(0, tokens, y).view_as(x)
+
+    def grouped(self, rows, counts):
+        offsets = counts.cumsum(0).int()
+        inner = F.silu(F.grouped_mm(rows, self.gate.mT, offs=offsets)) * F.grouped_mm(rows, self.up.mT, offs=offsets)
+        return F.grouped_mm(inner, self.down.mT, offs=offsets)
+
+    def one_by_one(self, rows, counts):
+        parts = zip(rows.split(counts), self.gate, self.up, self.down)
+        return torch.cat([F.linear(F.silu(F.linear(part, gate)) * F.linear(part, up), down) for part, gate, up, down in parts])
+
+
+class MixtureBlock(LlamaBlock):
+    def branch(self, h):
+        return self.experts(h)
 
 
 def rotate(x, rope):
@@ -97,10 +146,14 @@ LLAMA_NAMES = {
     "norm_1": "input_layernorm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "out": "self_attn.o_proj",
     "norm_2": "post_attention_layernorm", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj",
 }  # fmt: skip
+MIXTURE_NAMES = {"router.weight": "gate.weight", "gate": "experts.{}.w1.weight", "up": "experts.{}.w3.weight", "down": "experts.{}.w2.weight"}
 
 
 def published_name(family, name):
-    """A parameter's name in Hugging Face's folders, and whether the matrix lies transposed there."""
+    """A parameter's name in Hugging Face's folders, with {} for an expert where all are one parameter, and whether the matrix lies transposed there."""
+    if ".experts." in name:
+        _, index, _, part = name.split(".", 3)
+        return f"model.layers.{index}.block_sparse_moe.{MIXTURE_NAMES[part]}", False
     module, _, kind = name.rpartition(".")
     gpt2 = family == "gpt2"
     if module.startswith("blocks."):
@@ -113,7 +166,7 @@ def published_name(family, name):
 
 
 def make(family, sizes):
-    return {"gpt2": Gpt2, "llama": Llama}[family](sizes)
+    return {"gpt2": Gpt2, "llama": Llama, "mixtral": Mixtral}[family](sizes)
 
 
 def num_parameters(family, sizes):

@@ -25,6 +25,7 @@ def main():
     if arguments.matmul_precision:
         torch.set_float32_matmul_precision(arguments.matmul_precision)
     torch.backends.mkldnn.enabled = not arguments.no_mkldnn
+    models.Experts.how = arguments.experts
     models.LlamaBlock.repeats_kv = not arguments.enable_gqa
     say(torch=torch.__version__, rss_after_import_bytes=memory("VmRSS"), threads=torch.get_num_threads())
     train(arguments)
@@ -42,6 +43,7 @@ def parse():
     p.add_argument("--adamw", default="fused", choices=["fused", "foreach", "loop"])
     p.add_argument("--clip", default="foreach", choices=["foreach", "loop"])
     p.add_argument("--enable-gqa", action="store_true", help="grouped heads by SDPA instead of repeated keys and values")
+    p.add_argument("--experts", default="grouped", choices=["grouped", "loop"], help="one F.grouped_mm of all experts, or a product after the other")
     p.add_argument("--matmul-precision", choices=["highest", "high", "medium"])
     p.add_argument("--no-mkldnn", action="store_true")
     p.add_argument("--compile", action="store_true")
@@ -55,6 +57,9 @@ def make_weights(case, folder):
     weights = {}
     for name, p in models.make(case["family"], case["sizes"]).named_parameters():
         published, transposed = models.published_name(case["family"], name)
+        if p.dim() == 3:
+            weights |= {published.format(e): torch.empty_like(part).normal_(0, 0.02) for e, part in enumerate(p.detach())}
+            continue
         if p.dim() == 2:
             w = torch.empty_like(p).normal_(0, 0.02)
         else:
@@ -69,8 +74,11 @@ def load(case, folder, dtype):
     buffers = {name: b for name, b in models.make(case["family"], dict(case["sizes"], layers=0)).named_buffers()}
     weights = load_file(pathlib.Path(folder, "model.safetensors"))
     state = {}
-    for name, _ in model.named_parameters():
+    for name, p in model.named_parameters():
         published, transposed = models.published_name(case["family"], name)
+        if p.dim() == 3:
+            state[name] = torch.stack([weights.pop(published.format(e)) for e in range(p.shape[0])]).to(dtype)
+            continue
         w = weights.pop(published)
         state[name] = (w.T.contiguous() if transposed else w).to(dtype)
     assert not weights, f"left over: {list(weights)}"
