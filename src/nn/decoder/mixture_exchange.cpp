@@ -216,7 +216,7 @@ Tensor Mixture::returned_dweights(Context& context, const Exchanged& of, const C
   }
   const Sizes column = {choice.num_rows(), 1};
   context.ops.combine_experts(
-      {.y = of.weights, .slots = choice.slots.reshaped(column), .out = dweights.reshaped(column)});
+      {.y = of.plan.rows_of(of.weights), .slots = choice.slots.reshaped(column), .out = dweights.reshaped(column)});
   return dweights;
 }
 

@@ -74,6 +74,12 @@ void ExchangePlan::add(int source, int target, RowPart rows) {
   received += rows.count;
 }
 
+std::int64_t ExchangePlan::num_sent() const {
+  std::int64_t sum = 0;
+  for (int target = 0; target < num_ranks_; ++target) sum += rows_[at(rank_, target)].count;
+  return sum;
+}
+
 void ExchangePlan::count_rounds() {
   const std::int64_t most = *std::ranges::max_element(received_);
   num_rounds_ = static_cast<int>(std::max<std::int64_t>(1, (most + most_rows_ - 1) / most_rows_));

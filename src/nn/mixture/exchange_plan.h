@@ -42,6 +42,8 @@ class ExchangePlan {
   [[nodiscard]] ExchangeRound round(int index) const;
   /// The first row of a round among all that this rank receives.
   [[nodiscard]] std::int64_t first_row(int round) const { return round * most_rows_; }
+  /// Rows that this rank sends in all rounds: the first ones of those that it has, without dropped ones.
+  [[nodiscard]] std::int64_t num_sent() const;
   /// Rows that this rank receives in all rounds, and in one of them.
   [[nodiscard]] std::int64_t num_received() const { return received_[static_cast<std::size_t>(rank_)]; }
   [[nodiscard]] std::int64_t num_received(int round) const {

@@ -28,10 +28,9 @@ class ExpertRounds {
   [[nodiscard]] int num_rounds() const {
     return std::visit([](const auto& plan) { return plan.num_rounds(); }, plan_);
   }
-  /// Rows that this rank sends in all rounds, the first ones of those that it may; directly all.
+  /// Rows that this rank sends in all rounds, the first ones of those that it may.
   [[nodiscard]] Tensor rows_of(Tensor sent) const {
-    const auto* const nodes = std::get_if<NodePlan>(&plan_);
-    return nodes != nullptr ? sent.rows(0, nodes->num_sent()) : sent;
+    return sent.rows(0, std::visit([](const auto& plan) { return plan.num_sent(); }, plan_));
   }
   /// Rows that this rank receives in a round.
   [[nodiscard]] std::int64_t num_received(int round) const {

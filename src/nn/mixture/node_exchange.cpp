@@ -1,5 +1,5 @@
 // An exchange of rows in two hops: tokens go to a rank of every node that has an expert of them, and copies on to the
-// ranks of these; copies of a token are summed at its node on the way back.
+// ranks of these. Before they return, the copies of a token are summed at its node.
 #include "nn/mixture/expert_exchange.h"
 #include "spec/groups.h"
 

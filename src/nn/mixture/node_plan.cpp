@@ -10,7 +10,7 @@ namespace echelon {
 
 NodePlan::NodePlan(const NodeSizes& sizes, std::vector<std::int32_t> choices, int least_rounds)
     : sizes_(sizes), choices_(std::move(choices)), num_rounds_(std::max(1, least_rounds)) {
-  for (double load = fullest(num_rounds_); load > 1; load = fullest(num_rounds_)) {
+  for (double load = highest_load(num_rounds_); load > 1; load = highest_load(num_rounds_)) {
     const auto guess = static_cast<int>(std::ceil(load * num_rounds_));
     num_rounds_ = static_cast<int>(std::min<std::int64_t>(std::max(guess, num_rounds_ + 1), sizes_.num_tokens));
   }
@@ -21,7 +21,7 @@ bool NodePlan::goes_to(const std::int32_t* experts, int node) const {
                      [&](std::int32_t expert) { return expert >= 0 && expert / experts_per_node() == node; });
 }
 
-double NodePlan::fullest(int num_rounds) const {
+double NodePlan::highest_load(int num_rounds) const {
   const auto P = static_cast<std::size_t>(sizes_.num_ranks()), rounds = static_cast<std::size_t>(num_rounds);
   std::vector<std::int64_t> tokens(rounds * P), copies(rounds * P), rows(rounds * P);
   const std::int64_t of_rank = sizes_.num_experts / sizes_.num_ranks();

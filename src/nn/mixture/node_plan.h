@@ -1,5 +1,5 @@
 // Which rows an expert group exchanges in two hops, so that a token crosses to a node once, however many of its experts
-// are there. Letters: M nodes with L ranks each, P = M L; N tokens of a rank, k experts of a token, R = N k; S =
+// the node has. Letters: M nodes with L ranks each, P = M L; N tokens of a rank, k experts of a token, R = N k; S =
 // min(k, M) N.
 //
 //     to the node     the rank at place l of a node sends each token once to the rank at place l of every node with an
@@ -74,7 +74,7 @@ class NodePlan {
   /// Tokens that are sent to each node, before choices are known.
   [[nodiscard]] std::vector<std::int64_t> planned_tokens() const;
   /// Of this many rounds, the largest load of any, as a fraction of what fits.
-  [[nodiscard]] double fullest(int num_rounds) const;
+  [[nodiscard]] double highest_load(int num_rounds) const;
   [[nodiscard]] NodeRound planned_round(int index) const;
   [[nodiscard]] NodeRound chosen_round(int index) const;
   void add_copies(NodeRound& round, int index) const;

@@ -19,7 +19,7 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
-  /// The persistent bytes of the rank with most blocks, and of a rank in the mean.
+  /// The persistent bytes of the rank with most blocks, or of a rank on average.
   [[nodiscard]] std::int64_t of_any_pipeline(const PlanShape& shape);
   /// Of the snapshot of a checkpoint on a pipeline rank, which of_layout() has.
   [[nodiscard]] std::int64_t of_snapshot(const PlanChoice& choice, int rank) {

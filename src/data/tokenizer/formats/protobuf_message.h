@@ -1,4 +1,4 @@
-// Reads protobuf's encoding, of which SentencePiece's models are: fields by their numbers, without a schema.
+// Reads protobuf's encoding, of which SentencePiece's models are: fields by their tags, without a schema.
 #pragma once
 
 #include "base/error.h"
