@@ -25,7 +25,7 @@ struct ConvertArguments {
 
 /// The tokenizer goes along.
 void require_tokenizer_of_model(const std::string& source) {
-  const std::filesystem::path tokenizer = tokenizer_in(source);
+  const std::filesystem::path tokenizer = any_tokenizer_in(source);
   if (!std::filesystem::exists(tokenizer)) return;
   require_embeddings(tokenizer.string(), read_model_spec(source).vocab_size, tokenizer.string(),
                      "replace it with the tokenizer of the model, or remove it");

@@ -16,6 +16,7 @@ namespace echelon {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 const Commands of_weights = {"train", "eval"};
@@ -59,6 +60,20 @@ TEST(CraftedModels, WithMoreTokensThanEmbeddings) {
     const Outcome outcome = folder.run(command);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("tokenizer.json makes token 32 (C), but the model's vocab_size is 32"));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "converted"));
+}
+
+// Without a tokenizer.json, the model's tokenizer is of another kind, and goes along as well.
+TEST(CraftedModels, WithMorePiecesThanEmbeddings) {
+  const CraftedFolder folder;
+  const fs::path tests = fs::path(ECHELON_SOURCE_DIR) / "tests/data";
+  fs::copy_file(tests / "sentencepiece/unigram.model", folder.model() / "tokenizer.model");
+  for (std::vector<std::string> command :
+       {folder.on_model("train"), {"convert", folder.model().string(), (folder.path() / "converted").string()}}) {
+    const Outcome outcome = folder.run(command);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("tokenizer.model makes token "), HasSubstr("vocab_size is 32")));
   }
   EXPECT_FALSE(fs::exists(folder.path() / "converted"));
 }

@@ -356,7 +356,15 @@ TEST_F(Program, RefusesTokensThatWereCutOff) {
   EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/train.bin"));
 }
 
+TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokenizer) {
+  const Outcome outcome = run_echelon(train({"--model.vocab_size=64"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/tokenizer.json' makes token "));
+  EXPECT_THAT(outcome.err, HasSubstr("but the model's vocab_size is 64"));
+}
+
 TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokens) {
+  std::filesystem::remove(corpus() + "/tokenizer.json");
   const Outcome outcome = run_echelon(train({"--model.vocab_size=64"}));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;

@@ -137,6 +137,9 @@ TEST(ChatTemplate, IsBoundedInTimeAndMemory) {
   EXPECT_THAT(refused(doubling + "n.x ~ n.x %}{% endfor %}"), HasSubstr("bytes of text"));
   EXPECT_THAT(refused(doubling + "[n.x, n.x] %}{% endfor %}{{ n.x }}"), HasSubstr("more than"));
   EXPECT_THAT(refused(doubling + "n %}{% endfor %}"), HasSubstr("a namespace inside another value"));
+  EXPECT_THAT(refused("{% set n = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}"
+                      "{% set n.m = m %}{% endfor %}{% set f = n.m %}\n{{ f() }}"),
+              HasSubstr("line 2, column 4: calling m after the block that defines it is not supported"));
 }
 
 // What makes no string takes time, too: each of these loops would take minutes.

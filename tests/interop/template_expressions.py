@@ -66,6 +66,13 @@ b' }}", "{{ (1, 2) }} {{ (1,) }} {{ () }} {{ (1, 2) + (3,) }} {{ (1, 2)[::-1] }}
     "{% for i in w %}{{ n }}{% endfor %}{% set n = 3 %}{% for i in w %}{{ n }}{% endfor %}", "{% for i in w %}{{ n }}{% endfor %}{% if t %}{% set n = 3 %}{% endif %}{% for i in w %}{{ n }}{% endfor %}",
     "{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% set n = 2 %}{{ m() }}", "{% macro m() %}{{ n is defined }}{% filter trim %}{{ n }}{% endfilter %}{% set n = 2 %}{{ n }}{% endmacro %}{{ m() }}{{ m() }}",
     "{% with x = n %}{% set q %}{{ s }}{% endset %}{% for j in w %}{{ f }}{% endfor %}{% set s, f = 1, 2 %}{{ s }}{{ q }}{{ f }}{% endwith %}{{ s }}", "{% if n > 3 %}{% for i in w %}{{ f }}{% endfor %}{% set f = n %}{% endif %}{{ f }}",
+    "{{ ((0 | lower) | e).split() }} {{ ['<' | e, '<' | safe] }} {{ ('<' | e) + '<' + 1 | string }} {{ '<' + ('<' | e) }} {{ '<' ~ ('<' | safe) }} {{ '<' | e | e }} {{ {'<' | e: 1} }} {{ ('<&' | safe | e)[0] }}",
+    "{% set m = '<a> b' | safe %}{{ [m | upper, m | title, m.title(), m | trim, m | replace('a', '<'), m.replace('a', '<'), m | reverse, m[1:], m | indent, m | string, m * 2] }}{{ m + '<' }}{{ ('<' + (d | tojson | safe)) }}",
+    "{% set m = 'a<' | safe %}{{ m | list }}{{ [m | first, m | last, m ~ '', m | join, m | tojson, m.join(['<', m]), '-'.join([m]), m | default('x'), m is string, m == 'a<', m.removesuffix('<'), m.splitlines(), m.rsplit('<', 1)] }}",
+    "{% for i in w %}{% macro m() %}{{ i }}{{ loop.index }}{{ n }}{% endmacro %}{{ m() }}{% for i in 'ab' %}{{ m() }}{% endfor %}{% set i = 5 %}{{ m() }}{% set n = i %}{{ m() }}{% endfor %}{{ m is defined }}",
+    "{% macro a(x) %}{% macro b(y=x) %}{{ x }}{{ y }}{{ n }}{% endmacro %}{{ b() }}{{ b(1) }}{% endmacro %}{{ a(2) }}{% set n = 3 %}{{ a(4) }}",
+    "{% macro wrap(k) %}{{ k() }}{{ caller() }}{% endmacro %}{% for i in w %}{% macro m() %}{{ i }}{% endmacro %}{% call wrap(m) %}{{ m() }}{% endcall %}{% endfor %}",
+    "{% for i in [3, 2] %}{% macro down(k) %}{{ i }}{{ k }}{% if k > 0 %}{{ down(k - 1) }}{% endif %}{% endmacro %}{{ down(i) }};{% endfor %}",
     "{{ '\\x01\\x7f\u00e9\\r' | tojson }} {{ ['\\x01\\r\\\\'] }} {{ s | upper | lower }} {{ 'a' < 'b' }} {{ [1, 2] < [1, 3] }} {{ (1,) >= (1,) }}",
 ]
 
@@ -83,11 +90,11 @@ class Grammar:
         kind = self.chance.random() * (1 if self.depth < 4 else 0.45)
         if kind < 0.45:
             text = self.pick("n", "f", "s", "w", "d", "e", "t", "none_", "x", "messages", "messages[0]", "messages[-1].content", "d.A", "d.c.x", "1", "0",
-                             "-3", "2.5", "'a'", "'The end'", "\"it's\"", "[1, 2, 3]", "['b', 'a']", "(1, 'x')", "true", "none", "{'k': 1, 'a': 'v'}", "i", "'\\n x\\t'")
+                             "-3", "2.5", "'a'", "'The end'", "'<b>'", "\"it's\"", "[1, 2, 3]", "['b', 'a']", "(1, 'x')", "true", "none", "{'k': 1, 'a': 'v'}", "i", "'\\n x\\t'")
         elif kind < 0.65:
             arguments = self.pick("upper", "lower", "trim", "title", "capitalize", "length", "string", "list", "first", "last", "sort", "unique | list", "reverse | list",
                                   "tojson", "int", "float", "default('q')", "default('q', true)", "join('+')", "join", "indent(1)", "replace('e', 'EE')", "min", "max", "sum",
-                                  "abs", "round(1)", "items | list", "dictsort", "map('string') | list", "select | list", "batch(2) | list", "tojson(indent=1)", "e")
+                                  "abs", "round(1)", "items | list", "dictsort", "map('string') | list", "select | list", "batch(2) | list", "tojson(indent=1)", "e", "e", "safe", "replace('e', '<')")
             text = f"{self.operand()} | {arguments}"
         elif kind < 0.85:
             text = f"{self.operand()} {self.pick('+', '-', '*', '/', '//', '%', '~', '==', '!=', '<', '>=', 'and', 'or', 'in', 'not in', '< 3 <', '**')} {self.operand()}"
@@ -96,7 +103,7 @@ class Grammar:
         elif kind < 0.95:
             text = f"{self.operand()} is {self.pick('defined', 'none', 'string', 'mapping', 'number', 'not iterable', 'sequence', 'odd', 'true', 'boolean', 'integer', 'not undefined', 'in w')}"
         else:
-            text = self.operand() + self.pick("[0]", "[-1]", "[1:]", "[::-1]", ".strip()", ".split()", ".split('e')", ".items() | list", ".get('k')", ".upper()", ".startswith('a')", ".role", "['n']")
+            text = self.operand() + self.pick("[0]", "[-1]", "[1:]", "[::-1]", ".strip()", ".split()", ".split('e')", ".items() | list", ".get('k')", ".upper()", ".replace('e', '<')", ".join(w)", ".rsplit('e', 1)", ".startswith('a')", ".role", "['n']")
         self.depth -= 1
         return text
 
@@ -137,13 +144,15 @@ class Scopes:
     def block(self, depth=0):
         parts = []
         for _ in range(self.chance.randrange(1, 5)):
-            kind = self.chance.randrange(12 if depth < 4 else 5)
+            kind = self.chance.randrange(15 if depth < 4 else 5)
             inner = self.block(depth + 1) if kind >= 5 else ""
             name = self.name()
             parts.append((
                 f"{{{{ {name} }}}};", f"{{{{ {name} }}}};", f"{{% set {name} = '{self.chance.randrange(9)}' %}}", f"{{% set {name} = {self.name()} %}}", f"{{{{ {name} is defined }}}};",
                 f"{{% for {self.name()} in 'ab' %}}{inner}{{% endfor %}}", f"{{% for {self.name()} in e %}}{{% else %}}{inner}{{% endfor %}}", f"{{% if {name} %}}{inner}{{% else %}}{self.block(depth + 1) if kind == 7 else ''}{{% endif %}}",
                 f"{{% filter trim %}}{inner}{{% endfilter %}}", f"{{% with {name} = {self.name()} %}}{inner}{{% endwith %}}", f"{{% set {name} %}}{inner}{{% endset %}}", f"{{% if {name} %}}x{{% elif t %}}{inner}{{% endif %}}",
+                f"{{% macro m() %}}{inner}{{% endmacro %}}{{{{ m() }}}}{{% set {name} = 'm' %}}{{{{ m() }}}}", f"{{% macro m({name}, y={self.name()}) %}}{inner}{{{{ y }}}}{{% endmacro %}}{{{{ m({self.name()}) }}}}",
+                f"{{% macro m() %}}{{{{ caller() }}}}{{% endmacro %}}{{% call m() %}}{inner}{{% endcall %}}{{% set {name} = 'c' %}}",
             )[kind])
         return "".join(parts)
 

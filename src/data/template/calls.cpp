@@ -68,23 +68,37 @@ Value Evaluator::call_macro(const Callable& callable, const ExpressionNode& call
     given["caller"] = caller->second;
     caller_of_.erase(caller);
   }
-  std::vector<Scope> outer =
-      callable.caller < 0 ? std::vector<Scope>{scopes_[0]} : callers_.at(static_cast<std::size_t>(callable.caller));
-  for (const Scope& scope : outer) budget_.step(std::ssize(scope));
+  Scopes outer = scopes_of(callable);
   std::swap(scopes_, outer);
-  scopes_.push_back(std::move(given));
+  scopes_.push_back(std::make_shared<Scope>(std::move(given)));
   // Defaults see the parameters before them.
   for (std::size_t i = 0; i < macro.defaults.size(); ++i) {
     const std::string& name = macro.names[i + 1];
-    if (scopes_.back().contains(name)) continue;
+    if (innermost().contains(name)) continue;
     const Value value = macro.defaults[i] ? evaluate(*macro.defaults[i]) : Value(Undefined{name});
-    scopes_.back()[name] = value;
+    innermost()[name] = value;
   }
   require((depth_ += 20) <= 1000, "macros call each other too deep");
   Value result = captured(macro);
   depth_ -= 20;
   scopes_ = std::move(outer);
   return result;
+}
+
+Callable Evaluator::callable_of(const Statement& statement) {
+  budget_.step(std::ssize(scopes_));
+  auto closure = std::make_shared<Closure>(Closure{{scopes_.begin(), scopes_.end()}});
+  return {.name = statement.names[0], .macro = &statement, .closure = std::move(closure)};
+}
+
+Scopes Evaluator::scopes_of(const Callable& callable) {
+  Scopes scopes;
+  for (const std::weak_ptr<Scope>& scope : callable.closure->scopes) {
+    budget_.step();
+    scopes.push_back(scope.lock());
+    require(scopes.back() != nullptr, "calling {} after the block that defines it is not supported", callable.name);
+  }
+  return scopes;
 }
 
 Value Evaluator::call_global(const std::string& name, const ExpressionNode& call) {

@@ -30,15 +30,16 @@ Value loop_variable(const Values& items, std::size_t i, std::size_t number) {
 
 }  // namespace
 
-Evaluator::Evaluator(const Map& variables, const RenderLimits& limits) : budget_(limits), scopes_(1) {
+Evaluator::Evaluator(const Map& variables, const RenderLimits& limits)
+    : budget_(limits), scopes_{std::make_shared<Scope>()} {
   for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"})
-    scopes_[0][name] = Callable{.name = name};
-  for (const auto& [key, value] : variables.items) scopes_[0][key.bytes] = value;
+    innermost()[name] = Callable{.name = name};
+  for (const auto& [key, value] : variables.items) innermost()[key.bytes] = value;
 }
 
 Rendered Evaluator::render(const Template& whole) {
   out_ = &result_.text;
-  for (const std::string& name : whole.unset) scopes_[0][name] = Undefined{name};
+  for (const std::string& name : whole.unset) innermost()[name] = Undefined{name};
   try {
     run(whole.block);
   } catch (const Error& error) {
@@ -65,9 +66,7 @@ Evaluator::Flow Evaluator::run(const Statement& statement) {
       return run(evaluate(*statement.expression).is_true() ? statement.body : statement.otherwise);
     case StatementKind::loop: return loop(statement);
     case StatementKind::set: set(statement); break;
-    case StatementKind::macro:
-      scopes_.back()[statement.names[0]] = Callable{.name = statement.names[0], .macro = &statement};
-      break;
+    case StatementKind::macro: innermost()[statement.names[0]] = callable_of(statement); break;
     case StatementKind::call: call_block(statement); break;
     case StatementKind::filter: out_->append(text_of(body(statement), budget_)); break;
     case StatementKind::with: return with(statement);
@@ -82,7 +81,7 @@ Evaluator::Flow Evaluator::loop(const Statement& statement) {
   Values items = items_of(evaluate(*statement.expression), budget_);
   changed_.emplace_back();
   const std::size_t number = changed_.size();
-  scopes_.emplace_back();
+  enter_scope({});
   if (statement.filter)
     std::erase_if(items, [&](const Value& item) {
       assign(statement.names, item);
@@ -93,7 +92,7 @@ Evaluator::Flow Evaluator::loop(const Statement& statement) {
   for (std::size_t i = 0; i < items.size() && flow != Flow::leave; ++i) {
     scopes_.pop_back();
     enter_scope(statement.unset);
-    scopes_.back()["loop"] = loop_variable(items, i, number);
+    innermost()["loop"] = loop_variable(items, i, number);
     assign(statement.names, items[i]);
     flow = run(statement.body);
     has_completed = has_completed || flow == Flow::normal;
@@ -119,26 +118,23 @@ void Evaluator::set(const Statement& statement) {
 Value Evaluator::body(const Statement& statement) {
   Text text = captured(statement);
   if (!statement.filter) return text;
-  scopes_.emplace_back()[std::string(name_of_body)] = std::move(text);
+  enter_scope({});
+  innermost()[std::string(name_of_body)] = std::move(text);
   Value value = evaluate(*statement.filter);
   scopes_.pop_back();
   return value;
 }
 
 void Evaluator::call_block(const Statement& statement) {
-  for (const Scope& scope : scopes_) budget_.step(std::ssize(scope));
-  callers_.push_back(scopes_);
-  caller_of_[statement.expression.get()] =
-      Callable{.name = "caller", .macro = &statement, .caller = static_cast<int>(callers_.size()) - 1};
+  caller_of_[statement.expression.get()] = callable_of(statement);
   out_->append(text_of(evaluate(*statement.expression), budget_));
-  callers_.pop_back();
 }
 
 Evaluator::Flow Evaluator::with(const Statement& statement) {
   Values values;
   for (const ExpressionPointer& value : statement.defaults) values.push_back(evaluate(*value));
   enter_scope(statement.unset);
-  for (std::size_t i = 0; i < values.size(); ++i) scopes_.back()[statement.names[i]] = std::move(values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) innermost()[statement.names[i]] = std::move(values[i]);
   const Flow flow = run(statement.body);
   scopes_.pop_back();
   return flow;
@@ -146,12 +142,12 @@ Evaluator::Flow Evaluator::with(const Statement& statement) {
 
 void Evaluator::assign(const std::vector<std::string>& names, const Value& value) {
   if (names.size() == 1) {
-    scopes_.back()[names[0]] = value;
+    innermost()[names[0]] = value;
     return;
   }
   const Values items = items_of(value, budget_);
   require(items.size() == names.size(), "{} values for {} names", items.size(), names.size());
-  for (std::size_t i = 0; i < names.size(); ++i) scopes_.back()[names[i]] = items[i];
+  for (std::size_t i = 0; i < names.size(); ++i) innermost()[names[i]] = items[i];
 }
 
 void Evaluator::generation(const Statement& statement) {
@@ -165,8 +161,8 @@ void Evaluator::generation(const Statement& statement) {
 
 void Evaluator::enter_scope(const std::vector<std::string>& unset) {
   budget_.step(std::ssize(unset));
-  scopes_.emplace_back();
-  for (const std::string& name : unset) scopes_.back()[name] = Undefined{name};
+  scopes_.push_back(std::make_shared<Scope>());
+  for (const std::string& name : unset) innermost()[name] = Undefined{name};
 }
 
 Text Evaluator::captured(const Statement& statement) {
@@ -181,7 +177,7 @@ Text Evaluator::captured(const Statement& statement) {
 
 Value Evaluator::variable(const std::string& name) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-    if (const auto found = scope->find(name); found != scope->end()) return found->second;
+    if (const auto found = (*scope)->find(name); found != (*scope)->end()) return found->second;
   return Undefined{name};
 }
 

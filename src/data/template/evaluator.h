@@ -5,10 +5,20 @@
 #include "data/template/syntax.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace echelon::jinja {
+
+using Scope = std::map<std::string, Value, std::less<>>;
+/// The innermost is the last one.
+using Scopes = std::vector<std::shared_ptr<Scope>>;
+/// The names that a body sees where it is defined, with the values that they have when it runs. Scopes own their
+/// macros, hence the weak pointers.
+struct Closure {
+  std::vector<std::weak_ptr<Scope>> scopes;
+};
 
 class Evaluator {
  public:
@@ -17,7 +27,6 @@ class Evaluator {
 
  private:
   enum class Flow : std::uint8_t { normal, leave, next };
-  using Scope = std::map<std::string, Value, std::less<>>;
 
   Flow run(const Block& block);
   Flow run(const Statement& statement);
@@ -31,6 +40,10 @@ class Evaluator {
   void generation(const Statement& statement);
   /// Where these names have no value.
   void enter_scope(const std::vector<std::string>& unset);
+  Scope& innermost() { return *scopes_.back(); }
+  /// With all that is seen here.
+  Callable callable_of(const Statement& statement);
+  Scopes scopes_of(const Callable& callable);
   /// What the statement's body prints.
   Text captured(const Statement& statement);
 
@@ -50,8 +63,7 @@ class Evaluator {
   [[nodiscard]] Value variable(const std::string& name) const;
 
   Budget budget_;
-  std::vector<Scope> scopes_;
-  std::vector<std::vector<Scope>> callers_;  // what the bodies of call blocks see
+  Scopes scopes_;
   std::map<const ExpressionNode*, Callable> caller_of_;
   std::vector<Values> changed_;  // by loop: what `changed` was given last
   Text* out_ = nullptr;

@@ -100,14 +100,16 @@ Value filtered(std::string_view name, const Values& arguments, Budget& budget) {
     return is_missing ? argument(arguments, 1, Text()) : of;
   }
   if (name == "length" || name == "count") return length(of, budget);
-  if (name == "safe") return of;
   if (name == "join") return join(arguments, budget);
   if (name == "list") return Value::list(items_of(of, budget));
   if (name == "items") return pairs(of, budget);
   if (name == "tojson") return json(arguments, budget);
   if (name == "first" || name == "last") {
     const Values items = items_of(of, budget);
-    return items.empty() ? Value(Undefined{std::string(name)}) : name == "first" ? items.front() : items.back();
+    if (items.empty()) return Undefined{std::string(name)};
+    return name == "last" && is_markup(of) ? marked(*items.back().text(), true)
+           : name == "first"               ? items.front()
+                                           : items.back();
   }
   if (auto result = text_filtered(name, arguments, budget)) return *std::move(result);
   if (auto result = list_filtered(name, arguments, budget)) return *std::move(result);

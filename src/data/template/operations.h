@@ -47,6 +47,11 @@ void charge_search(const Text& text, const Text& wanted, Budget& budget);
 /// As Jinja's `attribute`: names with dots; an undefined one is `otherwise`.
 [[nodiscard]] Value attribute_of(Value of, const Value& path, Budget& budget, const Value& otherwise = {});
 
+/// As MarkupSafe's `escape` of a string, and a text that is its Markup or not.
+[[nodiscard]] Text escaped(const Text& text, Budget& budget);
+[[nodiscard]] Text marked(Text text, bool is_markup);
+[[nodiscard]] inline bool is_markup(const Value& value) { return value.text() && value.text()->is_markup; }
+
 /// As Python's methods of strings.
 [[nodiscard]] Text strip(const Values& arguments, bool left, bool right);
 [[nodiscard]] Text replaced(const Values& arguments, Budget& budget);

@@ -80,6 +80,8 @@ Value binary(std::string_view sign, const Value& a, const Value& b, Budget& budg
   if (sign == ">") return less(sign, b, a);
   if (sign == "<=") return !less(sign, b, a);
   if (sign == ">=") return !less(sign, a, b);
+  if (sign == "+" && (is_markup(a) || is_markup(b)) && a.text() && b.text())
+    return marked(joined(escaped(*a.text(), budget), escaped(*b.text(), budget), budget), true);
   if (sign == "+" && a.text() && b.text()) return joined(a, b, budget);
   if (sign == "+" && a.list() && b.list() && a.list()->is_tuple == b.list()->is_tuple) {
     Values items = a.list()->items;
@@ -99,7 +101,7 @@ Value binary(std::string_view sign, const Value& a, const Value& b, Budget& budg
   if (sign == "*" && a.text() && b.is_whole()) {
     Text text;
     for (std::int64_t i = 0; i < b.whole(); ++i) budget.step(), budget.append(text, *a.text());
-    return text;
+    return marked(std::move(text), is_markup(a));
   }
   require(sign != "%" || !a.text(), "formatting with % is not supported");
   require(a.is_number() && b.is_number(), "{} {} {} is not defined", a.kind(), sign, b.kind());
@@ -124,7 +126,7 @@ Value item_of(const Value& of, const Value& key, Budget& budget) {
   }
   if (of.text() && key.is_whole()) {
     const std::int64_t size = num_characters(*of.text(), budget), at = index_of(key, static_cast<std::size_t>(size));
-    if (at >= 0 && at < size) return characters_between(*of.text(), at, at + 1);
+    if (at >= 0 && at < size) return marked(characters_between(*of.text(), at, at + 1), is_markup(of));
   }
   return Undefined{to_text(key).bytes};
 }
@@ -140,14 +142,14 @@ Value slice(const Value& of, const Value& start, const Value& stop, const Value&
   const std::int64_t low = by < 0 ? -1 : 0;
   const std::int64_t last = clamped(stop, by < 0 ? -1 : size, low, size);
   const std::int64_t first = clamped(start, by < 0 ? size - 1 : 0, low, size);
-  if (is_part) return characters_between(*of.text(), first, std::max(first, last));
+  if (is_part) return marked(characters_between(*of.text(), first, std::max(first, last)), is_markup(of));
   Values kept;
   for (std::int64_t i = first; by < 0 ? i > last : i < last; i += by)
     kept.push_back(items[static_cast<std::size_t>(i)]);
   if (!of.text()) return Value::list(std::move(kept), of.list()->is_tuple);
   Text text;
   for (const Value& item : kept) text.append(*item.text());
-  return text;
+  return marked(std::move(text), is_markup(of));
 }
 
 Values items_of(const Value& of, Budget& budget) {

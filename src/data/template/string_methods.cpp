@@ -83,6 +83,28 @@ std::optional<Value> string_method(std::string_view name, const Values& argument
   return std::nullopt;
 }
 
+/// Markup escapes what it takes into its text, and makes Markup of all that it makes.
+std::optional<Value> markup_method(std::string_view name, Values arguments, Budget& budget) {
+  const auto escape = [&](Value& value) {
+    if (value.text()) value = escaped(*value.text(), budget);
+  };
+  const auto mark = [](Value& value) {
+    if (value.text()) value = marked(*value.text(), true);
+  };
+  const auto each = [&](const Value& of, const auto& change) {
+    Values items = items_of(of, budget);
+    for (Value& item : items) change(item);
+    return Value::list(std::move(items));
+  };
+  if (name == "replace" && arguments.size() > 2) escape(arguments[2]);
+  if (name == "join" && arguments.size() == 2) arguments[1] = each(arguments[1], escape);
+  std::optional<Value> result = string_method(name, arguments, budget);
+  if (!result) return result;
+  if (result->list()) return each(*result, mark);
+  mark(*result);
+  return result;
+}
+
 }  // namespace
 
 Text strip(const Values& arguments, bool left, bool right) {
@@ -104,6 +126,7 @@ Text cased(Text text, LetterCase letter_case, Budget& budget) {
   constexpr std::int64_t bytes_of_a_step = 16;  // of characters that are looked up
   const bool is_upper = letter_case == LetterCase::upper;
   const bool is_ascii = std::ranges::all_of(text.bytes, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  text.is_markup = false;
   if (is_ascii && (is_upper || letter_case == LetterCase::lower)) {
     for (char& c : text.bytes) {
       if (is_upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
@@ -137,7 +160,8 @@ Value method(std::string_view name, const Values& arguments, Budget& budget) {
     }
   }
   if (of.text())
-    if (auto result = string_method(name, arguments, budget)) return *std::move(result);
+    if (auto result = is_markup(of) ? markup_method(name, arguments, budget) : string_method(name, arguments, budget))
+      return *std::move(result);
   if (of.list() && name == "count" && arguments.size() == 2)
     return static_cast<std::int64_t>(std::ranges::count_if(
         of.list()->items, [&](const Value& item) { return equal_in(item, arguments[1], budget); }));

@@ -43,6 +43,7 @@ Text indented(const Values& arguments, Budget& budget) {
   const Text by = width.text()
                       ? *width.text()
                       : Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width.whole(), 0)), ' '));
+  require(!is_markup(width) || is_markup(arguments[0]), "indent by what is escaped is not supported");
   const bool first = argument(arguments, 2).is_true(), blank = argument(arguments, 3).is_true();
   Text text = text_of(arguments[0], budget);
   text.append(Text("\n"));
@@ -53,17 +54,6 @@ Text indented(const Values& arguments, Budget& budget) {
     if (is_first ? first : blank || !line.text()->bytes.empty()) budget.append(result, by);
     budget.append(result, *line.text());
     is_first = false;
-  }
-  return result;
-}
-
-Text escaped(const Text& text, Budget& budget) {
-  Text result;
-  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
-    static constexpr std::string_view from = "&<>'\"";
-    static constexpr std::string_view to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    const std::size_t found = from.find(text.bytes[i]);
-    budget.append(result, found == from.npos ? text.part(i, 1) : Text(to[found], text.origins[i]));
   }
   return result;
 }
@@ -107,20 +97,39 @@ Value rounded(const Values& arguments) {
 
 }  // namespace
 
+Text marked(Text text, bool is_markup) {
+  text.is_markup = is_markup;
+  return text;
+}
+
+Text escaped(const Text& text, Budget& budget) {
+  if (text.is_markup) return text;
+  Text result;
+  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
+    static constexpr std::string_view from = "&<>'\"";
+    static constexpr std::string_view to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    const std::size_t found = from.find(text.bytes[i]);
+    budget.append(result, found == from.npos ? text.part(i, 1) : Text(to[found], text.origins[i]));
+  }
+  return marked(std::move(result), true);
+}
+
 std::optional<Value> text_filtered(std::string_view name, const Values& arguments, Budget& budget) {
   const Value& of = arguments[0];
+  const auto kept = [&](Text text) { return marked(std::move(text), is_markup(of)); };
   if (name == "trim") {
     Values values = arguments;
     values[0] = text_of(of, budget);
-    return strip(values, true, true);
+    return kept(strip(values, true, true));
   }
   if (name == "string") return text_of(of, budget);
-  if (name == "upper") return cased(text_of(of, budget), LetterCase::upper, budget);
-  if (name == "lower") return cased(text_of(of, budget), LetterCase::lower, budget);
-  if (name == "capitalize") return cased(text_of(of, budget), LetterCase::capitalized, budget);
+  if (name == "upper") return kept(cased(text_of(of, budget), LetterCase::upper, budget));
+  if (name == "lower") return kept(cased(text_of(of, budget), LetterCase::lower, budget));
+  if (name == "capitalize") return kept(cased(text_of(of, budget), LetterCase::capitalized, budget));
   if (name == "title") return titled(text_of(of, budget), budget);
-  if (name == "indent") return indented(arguments, budget);
+  if (name == "indent") return kept(indented(arguments, budget));
   if (name == "escape" || name == "e") return escaped(text_of(of, budget), budget);
+  if (name == "safe") return marked(text_of(of, budget), true);
   if (name == "int" && arguments.size() <= 2) return number(arguments, true);
   if (name == "float" && arguments.size() <= 2) return number(arguments, false);
   if (name == "round") return rounded(arguments);

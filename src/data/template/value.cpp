@@ -44,6 +44,13 @@ std::size_t unprintable_at(std::string_view text, std::size_t at) {
 }
 
 Text quoted_text(const Text& text) {
+  if (text.is_markup) {
+    Text plain = text, result("Markup(");
+    plain.is_markup = false;
+    result.append(quoted_text(plain));
+    result.append(Text(")"));
+    return result;
+  }
   const bool is_double = text.bytes.find('\'') != std::string::npos && text.bytes.find('"') == std::string::npos;
   const std::string quote = is_double ? "\"" : "'";
   Text result(quote);

@@ -16,6 +16,7 @@ namespace echelon::jinja {
 struct Text {
   std::string bytes;
   std::u32string origins;
+  bool is_markup = false;  // what `escape` and `safe` make: escapes what is added to it; parts and appends lose it
 
   Text() = default;
   explicit Text(std::string_view text, char32_t origin = 0) : bytes(text), origins(text.size(), origin) {}
@@ -56,11 +57,12 @@ struct Namespace {
   Map map;
 };
 struct Statement;
+struct Closure;  // evaluator.h
 /// A function of the template or of the engine.
 struct Callable {
   std::string name;
   const Statement* macro = nullptr;
-  int caller = -1;  // of what a call block passes: its index
+  std::shared_ptr<const Closure> closure = {};  // of a macro or what a call block passes
 };
 
 class Value {

@@ -64,10 +64,17 @@ double PlanBounds::pipeline_seconds(const PlanComputation& computation, TensorPl
 }
 
 PassEnds PlanBounds::clocked(const PlanComputation& computation, const PlanStages& stages, double transfer_seconds,
-                             const PassLane& lane) {
+                             const PassLane& lane, const StateCosts& state) {
   std::vector<ClockedStage> clocked;
-  for (const StageCost& stage : stages.stages)
-    clocked.push_back({stage.seconds, stage.least_block_seconds, static_cast<double>(stage.num_blocks)});
+  for (const StageCost& stage : stages.stages) {
+    const bool has_both = stage.num_mixtures > 0 && stage.num_mixtures < stage.num_blocks;
+    const UnitSeconds& block = has_both ? state.block : stage.num_mixtures > 0 ? state.mixture : state.dense;
+    clocked.push_back({.seconds = stage.seconds,
+                       .least_block_seconds = stage.least_block_seconds,
+                       .num_blocks = static_cast<double>(stage.num_blocks),
+                       .gather = lane.has_gathers ? block.gather : 0,
+                       .reduce = lane.has_reductions ? block.reduce : 0});
+  }
   return clocked_ends(stages_.schedule(computation.shape, computation.pipeline), clocked, transfer_seconds, lane);
 }
 
@@ -94,7 +101,7 @@ PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Cl
     keep_later(ends.first_gradients, later.first_gradients);
   };
   const auto [played, is_new] = known.played.try_emplace(transfer_seconds);
-  if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {});
+  if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {}, {});
   keep(played->second);
   // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
@@ -102,8 +109,8 @@ PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Cl
   lane.begin = std::max(cleared, first_gathers(costs));
   for (std::vector<double>* each : {&ends.ranks, &ends.lanes, &ends.gradients, &ends.first_gradients})
     for (double& end : *each) end += lane.begin;
-  if (clocking == Clocking::of_lanes && (!waits.empty() || lane.gather + lane.reduce > 0))
-    keep(clocked(computation, waits.empty() ? costs.stages : waiting, transfer_seconds, lane));
+  if (clocking == Clocking::of_lanes && (!waits.empty() || lane.has_gathers || lane.has_reductions))
+    keep(clocked(computation, waits.empty() ? costs.stages : waiting, transfer_seconds, lane, costs.state));
   return ends;
 }
 
@@ -134,7 +141,7 @@ double PlanBounds::clocked_pipeline_seconds(const PlanComputation& computation, 
   const PlanStages& stages = stages_.stages(computation, layers(computation.shape, computation.recompute, placement));
   const double transfer = least_transfer_seconds(computation.shape, placement);
   const auto [played, is_new] = ends_of(computation, stages).played.try_emplace(transfer);
-  if (is_new) played->second = clocked(computation, stages, transfer, {});
+  if (is_new) played->second = clocked(computation, stages, transfer, {}, {});
   const std::vector<double>& ranks = played->second.ranks;
   return std::max(unplayed, rounding * *std::max_element(ranks.begin(), ranks.end()));
 }

@@ -53,7 +53,7 @@ class PlanBounds {
   [[nodiscard]] double step_seconds(const PlanCosts& costs, double transfer_seconds, Clocking clocking);
   [[nodiscard]] PassEnds ends_of(const PlanCosts& costs, double transfer_seconds, Clocking clocking);
   [[nodiscard]] PassEnds clocked(const PlanComputation& computation, const PlanStages& stages, double transfer_seconds,
-                                 const PassLane& lane);
+                                 const PassLane& lane, const StateCosts& state);
   [[nodiscard]] double least_transfer_seconds(const PlanShape& shape, TensorPlacement placement);
 
   const PlanSpace* space_;

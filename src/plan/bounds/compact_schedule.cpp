@@ -81,13 +81,13 @@ class Clock {
     const auto kind = static_cast<std::size_t>(pass.kind);
     const double lane_before = ends_.lanes[rank];
     double end = start + stage.seconds[kind];
-    if (lane_.gather > 0) end = std::max(end, gathered(rank, stage, kind));
-    if (lane_.reduce > 0) end = std::max(end, stored(rank, stage, pass));
+    if (lane_.has_gathers) end = std::max(end, gathered(rank, stage, kind));
+    if (lane_.has_reductions) end = std::max(end, stored(rank, stage, pass));
     free_[rank] = std::max(end, free_[rank]);
     if (computes_weights(pass.kind)) {
       ends_.gradients[pass.stage] = start + stage.least_block_seconds[kind];
       ends_.first_gradients[rank] = std::min(ends_.first_gradients[rank], ends_.gradients[pass.stage]);
-      if (lane_.reduce > 0 && stage.num_blocks > 0) end = std::max(end, reduced(rank, lane_before));
+      if (lane_.has_reductions && stage.num_blocks > 0) end = std::max(end, reduced(rank, lane_before));
     }
     is_open_[pass.stage] = true;
     return ends_.ranks[rank] = end;
@@ -97,7 +97,7 @@ class Clock {
   /// the last block of a pass, after the first block of the next pass.
   double stored(std::size_t rank, const ClockedStage& stage, const CompactPass& pass) {
     const double before = std::exchange(unstored_[rank], 0);
-    const bool goes_by_blocks = lane_.gather > 0 || computes_weights(pass.kind);
+    const bool goes_by_blocks = lane_.has_gathers || computes_weights(pass.kind);
     free_[rank] = before;
     return !goes_by_blocks || stage.num_blocks < 2
                ? 0
@@ -112,9 +112,9 @@ class Clock {
     const double least = stage.least_block_seconds[static_cast<std::size_t>(pass.kind)],
                  first = ends_.gradients[pass.stage];
     const double begin = std::max(lane_before, first);
-    const double end = stage.num_blocks > 1 ? begin + (stage.num_blocks - 2) * lane_.reduce + least : 0;
-    free_[rank] = std::max({free_[rank], end, begin + (stage.num_blocks - 1) * lane_.reduce});
-    unstored_[rank] = ends_.lanes[rank] = std::max(ends_.lanes[rank], first) + stage.num_blocks * lane_.reduce;
+    const double end = stage.num_blocks > 1 ? begin + (stage.num_blocks - 2) * stage.reduce + least : 0;
+    free_[rank] = std::max({free_[rank], end, begin + (stage.num_blocks - 1) * stage.reduce});
+    unstored_[rank] = ends_.lanes[rank] = std::max(ends_.lanes[rank], first) + stage.num_blocks * stage.reduce;
     return end;
   }
 
@@ -132,13 +132,13 @@ class Clock {
     const std::size_t position = next_[rank];
     const std::vector<CompactPass>& order = schedule_.ranks[rank];
     if (gathers(order[position]) && stage.num_blocks > 1) {
-      lane = std::max(lane, free) + (stage.num_blocks - 1) * lane_.gather;
+      lane = std::max(lane, free) + (stage.num_blocks - 1) * stage.gather;
       end = std::max(end, lane + stage.least_block_seconds[kind]);
     }
     if (position + 1 == order.size() || order[position + 1].stage == order[position].stage) return end;
     const CompactPass& next = order[position + 1];
     if (!gathers(next) || stages_[next.stage].num_blocks == 0) return end;
-    first_gathered_[rank] = lane = std::max(lane, free) + lane_.gather;
+    first_gathered_[rank] = lane = std::max(lane, free) + stages_[next.stage].gather;
     return end;
   }
 

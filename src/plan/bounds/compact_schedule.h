@@ -30,11 +30,12 @@ struct CompactSchedule {
 struct ClockedStage {
   std::array<double, num_pass_kinds> seconds = {}, least_block_seconds = {};  // of the whole stage; of one block
   double num_blocks = 0;
+  double gather = 0, reduce = 0;  // seconds of any of its blocks on the lane of the data axes
 };
 
 /// What the data axes add to every pass, on a lane of their own.
 struct PassLane {
-  double gather = 0, reduce = 0;   // seconds of a block
+  bool has_gathers = false, has_reductions = false;
   bool gathers_each_pass = false;  // otherwise a stage's parameters stay gathered after its first pass
   double begin = 0;                // of the first stage's first pass; gathers of other ranks may come earlier
 };

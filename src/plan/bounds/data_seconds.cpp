@@ -22,12 +22,29 @@ double core_seconds_of(const UnitState& unit, ActionKind kind) {
   return found == unit.costs.end() ? 0 : found->second.core_seconds;
 }
 
-/// A lower bound for a stage's blocks in a step. A pass may find the block that the previous pass has left gathered.
-/// Where parameters stay gathered for the backward pass, it finds all blocks of a microbatch that is still in flight.
-double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double num_blocks) {
-  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step || num_blocks == 0) return num_blocks;
-  if (data.reshard == ReshardAfterForward::never) return passes.openings * num_blocks - passes.open_behind_own;
-  return passes.all * num_blocks - passes.behind_own;
+/// A lower bound for a stage's blocks in a step, of what all and the longest of them take. A pass may find the block
+/// that the previous pass has left gathered. Where parameters stay gathered for the backward pass, it finds all blocks
+/// of a microbatch that is still in flight.
+double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double all, double longest) {
+  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return all;
+  if (data.reshard == ReshardAfterForward::never) return passes.openings * all - passes.open_behind_own * longest;
+  return passes.all * all - passes.behind_own * longest;
+}
+
+double of_stage(const StateCosts& state, double UnitSeconds::*seconds, const StageCost& stage) {
+  return state.of_blocks(seconds, stage.num_blocks, stage.num_mixtures);
+}
+double longest_of_stage(const StateCosts& state, double UnitSeconds::*seconds, const StageCost& stage) {
+  return state.longest(seconds, stage.num_blocks, stage.num_mixtures);
+}
+double of_rank(const PlanCosts& costs, double UnitSeconds::*seconds, std::size_t rank) {
+  return costs.state.of_blocks(seconds, costs.stages.blocks_of_rank[rank], costs.stages.mixtures_of_rank[rank]);
+}
+double reductions_of_stage(const StateCosts& state, const StageCost& stage) {
+  return of_stage(state, &UnitSeconds::reduce, stage) + of_stage(state, &UnitSeconds::reduce_parts, stage);
+}
+double longest_of_any(const StateCosts& state, double UnitSeconds::*seconds) {
+  return std::max(state.dense.*seconds, state.mixture.*seconds);
 }
 
 // The collectives of a rank's data axes share a lane: all but the last one of them run before the norm, and reductions
@@ -35,22 +52,21 @@ double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double
 double lane_seconds(const PlanCosts& costs, const PassEnds& ends) {
   const PlanData& data = costs.choice.data;
   if (!is_sharded(costs.choice, 2)) return 0;
-  const UnitSeconds& block = costs.state.block;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   std::vector<double> gathers(costs.stages.blocks_of_rank.size(), 0);
   for (std::size_t i = 0; data.zero_level == 3 && i < costs.stages.stages.size(); ++i) {
     const StageCost& stage = costs.stages.stages[i];
-    const auto num_blocks = static_cast<double>(stage.num_blocks);
     gathers[static_cast<std::size_t>(stage.rank)] +=
-        gathers_of_blocks(data, costs.passes[i], num_blocks) * block.gather;
+        gathers_of_blocks(data, costs.passes[i], of_stage(costs.state, &UnitSeconds::gather, stage),
+                          longest_of_stage(costs.state, &UnitSeconds::gather, stage));
   }
   double longest = 0;
   for (std::size_t rank = 0; rank < gathers.size(); ++rank) {
     const double first_gradient = ends.first_gradients.empty() ? 0 : ends.first_gradients[rank];
-    const double reductions = m * static_cast<double>(costs.stages.blocks_of_rank[rank]) * block.reduce;
+    const double reductions = m * of_rank(costs, &UnitSeconds::reduce, rank);
     longest = std::max(longest, std::max(gathers[rank], first_gradient) + reductions);
   }
-  return longest - block.reduce;
+  return longest - longest_of_any(costs.state, &UnitSeconds::reduce);
 }
 
 /// The longest that a unit may take in the last pass. With a shorter pass its reduction starts earlier, never later.
@@ -71,7 +87,7 @@ double reductions_after_passes(const PlanCosts& costs, const PassEnds& ends) {
   for (const std::size_t each : stages) {
     const StageCost& stage = costs.stages.stages[each];
     double& lane = lanes[static_cast<std::size_t>(stage.rank)];
-    lane = std::max(lane, ends.gradients[each]) + static_cast<double>(stage.num_blocks) * reduced(costs.state.block);
+    lane = std::max(lane, ends.gradients[each]) + reductions_of_stage(costs.state, stage);
   }
   return *std::max_element(lanes.begin(), lanes.end());
 }
@@ -83,31 +99,34 @@ double reductions_end(const PlanCosts& costs, const PassEnds& ends) {
   const PlanStages& all = costs.stages;
   const StateCosts& state = costs.state;
   const double reduce = reduced(state.block);
-  const double waits =
-      (is_sharded(costs.choice, 3) ? state.block.gather : 0) + (is_sharded(costs.choice, 2) ? reduce : 0);
+  const double most_reduced =
+      longest_of_any(state, &UnitSeconds::reduce) + longest_of_any(state, &UnitSeconds::reduce_parts);
+  const double waits = (is_sharded(costs.choice, 3) ? longest_of_any(state, &UnitSeconds::gather) : 0) +
+                       (is_sharded(costs.choice, 2) ? most_reduced : 0);
   const double embedding_pass = longest_pass(costs.layers.embedding(), all.backward_kinds);
   double unit_pass = waits;
   costs.layers.for_blocks(
       [&](const UnitCost& block) { unit_pass = std::max(unit_pass, longest_pass(block, all.backward_kinds)); });
   // The embedding's gradients come last on their rank, unless weight gradients of another stage of it are deferred.
   const bool ends_with_embedding = all.backward_kinds == BackwardKinds::fused || costs.choice.pipeline.num_virtual == 1;
+  // The gradients of the last pass's blocks, of whichever stage, come no closer to each other than one pass of a block.
   std::vector<std::int64_t> fewest(last_passes.size(), std::numeric_limits<std::int64_t>::max());  // blocks of a stage
+  std::vector<double> least_queued(last_passes.size(), std::numeric_limits<double>::infinity());
   for (const StageCost& stage : all.stages) {
-    std::int64_t& of_rank = fewest[static_cast<std::size_t>(stage.rank)];
-    of_rank = std::min(of_rank, stage.num_blocks);
+    const auto rank = static_cast<std::size_t>(stage.rank);
+    fewest[rank] = std::min(fewest[rank], stage.num_blocks);
+    const double since_first = static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 1)) * unit_pass +
+                               std::max(waits, embedding_pass);
+    least_queued[rank] = std::min(least_queued[rank], reductions_of_stage(state, stage) - since_first);
   }
   double end = std::max(lane_seconds(costs, ends), reductions_after_passes(costs, ends));
   for (const double lane : ends.lanes) end = std::max(end, lane);
   for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
-    // The gradients of the last pass's blocks, of whichever stage, come no closer to each other than one pass of a
-    // block.
-    const double since_first =
-        static_cast<double>(std::max<std::int64_t>(0, fewest[rank] - 1)) * unit_pass + std::max(waits, embedding_pass);
     const bool has_embedding = static_cast<int>(rank) == all.stages.front().rank;
     // The last block's reduction starts when its pass has ended, or when the gathers before it have, for which the
     // embedding's pass waits too.
     const double of_last = fewest[rank] > 0 ? reduce - (has_embedding ? embedding_pass : 0) : 0;
-    const double queued = std::max(static_cast<double>(fewest[rank]) * reduce - since_first, of_last);
+    const double queued = std::max(least_queued[rank], of_last);
     const double behind =
         has_embedding && ends_with_embedding ? reduced(state.embedding) + reduced(state.tied_weight) : 0;
     end = std::max(end, last_passes[rank] + std::max(0.0, queued) + behind);
@@ -122,8 +141,7 @@ double update_seconds(const PlanCosts& costs) {
   const bool is_tied = state.traces->tied_weight() != nullptr;
   double longest = 0;
   for (std::size_t rank = 0; rank < costs.stages.blocks_of_rank.size(); ++rank) {
-    const auto num_blocks = static_cast<double>(costs.stages.blocks_of_rank[rank]);
-    double update = num_blocks * state.block.update, gather = num_blocks * state.block.gather,
+    double update = of_rank(costs, &UnitSeconds::update, rank), gather = of_rank(costs, &UnitSeconds::gather, rank),
            last_gather = state.block.gather;
     const auto add = [&](const UnitSeconds& unit) {
       update += unit.update;
@@ -150,18 +168,20 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
   if (!is_sharded(costs.choice, 3) || data.reshard == ReshardAfterForward::step) return waits;
-  const double gather = costs.state.block.gather, reduce = costs.state.block.reduce,
-               m = static_cast<double>(costs.choice.shape.num_microbatches);
+  const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
       const StageCost& stage = costs.stages.stages[i];
       if (stage.num_blocks < 2) continue;
       if (data.reshard == ReshardAfterForward::never && (kind != of_forward || costs.passes[i].openings < m)) continue;
-      const auto n = static_cast<double>(stage.num_blocks);
+      const auto all_but_two = [&](double UnitSeconds::*each) {
+        return of_stage(costs.state, each, stage) - 2 * longest_of_stage(costs.state, each, stage);
+      };
       const double between =
           stage.block_seconds[kind] - stage.first_block->seconds[kind] - stage.last_block->seconds[kind];
       const bool reduces = kind == of_backward || kind == of_weights;
-      const double seconds = (n - 2) * (gather + (reduces ? reduce : 0)) - between;
+      const double seconds =
+          all_but_two(&UnitSeconds::gather) + (reduces ? all_but_two(&UnitSeconds::reduce) : 0) - between;
       if (seconds > 0) waits.push_back({i, kind, seconds});
     }
   return waits;
@@ -170,8 +190,8 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
 PassLane lane_of(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   PassLane lane;
-  if (is_sharded(costs.choice, 2)) lane.reduce = costs.state.block.reduce;
-  if (is_sharded(costs.choice, 3)) lane.gather = costs.state.block.gather;
+  lane.has_reductions = is_sharded(costs.choice, 2) && costs.state.block.reduce > 0;
+  lane.has_gathers = is_sharded(costs.choice, 3) && costs.state.block.gather > 0;
   lane.gathers_each_pass = data.reshard == ReshardAfterForward::microbatch;
   return lane;
 }
@@ -198,7 +218,7 @@ double single_rank_end(const PlanCosts& costs) {
   if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
   const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
   const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;
-  double num_blocks = 0, num_gathers = 0, forwards = 0, backwards = 0;
+  double num_blocks = 0, gathers_of_all = 0, reductions = 0, reductions_of_parts = 0, forwards = 0, backwards = 0;
   std::array<double, num_pass_kinds> least_of_block;
   least_of_block.fill(std::numeric_limits<double>::infinity());
   for (const StageCost& stage : stages.stages) {
@@ -206,7 +226,9 @@ double single_rank_end(const PlanCosts& costs) {
     num_blocks += n;
     // For the next microbatch: one block alone, or all.
     const bool stays = stage.num_blocks <= 1 || data.reshard == ReshardAfterForward::never;
-    num_gathers += stays ? n : num_together * n;
+    gathers_of_all += (stays ? 1 : num_together) * of_stage(state, &UnitSeconds::gather, stage);
+    reductions += num_together * of_stage(state, &UnitSeconds::reduce, stage);
+    reductions_of_parts += of_stage(state, &UnitSeconds::reduce_parts, stage);
     forwards += num_together * stage.seconds[of_forward];
     backwards += num_together * stage.seconds[of_backward];
     for (std::size_t kind = 0; stage.num_blocks > 0 && kind < num_pass_kinds; ++kind)
@@ -217,26 +239,26 @@ double single_rank_end(const PlanCosts& costs) {
                (block.costs.at(ActionKind::open_gradients).compute_seconds() +
                 block.costs.at(ActionKind::store_gradients).compute_seconds());
   const double embedding = state.embedding.gather + state.tied_weight.gather;
-  const double forth =
-      std::max(forwards + std::max(0.0, state.block.gather - layers.embedding().seconds[of_forward]),
-               num_gathers * state.block.gather + least_of_block[of_forward] + layers.head().seconds[of_forward]);
+  const double forth = std::max(forwards + std::max(0.0, state.block.gather - layers.embedding().seconds[of_forward]),
+                                gathers_of_all + least_of_block[of_forward] + layers.head().seconds[of_forward]);
   double back = backwards, last_back = backwards;
   if (data.reshard == ReshardAfterForward::microbatch) {
     const double bottom = least_of_block[of_backward] + layers.embedding().seconds[of_backward];
-    const double lane = layers.head().seconds[of_backward] + least_of_block[of_backward] +
-                        (num_gathers - 2) * state.block.gather + (num_together * num_blocks - 2) * state.block.reduce +
-                        bottom;
+    const double lane = layers.head().seconds[of_backward] + least_of_block[of_backward] + gathers_of_all -
+                        2 * longest_of_any(state, &UnitSeconds::gather) + reductions -
+                        2 * longest_of_any(state, &UnitSeconds::reduce) + bottom;
     back = std::max(back, lane);
-    last_back = std::max(back, lane + std::max(0.0, num_blocks - 4) * state.block.reduce_parts);
+    last_back = std::max(
+        back, lane + std::max(0.0, reductions_of_parts - 4 * longest_of_any(state, &UnitSeconds::reduce_parts)));
   }
   return embedding + num_phases * forth + (num_phases - 1) * back + last_back;
 }
 
 // All ranks sum the norm of what was reduced, update, and sum the loss.
 double step_end(const PlanCosts& costs, const PassEnds& ends) {
-  const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
-  const double squares =
-      static_cast<double>(*std::max_element(blocks.begin(), blocks.end())) * costs.state.block.squares;
+  double squares = 0;
+  for (std::size_t rank = 0; rank < costs.stages.blocks_of_rank.size(); ++rank)
+    squares = std::max(squares, of_rank(costs, &UnitSeconds::squares, rank));
   return reductions_end(costs, ends) + squares + costs.state.scalar_seconds + update_seconds(costs) +
          costs.state.scalar_seconds;
 }
@@ -254,7 +276,9 @@ double state_core_seconds(const PlanCosts& costs) {
       core_seconds_of(state.embedding(), ActionKind::update) + core_seconds_of(state.head(), ActionKind::update);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
     const auto num_blocks = static_cast<double>(costs.stages.stages[i].num_blocks);
-    sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, costs.passes[i], num_blocks) * gather;
+    if (num_blocks > 0)
+      sum += num_blocks * (update + reductions * reduce) +
+             gathers_of_blocks(data, costs.passes[i], num_blocks * gather, gather);
   }
   return sum;
 }

@@ -25,6 +25,8 @@ StateCosts least_of(const StateCosts& a, const StateCosts& b) {
           .block = least_of(a.block, b.block),
           .head = least_of(a.head, b.head),
           .tied_weight = least_of(a.tied_weight, b.tied_weight),
+          .dense = least_of(a.dense, b.dense),
+          .mixture = least_of(a.mixture, b.mixture),
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
 }
 
@@ -252,8 +254,10 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
   costs.embedding = seconds_of(costs.traces->embedding());
   bool is_first = true;
   costs.traces->for_blocks([&](const UnitState& block) {
-    costs.block = is_first ? seconds_of(block) : least_of(costs.block, seconds_of(block));
+    const UnitSeconds seconds = seconds_of(block);
+    costs.block = is_first ? seconds : least_of(costs.block, seconds);
     is_first = false;
+    (block.kind.layer.has_experts ? costs.mixture : costs.dense) = seconds;
   });
   costs.head = seconds_of(costs.traces->head());
   if (const UnitState* const tied_weight = costs.traces->tied_weight()) costs.tied_weight = seconds_of(*tied_weight);

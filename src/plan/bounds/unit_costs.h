@@ -117,8 +117,19 @@ struct UnitSeconds {
 
 struct StateCosts {
   const UnitStates* traces = nullptr;
-  UnitSeconds embedding, block, head, tied_weight;
-  double scalar_seconds = 0;  // a sum over all ranks
+  UnitSeconds embedding, block, head, tied_weight;  // block: the least of both of the next
+  UnitSeconds dense, mixture;                       // blocks without and with experts
+  double scalar_seconds = 0;                        // a sum over all ranks
+
+  /// Of so many blocks, of which `num_mixtures` have experts: all together, and the one that takes longest.
+  [[nodiscard]] double of_blocks(double UnitSeconds::*seconds, std::int64_t num_blocks,
+                                 std::int64_t num_mixtures) const {
+    return static_cast<double>(num_blocks - num_mixtures) * dense.*seconds +
+           static_cast<double>(num_mixtures) * mixture.*seconds;
+  }
+  [[nodiscard]] double longest(double UnitSeconds::*seconds, std::int64_t num_blocks, std::int64_t num_mixtures) const {
+    return std::max(num_blocks > num_mixtures ? dense.*seconds : 0, num_mixtures > 0 ? mixture.*seconds : 0);
+  }
 };
 
 /// Memoised; not thread-safe.
