@@ -364,8 +364,7 @@ TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokenizer) {
 }
 
 TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokens) {
-  std::filesystem::remove(corpus() + "/tokenizer.json");
-  const Outcome outcome = run_echelon(train({"--model.vocab_size=64"}));
+  const Outcome outcome = run_echelon(train({"--model.vocab_size=64", "--checkpoint.tokenizer="}));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/train.bin holds token 2"));
