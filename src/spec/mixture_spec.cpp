@@ -38,6 +38,8 @@ bool MixtureSpec::is_in(std::int64_t layer) const {
 
 std::int64_t MixtureSpec::end_of_kind_from(std::int64_t layer, std::int64_t num_layers) const {
   if (!exists() || is_in_all_layers()) return num_layers;
+  if (decoder_sparse_step == 1 && mlp_only_layers.empty())
+    return layer < first_k_dense_replace ? std::min(first_k_dense_replace, num_layers) : num_layers;
   const bool is_here = is_in(layer);
   std::int64_t end = layer + 1;
   while (end < num_layers && is_in(end) == is_here) ++end;

@@ -60,9 +60,10 @@ std::int64_t ModelSpec::narrowest_mlp() const {
 }
 
 std::int64_t ModelSpec::end_of_kind_from(std::int64_t layer) const {
-  if (layer_types.empty() && no_rope_layers.empty() && (!mixture.exists() || mixture.is_in_all_layers()))
-    return sliding_window > 0 && layer < max_window_layers ? std::min(max_window_layers, num_hidden_layers)
-                                                           : num_hidden_layers;
+  if (layer_types.empty() && no_rope_layers.empty()) {
+    const std::int64_t end = mixture.end_of_kind_from(layer, num_hidden_layers);
+    return sliding_window > 0 && layer < max_window_layers ? std::min(max_window_layers, end) : end;
+  }
   const LayerKind kind = kind_of(layer);
   std::int64_t end = layer + 1;
   while (end < num_hidden_layers && kind_of(end) == kind) ++end;
