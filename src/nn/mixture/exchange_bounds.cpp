@@ -41,7 +41,10 @@ NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>
     shares.rows[static_cast<std::size_t>((options.ep_rank + i) % P)] = loads[static_cast<std::size_t>(i)];
   for (int node = 0; node < M; ++node) {
     double rows = 0;
-    for (int place = 0; place < L; ++place) rows += shares.rows[static_cast<std::size_t>(node * L + place)];
+    for (int place = 0; place < L; ++place) {
+      const int rank = node * L + place;
+      rows += shares.rows[static_cast<std::size_t>(rank)];
+    }
     shares.tokens.push_back(1 - std::pow(1 - std::min(rows, 1.0), static_cast<double>(spec.num_experts_per_tok)));
   }
   return shares;

@@ -50,8 +50,10 @@ NodePlan::NodePlan(const NodeSizes& sizes, NodeShares shares) : sizes_(sizes), s
   double of_node = 0;
   for (int node = 0; node < sizes.num_nodes; ++node) {
     double here = 0;
-    for (int place = 0; place < sizes.ranks_per_node; ++place)
-      here += shares_.rows[static_cast<std::size_t>(node * sizes.ranks_per_node + place)];
+    for (int place = 0; place < sizes.ranks_per_node; ++place) {
+      const int rank = node * sizes.ranks_per_node + place;
+      here += shares_.rows[static_cast<std::size_t>(rank)];
+    }
     of_node = std::max(of_node, here);
   }
   const double most_tokens = *std::ranges::max_element(shares_.tokens),
@@ -94,7 +96,8 @@ NodeRound NodePlan::planned_round(int index) const {
   std::vector<std::int64_t> sent, received;
   for (int place = 0; place < L; ++place) {
     const auto from = [&](int source, int target) {
-      const double share = shares_.rows[static_cast<std::size_t>(sizes_.node() * L + target)];
+      const int rank = sizes_.node() * L + target;
+      const double share = shares_.rows[static_cast<std::size_t>(rank)];
       return even_part(of_round(scaled(share * L, rows)), L, (source + target) % L);
     };
     sent.push_back(from(sizes_.place(), place));
