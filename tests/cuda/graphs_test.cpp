@@ -6,6 +6,7 @@
 #include "engine/layout_run.h"
 #include "engine/run_device.h"
 #include "engine/tensor_collection.h"
+#include "ops/forwarding_ops.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
 
@@ -148,19 +149,13 @@ TEST(Graphs, AreRefusedForRings) {
 }
 
 /// Waits for the device where a step never does.
-class ImpatientOps final : public Ops {
+class ImpatientOps final : public ForwardingOps {
  public:
-  explicit ImpatientOps(Ops& inner) : inner_(inner) {}
+  explicit ImpatientOps(Ops& inner) : ForwardingOps(inner) {}
   void perform(const Operation& operation) override {
-    if (operation.kind() == OpKind::sum_of_squares) inner_.finish();
-    inner_.perform(operation);
+    if (operation.kind() == OpKind::sum_of_squares) inner().finish();
+    inner().perform(operation);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  void publish() override { inner_.publish(); }
-
- private:
-  Ops& inner_;
 };
 
 enum class Fault : std::uint8_t { in_recording, between_replays };

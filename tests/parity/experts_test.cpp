@@ -1,5 +1,6 @@
 // Which experts tokens choose does not depend on the layout: every token of a step chooses what it chooses on one rank,
 // and no choice is so close that rounding could decide it.
+#include "ops/forwarding_ops.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
 
@@ -26,23 +27,20 @@ struct RoutedTokens {
   std::vector<Routed> tokens;
 };
 
-class RouterWatch : public Ops {
+class RouterWatch : public ForwardingOps {
  public:
-  RouterWatch(Ops& inner, RoutedTokens* routed) : inner_(inner), routed_(routed) {}
+  RouterWatch(Ops& inner, RoutedTokens* routed) : ForwardingOps(inner), routed_(routed) {}
 
   void perform(const Operation& operation) override {
-    inner_.perform(operation);
+    inner().perform(operation);
     const auto* args = operation.get_if<ChooseExpertsArgs>();
     const bool is_router = args != nullptr && args->logits.size(1) > 1;  // and no gate of a shared expert
     if (is_router && routed_ != nullptr) record(*args);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  void publish() override { inner_.publish(); }
 
  private:
   void record(const ChooseExpertsArgs& args) {
-    inner_.publish();
+    inner().publish();
     const std::int64_t E = args.logits.size(1), k = args.experts.size(1);
     const std::lock_guard lock(routed_->mutex);
     for (std::int64_t n = 0; n < args.logits.size(0); ++n) {
@@ -52,7 +50,6 @@ class RouterWatch : public Ops {
     }
   }
 
-  Ops& inner_;
   RoutedTokens* routed_;
 };
 

@@ -1,34 +1,31 @@
 #include "parity/forced_router.h"
 
+#include "ops/forwarding_ops.h"
+
 #include <utility>
 
 namespace echelon::testing {
 namespace {
 
-class ForcedRank final : public RankInterposer, public Ops {
+class ForcedRank final : public RankInterposer, public ForwardingOps {
  public:
   ForcedRank(Ops& inner, Mesh& mesh, Choice choice, std::int64_t seq_len)
-      : inner_(inner), mesh_(mesh), choice_(std::move(choice)), seq_len_(seq_len) {}
+      : ForwardingOps(inner), mesh_(mesh), choice_(std::move(choice)), seq_len_(seq_len) {}
   [[nodiscard]] Ops& ops() override { return *this; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
 
   void perform(const Operation& operation) override {
-    inner_.perform(operation);
+    inner().perform(operation);
     const auto* const args = operation.get_if<ChooseExpertsArgs>();
     if (args == nullptr || args->logits.size(1) == 1) return;  // a gate of a shared expert is a router of one
-    inner_.publish();
+    inner().publish();
     const std::int64_t k = args->experts.size(1);
     auto* const experts = args->experts.as<std::int32_t>();
     for (std::int64_t i = 0; i < args->experts.num_elements(); ++i)
       if (experts[i] >= 0) experts[i] = choice_(i / k % seq_len_, i % k);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
-  void publish() override { inner_.publish(); }
 
  private:
-  Ops& inner_;
   Mesh& mesh_;
   Choice choice_;
   std::int64_t seq_len_;

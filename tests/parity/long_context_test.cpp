@@ -1,4 +1,5 @@
 // Sequences of 65,536 tokens on eight ranks: a ring's attention against a direct sum in float64.
+#include "ops/forwarding_ops.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
 
@@ -31,9 +32,9 @@ std::vector<double> numbers_of(const Tensor& x) {
 }
 
 /// The first of the cp calls of a ring has the rank's own keys; the next product reads the whole result.
-class RecordingOps final : public Ops {
+class RecordingOps final : public ForwardingOps {
  public:
-  RecordingOps(Ops& inner, Recorded& into) : inner_(inner), into_(into) {}
+  RecordingOps(Ops& inner, Recorded& into) : ForwardingOps(inner), into_(into) {}
   void perform(const Operation& operation) override {
     const auto* attention = operation.get_if<AttentionArgs>();
     if (attention != nullptr && num_attended_++ == 0)
@@ -43,15 +44,10 @@ class RecordingOps final : public Ops {
       into_.out = numbers_of(product->a);
       num_attended_ = 0;
     }
-    inner_.perform(operation);
+    inner().perform(operation);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
-  void publish() override { inner_.publish(); }
 
  private:
-  Ops& inner_;
   Recorded& into_;
   int num_attended_ = 0;
 };

@@ -1,4 +1,5 @@
 // A mixture of experts on 1,024 ranks: examples/many_ranks_of_experts.toml in float64.
+#include "ops/forwarding_ops.h"
 #include "parity/router_choices.h"
 #include "spec/config/config_reader.h"
 
@@ -44,18 +45,18 @@ class RankLoads {
 };
 
 /// Counts where the rows of a rank go in the forward passes of training, the first ones that it makes.
-class LoadWatch final : public RankInterposer, public Ops {
+class LoadWatch final : public RankInterposer, public ForwardingOps {
  public:
   LoadWatch(Ops& inner, Mesh& mesh, RankLoads& loads, const RunConfig& config)
-      : inner_(inner), mesh_(mesh), loads_(loads), config_(config) {}
+      : ForwardingOps(inner), mesh_(mesh), loads_(loads), config_(config) {}
   [[nodiscard]] Ops& ops() override { return *this; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
 
   void perform(const Operation& operation) override {
-    inner_.perform(operation);
+    inner().perform(operation);
     const auto* const args = operation.get_if<ChooseExpertsArgs>();
     if (args == nullptr || num_passes_ == num_watched_steps * config_.num_microbatches()) return;
-    inner_.publish();
+    inner().publish();
     const std::int64_t num_ranks = config_.parallelism.expert_parallel_degree,
                        experts_per_rank = config_.model.mixture.num_experts / num_ranks;
     std::vector<std::int64_t> rows(static_cast<std::size_t>(num_ranks));
@@ -64,13 +65,8 @@ class LoadWatch final : public RankInterposer, public Ops {
       ++rows[static_cast<std::size_t>(experts[i] / experts_per_rank)];
     loads_.add(mesh_, num_passes_++, rows);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
-  void publish() override { inner_.publish(); }
 
  private:
-  Ops& inner_;
   Mesh& mesh_;
   RankLoads& loads_;
   const RunConfig& config_;

@@ -1,6 +1,7 @@
 #include "types/planted.h"
 
 #include "nn/head_split.h"
+#include "ops/forwarding_ops.h"
 #include "types/rank_axes.h"
 
 #include <map>
@@ -8,21 +9,15 @@
 namespace echelon::testing {
 namespace {
 
-class PlantedOps final : public Ops {
+class PlantedOps final : public ForwardingOps {
  public:
-  PlantedOps(Ops& inner, PlantInOps plant) : inner_(inner), plant_(std::move(plant)) {}
+  PlantedOps(Ops& inner, PlantInOps plant) : ForwardingOps(inner), plant_(std::move(plant)) {}
   void perform(const Operation& operation) override {
     StoredOperation changed = stored(operation);
-    if (plant_(changed)) echelon::perform(inner_, changed);
+    if (plant_(changed)) echelon::perform(inner(), changed);
   }
-  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
-  void upload_like(Tensor out, const void* host, Tensor like) override { inner_.upload_like(out, host, like); }
-  void download(void* host, Tensor x) override { inner_.download(host, x); }
-  [[nodiscard]] bool computes_values() const override { return inner_.computes_values(); }
-  void publish() override { inner_.publish(); }
 
  private:
-  Ops& inner_;
   PlantInOps plant_;
 };
 
