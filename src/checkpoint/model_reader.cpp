@@ -12,7 +12,6 @@
 #include "tensor/remainder.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace echelon {
@@ -144,13 +143,6 @@ bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(f
 
 std::filesystem::path tokenizer_in(const std::filesystem::path& folder) {
   return path_in_folder(folder, checkpoint_tokenizer_name);
-}
-
-std::filesystem::path any_tokenizer_in(const std::filesystem::path& folder) {
-  constexpr std::array<std::string_view, 3> names = {checkpoint_tokenizer_name, "tokenizer.model", "vocab.json"};
-  for (const std::string_view name : names)
-    if (std::filesystem::path file = path_in_folder(folder, name); has_target(file)) return file;
-  return tokenizer_in(folder);
 }
 
 ModelSpec read_model_spec(const std::filesystem::path& folder) {

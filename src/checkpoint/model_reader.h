@@ -65,10 +65,6 @@ class ModelReader {
 /// FOLDER/tokenizer.json. Throws Error if it is a link to something outside of the folder.
 [[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
 
-/// The tokenizer that goes along with the model, of any kind: the first of FOLDER/tokenizer.json, tokenizer.model and
-/// vocab.json that exists, else the first name. Throws Error as tokenizer_in.
-[[nodiscard]] std::filesystem::path any_tokenizer_in(const std::filesystem::path& folder);
-
 /// Throws Error if the folder has no config.json, with one next to it that has.
 void require_model(const std::filesystem::path& folder);
 

@@ -6,6 +6,7 @@
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "data/tokenizer/embeddings.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "spec/config/run_formats.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ struct ConvertArguments {
 
 /// The tokenizer goes along.
 void require_tokenizer_of_model(const std::string& source) {
-  const std::filesystem::path tokenizer = any_tokenizer_in(source);
+  const std::filesystem::path tokenizer = tokenizer_file_in(source);
   if (!std::filesystem::exists(tokenizer)) return;
   require_embeddings(tokenizer.string(), read_model_spec(source).vocab_size, tokenizer.string(),
                      "replace it with the tokenizer of the model, or remove it");

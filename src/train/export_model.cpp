@@ -2,6 +2,7 @@
 
 #include "checkpoint/model_reader.h"
 #include "data/tokenizer/embeddings.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "spec/groups.h"
 
 namespace echelon {
@@ -25,7 +26,7 @@ void require_tokenizer_of_model(const RunConfig& config) {
                                                : fmt::format("use the tokenizer of '{}'", initial);
     require_embeddings(own, config.model.vocab_size, fmt::format("checkpoint.tokenizer = '{}'", own), remedy);
   } else if (!initial.empty()) {
-    const std::string file = any_tokenizer_in(initial).string();
+    const std::string file = tokenizer_file_in(initial).string();
     require_embeddings(file, config.model.vocab_size, fmt::format("checkpoint.initial_load_path: {}", file),
                        "use checkpoint.tokenizer for the tokenizer that the model was trained with");
   }

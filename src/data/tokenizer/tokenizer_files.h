@@ -4,6 +4,7 @@
 #include "data/tokenizer/tokenizer_spec.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,10 @@ namespace echelon {
 /// tiktoken's ranks (*.tiktoken, or a *.model with such lines). `pattern` splits text for ranks: a name of
 /// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it.
 [[nodiscard]] TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern = "");
+
+/// The first of FOLDER/tokenizer.json, tokenizer.model and vocab.json that exists, else the first name. Throws Error if
+/// it is a link that leads out of the folder.
+[[nodiscard]] std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder);
 
 /// The content of a token by its key, such as eos_token, in the tokenizer_config.json or special_tokens_map.json next
 /// to the file. Throws Error if one of them is not a JSON object.

@@ -3,6 +3,8 @@
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "data/files/mapped_file.h"
+#include "files/file.h"
+#include "files/folder_links.h"
 
 #include <algorithm>
 #include <array>
@@ -49,15 +51,13 @@ std::string pattern_of_file(const std::string& path) {
   return "";
 }
 
-/// Of a folder, for a message.
-std::string file_in(const std::string& folder) {
-  std::error_code error;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
-    if (fs::is_regular_file(fs::path(folder) / name, error)) return (fs::path(folder) / name).string();
-  return (fs::path(folder) / "tokenizer.json").string();
-}
-
 }  // namespace
+
+fs::path tokenizer_file_in(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+    if (fs::path file = path_in_folder(folder, name); has_target(file)) return file;
+  return folder / "tokenizer.json";
+}
 
 std::string_view named_pattern(const std::string& name) {
   std::string all;
@@ -70,7 +70,8 @@ std::string_view named_pattern(const std::string& name) {
 
 TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern) {
   std::error_code error;
-  require(!fs::is_directory(path, error), "'{}' is a folder, not a tokenizer's file (use '{}')", path, file_in(path));
+  require(!fs::is_directory(path, error), "'{}' is a folder, not a tokenizer's file (use '{}')", path,
+          tokenizer_file_in(path).string());
   const MappedFile file(path);
   const fs::path name = fs::path(path).filename();
   if (name == "vocab.json") {
