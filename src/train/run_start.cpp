@@ -92,16 +92,16 @@ std::string differences(const RunConfig& first, const RunConfig& own) {
 }  // namespace
 
 void require_same_run(const RunConfig& config, const DataFingerprint& data, Comm& all) {
-  const std::string first_config = text_of_rank_0(to_toml(config), '\n', all),
-                    first_data = text_of_rank_0(to_text(data), ' ', all);
+  const std::string first_config = text_of_rank_0(to_toml(config), '\n', all), own_data = to_text(data);
+  std::string first_data = text_of_rank_0(own_data, ' ', all);
+  first_data.erase(first_data.find_last_not_of(' ') + 1);
   const auto failure = agreed_failure(all, [&] {
     Manifest first;
     first.config = first_config;
     const std::string text = differences(config_of(first, "rank 0"), config);
     require(text.empty(), "{} (give all processes of a run the same config)", text);
-    require(first_data.starts_with(to_text(data)),
-            "data.path = '{}' has {} here and {} on rank 0 (copy the same files to all hosts)", config.data.path,
-            to_text(data), first_data.substr(0, first_data.find_last_not_of(' ') + 1));
+    require(first_data == own_data, "data.path = '{}' has {} here and {} on rank 0 (copy the same files to all hosts)",
+            config.data.path, own_data, first_data);
   });
   if (failure) throw_agreed(all, *failure);
 }
