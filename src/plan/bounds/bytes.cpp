@@ -125,7 +125,8 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
   std::int64_t most = passing.any;
   for (const bool in_mixture : {false, true}) {
     const auto& [forward, weights] = passing.blocks[in_mixture ? 1 : 0];
-    const UnitState& block = in_mixture && forward + weights > 0 ? traces.block(true) : traces.block();
+    if (forward + weights == 0) continue;
+    const UnitState& block = in_mixture ? traces.block(true) : traces.block();
     const std::int64_t gathered = gathers ? 2 * block.whole_param_bytes : 0,
                        reduced = traces.converts_gradients ? block.converted_grad_bytes : block.whole_grad_bytes;
     if (forward > 0) most = std::max(most, forward + gathered);

@@ -7,6 +7,7 @@
 #include "plan/space/orders.h"
 #include "predict/step/action_cost.h"
 
+#include <algorithm>
 #include <array>
 #include <list>
 #include <map>
