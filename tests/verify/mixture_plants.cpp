@@ -128,18 +128,21 @@ class WrongChoices final : public Plant {
     const auto* args = operation.get_if<ChooseExpertsArgs>();
     if (args == nullptr || place.action.kind != ActionKind::forward) return false;
     place.ops.perform(operation);
-    std::vector<std::int32_t> experts(static_cast<std::size_t>(args->experts.num_elements()));
-    place.ops.download(experts.data(), args->experts);
-    const auto E = static_cast<std::int32_t>(args->logits.size(1));
-    for (std::size_t i = 1; i < experts.size(); i += 2) do
-        experts[i] = (experts[i] + 1) % E;
-      while (experts[i] == experts[i - 1]);
-    place.ops.upload(args->experts, experts.data());
+    change_second_experts(place.ops, args->experts, args->logits.size(1));
     return true;
   }
 };
 
 }  // namespace
+
+void change_second_experts(Ops& ops, Tensor experts, std::int64_t num_experts) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(experts.num_elements()));
+  ops.download(values.data(), experts);
+  for (std::size_t i = 1; i < values.size(); i += 2) do
+      values[i] = (values[i] + 1) % static_cast<std::int32_t>(num_experts);
+    while (values[i] == values[i - 1]);
+  ops.upload(experts, values.data());
+}
 
 Seed divided_experts(int n) { return mixture_seed<ScaledExperts>(1.0 / n); }
 Seed multiplied_experts(int n) { return mixture_seed<ScaledExperts>(static_cast<double>(n)); }

@@ -5,6 +5,9 @@
 
 namespace echelon::testing {
 
+/// The second expert of each token becomes the one after it that is not its first; k = 2.
+void change_second_experts(Ops& ops, Tensor experts, std::int64_t num_experts);
+
 /// The reduced gradients of experts are divided by `n`.
 [[nodiscard]] Seed divided_experts(int n);
 /// They are multiplied by it.

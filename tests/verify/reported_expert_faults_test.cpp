@@ -50,13 +50,7 @@ class ChosenAgain final : public Plant {
   bool replaces(Place& place, const Operation& operation) override {
     const auto* args = operation.get_if<ChooseExpertsBackwardArgs>();
     if (args == nullptr) return false;
-    std::vector<std::int32_t> experts(static_cast<std::size_t>(args->experts.num_elements()));
-    place.ops.download(experts.data(), args->experts);
-    const auto E = static_cast<std::int32_t>(args->logits.size(1));
-    for (std::size_t i = 1; i < experts.size(); i += 2) do
-        experts[i] = (experts[i] + 1) % E;
-      while (experts[i] == experts[i - 1]);
-    place.ops.upload(args->experts, experts.data());
+    change_second_experts(place.ops, args->experts, args->logits.size(1));
     place.ops.perform(operation);
     return true;
   }
