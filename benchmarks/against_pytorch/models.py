@@ -46,13 +46,16 @@ class Llama(nn.Module):
     def __init__(self, sizes):
         super().__init__()
         self.embedding = nn.Embedding(sizes["vocab"], sizes["width"])
-        self.blocks = nn.ModuleList(LlamaBlock(sizes) for _ in range(sizes["layers"]))
+        self.blocks = nn.ModuleList(self.make_block(sizes) for _ in range(sizes["layers"]))
         self.norm = nn.RMSNorm(sizes["width"], eps=1e-5)
         C = sizes["width"] // sizes["heads"]
         frequency = 10000.0 ** (-torch.arange(0, C, 2, dtype=torch.float64) / C)
         angles = torch.arange(sizes["positions"], dtype=torch.float64)[:, None] * frequency
         self.register_buffer("cos", angles.cos().float().repeat(1, 2), persistent=False)
         self.register_buffer("sin", torch.cat((-angles.sin(), angles.sin()), dim=-1).float(), persistent=False)
+
+    def make_block(self, sizes):
+        return LlamaBlock(sizes)
 
     def forward(self, tokens):
         x = self.embedding(tokens)
@@ -73,6 +76,9 @@ class LlamaBlock(nn.Module):
         self.norm_1, self.norm_2 = nn.RMSNorm(D, eps=1e-5), nn.RMSNorm(D, eps=1e-5)
         self.q, self.k, self.v = (nn.Linear(D, n * C, bias=False) for n in (self.H, self.K, self.K))
         self.out = nn.Linear(D, D, bias=False)
+        self.add_branch(D, F_, sizes)
+
+    def add_branch(self, D, F_, sizes):
         self.gate, self.up, self.down = nn.Linear(D, F_, bias=False), nn.Linear(D, F_, bias=False), nn.Linear(F_, D, bias=False)
 
     def forward(self, x, rope):
@@ -90,12 +96,8 @@ class LlamaBlock(nn.Module):
 
 
 class Mixtral(Llama):
-    def __init__(self, sizes):
-        super().__init__(sizes)
-        for block in self.blocks:
-            del block.gate, block.up, block.down
-            block.experts = Experts(sizes)
-            block.__class__ = MixtureBlock
+    def make_block(self, sizes):
+        return MixtureBlock(sizes)
 
 
 class Experts(nn.Module):
@@ -131,6 +133,9 @@ class Experts(nn.Module):
 
 
 class MixtureBlock(LlamaBlock):
+    def add_branch(self, D, F_, sizes):
+        self.experts = Experts(sizes)
+
     def branch(self, h):
         return self.experts(h)
 
