@@ -1,8 +1,8 @@
 #include "cli/chat.h"
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "checkpoint/model_reader.h"
 #include "data/chat/chat_encoder.h"
 

@@ -1,5 +1,6 @@
 #include "pages/simulate_output.h"
 
+#include "base/text/written_number.h"
 #include "base/units.h"
 #include "pages/config_words.h"
 #include "predict/experts/read_expert_load.h"
@@ -28,7 +29,7 @@ std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 
 /// Four significant digits.
 std::string seconds_text(double seconds) {
   if (seconds > 0 && seconds < 1e-3) return fmt::format("{:.4g} us", seconds * 1e6);
-  return seconds > 0 && seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+  return seconds > 0 && seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : written(seconds) + " s";
 }
 
 double total(const std::map<std::string, double>& seconds) {
@@ -163,7 +164,7 @@ std::string slower_ranks_table(const Simulation& result) {
   constexpr std::size_t most = 8;
   Rows rows = {{"slower, from rank", "ranks", "stage", "compute", "more"}};
   for (std::size_t i = 0; i < std::min(most, slower.size()); ++i)
-    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(slower[i]->num_ranks),
+    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(static_cast<double>(slower[i]->num_ranks)),
                     std::to_string(slower[i]->pipeline_rank), seconds_text(slower[i]->parts.compute_seconds),
                     percent(excess(*slower[i]), 1)});
   return "\n" + text_table(rows) +
@@ -173,10 +174,10 @@ std::string slower_ranks_table(const Simulation& result) {
 std::string failures_text(const FailureModel& failures, double step_seconds) {
   const double interval = best_interval_seconds(failures), part = goodput(failures, interval);
   return fmt::format(
-      "\nfailures every {:.4g} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that "
+      "\nfailures every {} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that "
       "lasts\n"
       "  (Young 1974: every {}, Daly 2006: every {})\n",
-      failures.mtbf_seconds / 3600, seconds_text(failures.checkpoint_seconds), seconds_text(interval),
+      written(failures.mtbf_seconds / 3600), seconds_text(failures.checkpoint_seconds), seconds_text(interval),
       std::max(std::int64_t{1}, static_cast<std::int64_t>(std::llround(interval / step_seconds))), 100 * part,
       seconds_text(step_seconds / part), seconds_text(young_interval_seconds(failures)),
       seconds_text(daly_interval_seconds(failures)));

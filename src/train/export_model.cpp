@@ -1,9 +1,14 @@
 #include "train/export_model.h"
 
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/model_reader.h"
 #include "data/tokenizer/embeddings.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "spec/groups.h"
+#include "train/data/special_tokens.h"
+
+#include <optional>
+#include <string>
 
 namespace echelon {
 namespace {
@@ -35,7 +40,8 @@ void require_tokenizer_of_model(const RunConfig& config) {
 }  // namespace
 
 void require_exportable(const RunConfig& config) {
-  require_writable(config.model, config.checkpoint.tokenizer);
+  require_sayable(config.model);
+  if (!config.checkpoint.tokenizer.empty()) (void)special_tokens(config.checkpoint.tokenizer);
   require_tokenizer_of_model(config);
 }
 
@@ -47,6 +53,7 @@ std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunCo
                       .model = config.model,
                       .dtype = run.model().part().options.dtype,
                       .tokenizer = config.checkpoint.tokenizer,
+                      .special_tokens = special_tokens,
                       .source = config.checkpoint.initial_load_path,
                       .training = {.seq_len = config.training.seq_len, .steps = wanted.step},
                       .text_only = config.checkpoint.text_only,

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"
 #include "files/system_calls.h"

@@ -1,5 +1,6 @@
 #include "train/run_saver.h"
 
+#include "base/text/written_number.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
@@ -54,11 +55,11 @@ void RunSaver::warn_of_full_disk(std::int64_t checkpoint_bytes, std::int64_t mod
   if (!free || *free >= needed) return;
   constexpr double gigabyte = 1e9;
   context_.observer.warned(
-      fmt::format("the disk of {} has {:.3g} GB free, but {} checkpoints (checkpoint.interval = {}, keep_latest_k = "
+      fmt::format("the disk of {} has {} GB free, but {} checkpoints (checkpoint.interval = {}, keep_latest_k = "
                   "{}) and the model "
-                  "have {:.3g} GB: a later save will fail unless space is made",
-                  config.output.dir, static_cast<double>(*free) / gigabyte, most, interval, keep,
-                  static_cast<double>(needed) / gigabyte));
+                  "have {} GB: a later save will fail unless space is made",
+                  config.output.dir, written(static_cast<double>(*free) / gigabyte), most, interval, keep,
+                  written(static_cast<double>(needed) / gigabyte)));
 }
 
 void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason, bool may_continue) {

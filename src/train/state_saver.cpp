@@ -1,6 +1,7 @@
 #include "train/state_saver.h"
 
 #include "base/error.h"
+#include "base/text/written_number.h"
 #include "checkpoint/state/publish.h"
 #include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
@@ -71,8 +72,9 @@ std::int64_t StateSaver::most_manifest_bytes() {
 void require_space(const std::filesystem::path& folder, std::int64_t num_bytes, std::string_view what) {
   const std::optional<std::int64_t> free = free_bytes(folder);
   if (free && *free < num_bytes)
-    throw Failure(fmt::format("the disk of {} has {:.3g} GB free, but {} {:.3g} GB", folder.string(),
-                              static_cast<double>(*free) / 1e9, what, static_cast<double>(num_bytes) / 1e9));
+    throw Failure(fmt::format("the disk of {} has {} GB free, but {} {} GB", folder.string(),
+                              written(static_cast<double>(*free) / 1e9), what,
+                              written(static_cast<double>(num_bytes) / 1e9)));
 }
 
 std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {

@@ -1,7 +1,7 @@
 #include "data/tokenizer/splitter.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "scratch.h"

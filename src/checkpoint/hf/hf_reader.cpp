@@ -1,7 +1,7 @@
 #include "checkpoint/hf/hf_reader.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"

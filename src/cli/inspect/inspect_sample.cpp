@@ -1,4 +1,4 @@
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "cli/inspect/inspect_tokens.h"
 #include "cli/inspect/print_json.h"
 #include "cli/terminal.h"

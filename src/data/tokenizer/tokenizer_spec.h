@@ -33,12 +33,12 @@ struct AddedToken {
 };
 
 struct NormalizerStep {
-  enum class Kind : std::uint8_t { form, lowercase, strip, prepend, replace };
+  enum class Kind : std::uint8_t { form, lowercase, strip, prepend, replace, character_map };
   Kind kind;
   NormalForm form = NormalForm::nfc;
   std::string pattern = {};  // of replace
   bool is_regex = false;
-  std::string content = {};  // of replace and prepend
+  std::string content = {};  // of replace and prepend; the rules of a character map
   bool strips_left = true, strips_right = true;
   bool operator==(const NormalizerStep&) const = default;
 };

@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/generation_config.h"
 #include "comm/thread/thread_world.h"
 #include "data/tokenizer/embeddings.h"

@@ -1,5 +1,6 @@
 #include "data/tokenizer/tokenizer_spec.h"
 
+#include "base/text/base64.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/formats/step_names.h"
 
@@ -27,6 +28,8 @@ Json step_json(const NormalizerStep& step) {
     case NormalizerStep::Kind::prepend: return {{"type", "Prepend"}, {"prepend", step.content}};
     case NormalizerStep::Kind::replace:
       return {{"type", "Replace"}, {"pattern", pattern_json(step.pattern, step.is_regex)}, {"content", step.content}};
+    case NormalizerStep::Kind::character_map:
+      return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(step.content)}, {"longest_match", true}};
   }
   return {};
 }

@@ -1,6 +1,6 @@
 #include "data/tokenizer/splitting/class_syntax.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/character_tables.h"
 
 #include <charconv>

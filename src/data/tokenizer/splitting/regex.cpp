@@ -1,7 +1,7 @@
 #include "data/tokenizer/splitting/regex.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "data/tokenizer/splitting/class_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,6 +1,6 @@
-#include "base/printable.h"
+#include "base/text/printable.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <fmt/format.h>
 
