@@ -1,6 +1,7 @@
 // A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends
 // early.
 #include "train/train.h"
+#include "train/evaluate.h"
 
 #include "base/error.h"
 #include "blueprint/small_config.h"

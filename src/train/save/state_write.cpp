@@ -1,4 +1,4 @@
-#include "train/state_write.h"
+#include "train/save/state_write.h"
 
 namespace echelon {
 namespace {

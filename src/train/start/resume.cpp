@@ -1,4 +1,4 @@
-#include "train/resume.h"
+#include "train/start/resume.h"
 
 #include "base/error.h"
 #include "checkpoint/base_digest.h"
@@ -8,7 +8,7 @@
 #include "files/file.h"
 #include "spec/config/config_changes.h"
 #include "train/data/data_fingerprint.h"
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 #include <algorithm>
 #include <charconv>

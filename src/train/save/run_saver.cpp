@@ -1,11 +1,11 @@
-#include "train/run_saver.h"
+#include "train/save/run_saver.h"
 
 #include "base/text/written_number.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
 #include "spec/groups.h"
-#include "train/export_model.h"
+#include "train/save/export_model.h"
 
 namespace echelon {
 namespace {

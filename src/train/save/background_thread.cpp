@@ -1,4 +1,4 @@
-#include "train/background_thread.h"
+#include "train/save/background_thread.h"
 
 #include <sys/resource.h>
 #include <chrono>

@@ -8,9 +8,9 @@
 #include "engine/rank_run.h"
 #include "engine/rank_state.h"
 #include "train/agreed_failure.h"
-#include "train/background_thread.h"
-#include "train/run_claim.h"
-#include "train/state_write.h"
+#include "train/save/background_thread.h"
+#include "train/save/run_claim.h"
+#include "train/save/state_write.h"
 
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 #include "base/error.h"
 #include "base/text/written_number.h"

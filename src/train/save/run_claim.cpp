@@ -1,4 +1,4 @@
-#include "train/run_claim.h"
+#include "train/save/run_claim.h"
 
 #include "base/error.h"
 #include "base/host_name.h"

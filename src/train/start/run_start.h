@@ -3,7 +3,9 @@
 
 #include "checkpoint/model_reader.h"
 #include "engine/run_observer.h"
-#include "train/resume.h"
+#include "train/start/resume.h"
+
+#include <string_view>
 
 namespace echelon {
 
@@ -18,7 +20,8 @@ struct RunStart {
 
 /// Collective, before all others of a run: throws Error on a rank whose keys or whose data differ from those of rank 0,
 /// so that a job never trains with two configs. A rank's threads, their binding and the path of its data are its own.
-void require_same_run(const RunConfig& config, const DataFingerprint& data, Comm& all);
+/// `key` is that of the data: data.path or data.validation_path.
+void require_same_run(const RunConfig& config, std::string_view key, const DataFingerprint& data, Comm& all);
 
 /// What the ranks of one process know; all of it outlives the start.
 struct RunStartContext {

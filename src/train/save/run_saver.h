@@ -1,7 +1,7 @@
 // What a run leaves on disk: checkpoints while it trains, and the model at its end.
 #pragma once
 
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 #include "engine/run_observer.h"
 

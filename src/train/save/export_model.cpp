@@ -1,4 +1,4 @@
-#include "train/export_model.h"
+#include "train/save/export_model.h"
 
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/model_reader.h"

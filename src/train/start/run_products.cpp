@@ -1,10 +1,10 @@
-#include "train/run_products.h"
+#include "train/start/run_products.h"
 
 #include "base/error.h"
 #include "checkpoint/state/manifest.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 namespace echelon {
 namespace {
