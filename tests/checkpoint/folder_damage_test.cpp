@@ -100,6 +100,17 @@ TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));
 }
 
+// transformers 4.57 would tie both to one of them, and 5.23 neither.
+TEST(DamagedFolder, NamesAHeadThatIsNotTheEmbeddingItIsTiedTo) {
+  const ScratchFolder scratch;
+  ModelSpec model = tiny_model(Family::llama, false);
+  write_model(scratch / "model", model, 1'000'000);
+  model.tie_word_embeddings = true;
+  write_model_config(scratch / "model", model, {});
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }),
+              testing::HasSubstr("tensor 'lm_head.weight' differs from 'model.embed_tokens.weight'"));
+}
+
 // DeepSeek-V3's last layer predicts a further token, and has experts of its own.
 TEST(DamagedFolder, LeavesOutLayersThatPredictFurtherTokens) {
   const ScratchFolder scratch;

@@ -15,12 +15,15 @@
 namespace echelon {
 namespace {
 
-// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
-bool is_redundant(std::string_view name, const ModelSpec& model) {
+std::string head_of(const ModelSpec& model) {
   const std::vector<WeightName>& names = description_of(model.family).weights.of_model;
   const auto head = std::ranges::find(names, "lm_head", &WeightName::parameter);
-  const bool is_tied_head =
-      model.tie_word_embeddings && name == fmt::format("{}.weight", head == names.end() ? "lm_head" : head->tensor);
+  return fmt::format("{}.weight", head == names.end() ? "lm_head" : head->tensor);
+}
+
+// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
+bool is_redundant(std::string_view name, const ModelSpec& model) {
+  const bool is_tied_head = model.tie_word_embeddings && name == head_of(model);
   constexpr std::string_view buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
                                           ".attention.masked_bias", ".rotary_emb.inv_freq"};
   return is_tied_head || std::ranges::any_of(buffers, [&](std::string_view buffer) { return name.ends_with(buffer); });
@@ -48,6 +51,22 @@ void require_layers(const ModelSpec& spec, const WeightFolder& weights, const st
           folder.string(), weights.entries().size(), num_experts);
 }
 
+/// By samples, which take no time in any model.
+bool have_same_values(const std::filesystem::path& folder, const WeightFolder::Entry& a, const WeightFolder::Entry& b) {
+  constexpr std::int64_t num_samples = 64, most = 4096;
+  if (a.tensor.format != b.tensor.format || a.tensor.num_bytes != b.tensor.num_bytes) return false;
+  const File file_a = File::open_in_folder(folder, a.path.filename().string());
+  const File file_b = File::open_in_folder(folder, b.path.filename().string());
+  const std::int64_t size = std::min(most, a.tensor.num_bytes), step = (a.tensor.num_bytes - size) / (num_samples - 1);
+  std::vector<std::byte> bytes_a(static_cast<std::size_t>(size)), bytes_b(bytes_a.size());
+  for (std::int64_t i = 0; i < num_samples; ++i) {
+    file_a.read_at(a.tensor.first_byte + i * step, bytes_a.data(), size);
+    file_b.read_at(b.tensor.first_byte + i * step, bytes_b.data(), size);
+    if (bytes_a != bytes_b) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
@@ -69,6 +88,17 @@ HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
             entry->tensor.format);
   }
   require_no_other_experts();
+  require_same_head();
+}
+
+// transformers takes such a head instead of the embedding, or the other way round, which depends on its version.
+void HuggingFaceReader::require_same_head() const {
+  const WeightFolder::Entry* head = spec_.tie_word_embeddings ? weights_.find(head_of(spec_)) : nullptr;
+  if (head == nullptr) return;
+  const std::string& embedding = parameters_.find("model.embed_tokens.weight")->second.place.tensor;
+  require(have_same_values(folder_, *head, *find(embedding)),
+          "{}: tensor '{}' differs from '{}', but config.json has tie_word_embeddings = true (use false)",
+          head->path.string(), head_of(spec_), embedding);
 }
 
 // Base models are saved without the prefix that the same model with a head has.

@@ -35,6 +35,7 @@ class HuggingFaceReader {
 
  private:
   void require_no_other_experts() const;
+  void require_same_head() const;
   [[nodiscard]] const WeightFolder::Entry* find(std::string_view tensor) const;
 
   std::filesystem::path folder_;
