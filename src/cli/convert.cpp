@@ -45,7 +45,7 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
                         !is_adapter_folder(arguments.source);
   fmt::print("model: {}\n", arguments.folder);
   if (!is_model) return ExitStatus::success;
-  const std::string note = HuggingFaceReader(arguments.source).unused_tensors_note();
+  const std::string note = HuggingFaceReader(arguments.source).note();
   if (!note.empty()) fmt::print("{}\n", note);
   return ExitStatus::success;
 }

@@ -62,7 +62,7 @@ EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
                 .num_targets = mean.num_targets,
                 .num_targets_of_text = validation.num_targets(),
                 .unigram_entropy = unigram_entropy(validation.dataset()),
-                .note = initial->unused_tensors_note(),
+                .note = initial->note(),
                 .device = device->description()};
   });
   if (!std::isfinite(result.loss))

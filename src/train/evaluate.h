@@ -14,7 +14,7 @@ struct EvaluationResult {
   std::int64_t num_targets = 0;
   std::int64_t num_targets_of_text = 0;  // of which `most_batches` may skip some
   double unigram_entropy = 0;            // of the whole text
-  std::string note = {};                 // ModelReader::unused_tensors_note()
+  std::string note = {};                 // ModelReader::note()
   std::string device = {};               // RankDevice::description()
 };
 

@@ -87,15 +87,15 @@ TEST(DamagedFolder, NamesTheTensorThatIsNotFinite) {
     }
 }
 
-TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
+TEST(DamagedFolder, NamesTensorsThatAreLeftOver) {
   const ScratchFolder scratch;
   const ModelSpec model = tiny_model(Family::llama, true);
   write_model(scratch / "model", model, 1'000'000);
-  EXPECT_EQ(ModelReader(scratch / "model").unused_tensors_note(), "");
+  EXPECT_EQ(ModelReader(scratch / "model").note(), "");
   ModelSpec smaller = model;
   smaller.num_hidden_layers = 1;
   write_model_config(scratch / "model", smaller, {});
-  EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }),
               testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));
 }
@@ -120,9 +120,9 @@ TEST(DamagedFolder, LeavesOutLayersThatPredictFurtherTokens) {
   smaller.num_hidden_layers = 1;
   write_model_config(scratch / "model", smaller, {});
   const ModelReader reader(scratch / "model");
-  EXPECT_THAT(reader.unused_tensors_note(),
+  EXPECT_THAT(reader.note(),
               testing::HasSubstr("has layers that predict further tokens, whose 32 tensors are left out"));
-  EXPECT_THAT(reader.unused_tensors_note(), testing::Not(testing::HasSubstr("does not ask for")));
+  EXPECT_THAT(reader.note(), testing::Not(testing::HasSubstr("does not ask for")));
   EXPECT_THAT(read_text_in_folder(scratch / "model", "config.json"),
               testing::HasSubstr("num_nextn_predict_layers\": 0"));
 }

@@ -55,6 +55,15 @@ TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   EXPECT_EQ(marked(scratch), "[" + start + "hello there<|im_end|>" + then + "there<|im_end|>\n]");
 }
 
+TEST(Chat, LossNeverFallsOnAMessageOfWeight0) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(scratch, R"({"messages": [{"role": "user", "content": "hi", "weight": 0},)"
+                                                 R"( {"role": "assistant", "content": "there", "weight": 1}]})");
+  options.chat.train_on = TrainOn::all;
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "[<|im_start|>user\n]hi[<|im_end|>\n<|im_start|>assistant\nthere<|im_end|>\n]");
+}
+
 TEST(Chat, LossFallsOnWhatTheTemplateMarks) {
   const Scratch scratch;
   PrepareOptions options = chat_options(scratch, two_turns);

@@ -69,14 +69,14 @@ void normalize(OrderedJson& one) {
   }
 }
 
-/// Whether loss falls on the message; takes its weight away, which templates do not know.
+/// Takes the weight of the message away, which templates do not know.
 bool take_weight(OrderedJson& one, std::size_t number) {
   require(one.is_object() && one.contains("role") && one.at("role").is_string(), "message {} has no \"role\"", number);
-  if (!one.contains("weight")) return one.at("role") == "assistant";
+  if (!one.contains("weight")) return true;
   const OrderedJson weight = one.at("weight");
   require(weight == 0 || weight == 1, "\"weight\" of message {} is {}, not 0 or 1", number, shown_json(weight));
   one.erase("weight");
-  return weight == 1 && one.at("role") == "assistant";
+  return weight == 1;
 }
 
 }  // namespace
@@ -108,7 +108,9 @@ Conversation read_conversation(std::string_view line) {
   require(result.messages.is_array() && !result.messages.empty(), "the conversation has no messages");
   for (std::size_t i = 0; i < result.messages.size(); ++i) {
     normalize(result.messages[i]);
-    result.is_trained.push_back(take_weight(result.messages[i], i + 1));
+    const bool has_weight = take_weight(result.messages[i], i + 1);
+    result.is_left_out.push_back(!has_weight);
+    result.is_trained.push_back(has_weight && result.messages[i].at("role") == "assistant");
   }
   if (json.contains("tools")) result.tools = json.at("tools");
   return result;

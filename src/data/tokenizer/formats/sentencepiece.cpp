@@ -147,6 +147,7 @@ TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& nam
   TokenizerSpec spec;
   spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
   spec.has_byte_fallback = model.has_byte_fallback;
+  spec.has_float32_sums = spec.model == TokenModel::unigram;
   spec.fuses_unknown = spec.model == TokenModel::bpe;  // a unigram model always does
   std::unordered_map<std::string_view, std::int32_t> places;
   for (const auto& [text, score, type] : model.pieces) {

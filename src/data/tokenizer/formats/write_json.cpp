@@ -105,8 +105,9 @@ std::string model_text(const TokenizerSpec& spec) {
     for (std::int32_t id = 0; id < num_tokens; ++id)
       vocab.push_back(
           Json({spec.tokens[static_cast<std::size_t>(id)], spec.scores[static_cast<std::size_t>(id)]}).dump());
-    return fmt::format(R"({{"type": "Unigram", "unk_id": {}, "byte_fallback": {}, "vocab": [{}]}})",
-                       spec.unknown ? fmt::to_string(*spec.unknown) : "null", spec.has_byte_fallback, joined(vocab));
+    return fmt::format(R"({{"type": "Unigram", "unk_id": {}, "byte_fallback": {}, {}"vocab": [{}]}})",
+                       spec.unknown ? fmt::to_string(*spec.unknown) : "null", spec.has_byte_fallback,
+                       spec.has_float32_sums ? R"("float32_sums": true, )" : "", joined(vocab));
   }
   for (std::int32_t id = 0; id < num_tokens; ++id) {
     if (!spec.tokens[static_cast<std::size_t>(id)].empty())
