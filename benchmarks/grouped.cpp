@@ -1,6 +1,6 @@
 // How far the grouped matmuls of a mixture's experts are from their floor: of each expert the longer of its flops at
 // the rate of a large matmul and its bytes at the rate of a stream, both measured in the same turns. The median of the
-// turns, wall time. `dense` is the time of one matmul with as many rows.
+// turns, wall time. `dense` is the time of one matmul with as many rows, `separate` that of a matmul per expert.
 //
 //     bench_grouped [turns] [threads]
 #include "base/clock.h"
@@ -75,6 +75,7 @@ struct Operation {
   const char* name;
   std::function<void()> run;
   std::int64_t bytes_of_weight;
+  std::function<void(std::int64_t e, std::int64_t first, std::int64_t count)> run_of_expert;
 };
 
 void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
@@ -89,14 +90,32 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
   Numbers y(dtype, {rows, out}), dx(dtype, {rows, in}), dw(DType::float32, {sizes.experts, out, in}),
       of_large(dtype, {2048, out});
   const std::int64_t element = size_of(dtype), weight = out * in;
+  const auto rows_of = [](const Numbers& of, std::int64_t first, std::int64_t count) {
+    return of.tensor().rows(first, count);
+  };
+  const auto matrix_of = [&](const Numbers& of, std::int64_t e) { return of.tensor().rows(e, 1).reshaped({out, in}); };
   const std::vector<Operation> operations = {
       {"forward", [&] { ops.grouped_matmul({.a = x, .w = w, .offsets = offsets, .c = y, .transpose_w = true}); },
-       weight * element},
-      {"input gradient", [&] { ops.grouped_matmul({.a = y, .w = w, .offsets = offsets, .c = dx}); }, weight * element},
+       weight * element,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul(
+             {.a = rows_of(x, first, count), .b = matrix_of(w, e), .c = rows_of(y, first, count), .transpose_b = true});
+       }},
+      {"input gradient", [&] { ops.grouped_matmul({.a = y, .w = w, .offsets = offsets, .c = dx}); }, weight * element,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul({.a = rows_of(y, first, count), .b = matrix_of(w, e), .c = rows_of(dx, first, count)});
+       }},
       {"weight gradient", [&] { ops.grouped_matmul_backward_weight({.dy = y, .x = x, .offsets = offsets, .dw = dw}); },
-       2 * weight * 4}};
+       2 * weight * 4,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul({.a = rows_of(y, first, count),
+                     .b = rows_of(x, first, count),
+                     .c = matrix_of(dw, e),
+                     .transpose_a = true,
+                     .accumulates = true});
+       }}};
   Stream stream(num_threads);
-  std::vector<std::vector<double>> seconds(operations.size());
+  std::vector<std::vector<double>> seconds(operations.size()), separate(operations.size());
   std::vector<double> large_seconds, streams;
   for (int turn = 0; turn <= turns; ++turn) {  // the first one is not counted
     const auto timed = [](const auto& run) {
@@ -107,8 +126,14 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
     const double of_dense = timed([&] { ops.matmul({.a = large, .b = dense_w, .c = of_large, .transpose_b = true}); });
     const double bytes = stream.bytes_per_second();
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      const double each = timed(operations[i].run);
-      if (turn > 0) seconds[i].push_back(each);
+      const double each = timed(operations[i].run),
+                   of_matmuls = timed([&] {
+                     for (std::size_t e = 0; e < counts.size(); ++e)
+                       if (counts[e] > 0) operations[i].run_of_expert(static_cast<std::int64_t>(e), ends[e], counts[e]);
+                   });
+      if (turn == 0) continue;
+      seconds[i].push_back(each);
+      separate[i].push_back(of_matmuls);
     }
     if (turn == 0) continue;
     large_seconds.push_back(of_dense);
@@ -124,9 +149,10 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
       floor += std::max(flops / rate, bytes / stream_rate);
     }
     const double time = median(seconds[i]), dense = 2.0 * static_cast<double>(rows * weight) / rate;
-    fmt::print("| {} | {} | {} | {} | {} x {} | {} | {:.3f} | {:.2f} | {:.2f} |\n", name_of(dtype), operations[i].name,
-               sizes.experts, sizes.mean_rows, out, in, sizes.zipf > 0 ? fmt::format("zipf {}", sizes.zipf) : "even",
-               1e3 * time, floor / time, dense / time);
+    fmt::print("| {} | {} | {} | {} | {} x {} | {} | {:.3f} | {:.2f} | {:.2f} | {:.2f} |\n", name_of(dtype),
+               operations[i].name, sizes.experts, sizes.mean_rows, out, in,
+               sizes.zipf > 0 ? fmt::format("zipf {}", sizes.zipf) : "even", 1e3 * time, floor / time, dense / time,
+               median(separate[i]) / time);
   }
 }
 
@@ -138,7 +164,7 @@ int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 7, num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
   fmt::print(
       "{} turns, {} threads\n| dtype | operation | experts | rows each | out x in | loads | ms | floor / time | "
-      "dense / time |\n|---|---|---|---|---|---|---|---|---|\n",
+      "dense / time | separate / time |\n|---|---|---|---|---|---|---|---|---|---|\n",
       turns, num_threads);
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{512, 512}, {2048, 512}, {1024, 1024}})
