@@ -2,7 +2,7 @@
 // the rate of a large matmul and its bytes at the rate of a stream, both measured in the same turns. The median of the
 // turns, wall time. `dense` is the time of one matmul with as many rows, `separate` that of a matmul per expert.
 //
-//     bench_grouped [turns] [threads]
+//     bench_grouped [turns] [threads] [rows]   # rows: of each expert, 16, 64 or 256; none: all
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/team.h"
@@ -162,6 +162,7 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
 int main(int argc, char** argv) {
   using namespace echelon;
   const int turns = argc > 1 ? std::atoi(argv[1]) : 7, num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
+  const std::int64_t only = argc > 3 ? std::atoll(argv[3]) : 0;
   fmt::print(
       "{} turns, {} threads\n| dtype | operation | experts | rows each | out x in | loads | ms | floor / time | "
       "dense / time | separate / time |\n|---|---|---|---|---|---|---|---|---|---|\n",
@@ -169,7 +170,9 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{512, 512}, {2048, 512}, {1024, 1024}})
       for (const std::int64_t experts : {8, 64}) {
-        for (const std::int64_t rows : {16, 64, 256}) measure({experts, rows, out, in, 0}, dtype, num_threads, turns);
-        for (const std::int64_t rows : {64, 256}) measure({experts, rows, out, in, 1.2}, dtype, num_threads, turns);
+        for (const double zipf : {0.0, 1.2})
+          for (const std::int64_t rows : {16, 64, 256})
+            if ((rows == only || only == 0) && (rows > 16 || zipf == 0))
+              measure({experts, rows, out, in, zipf}, dtype, num_threads, turns);
       }
 }
