@@ -1,5 +1,5 @@
-// Tiles of matmuls that read one factor from where it is, once, instead of packing it: where the other one has few
-// rows, packing a factor takes as long as multiplying it. Sums are computed as from packed panels, so bits are the same.
+// Tiles of matmuls that read one factor once, from where it is: where the other one has few rows, packing a factor
+// takes as long as multiplying it. Bits are those of packed panels.
 #pragma once
 
 #include "ops/cpu/gemm_kernels.h"
