@@ -8,6 +8,7 @@
 #include "base/team.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/numbers.h"
+#include "tensor/arena.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -44,6 +46,23 @@ std::vector<std::int64_t> rows_of_experts(const Sizes& sizes) {
   return rows;
 }
 
+/// In an arena, whose pages are those of a run.
+class InArena {
+ public:
+  InArena(DType dtype, const echelon::Sizes& sizes)
+      : arena_(Tensor(nullptr, dtype, sizes).num_bytes()), tensor_(arena_.tensor(0, dtype, sizes)) {
+    std::memset(tensor_.data, 0, static_cast<std::size_t>(tensor_.num_bytes()));
+  }
+  explicit InArena(const Numbers& x) : InArena(x.tensor().dtype, x.tensor().sizes) {
+    std::memcpy(tensor_.data, x.tensor().data, static_cast<std::size_t>(tensor_.num_bytes()));
+  }
+  [[nodiscard]] Tensor tensor() const { return tensor_; }
+
+ private:
+  const Arena arena_;
+  const Tensor tensor_;
+};
+
 /// Bytes per second that the threads read together, of memory that no cache holds.
 class Stream {
  public:
@@ -67,7 +86,7 @@ class Stream {
   }
 
  private:
-  Numbers numbers_;
+  InArena numbers_;
   int num_threads_;
 };
 
@@ -84,32 +103,31 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
   std::vector<std::int32_t> ends = {0};
   for (const std::int64_t count : counts) ends.push_back(ends.back() + static_cast<std::int32_t>(count));
   CpuOps ops(CpuOptions{.num_threads = num_threads});
-  const Numbers w = Numbers::random(dtype, {sizes.experts, out, in}, 1, 0.02),
-                x = Numbers::random(dtype, {rows, in}, 2), offsets = Numbers::tokens(ends),
-                large = Numbers::random(dtype, {2048, in}, 3), dense_w = Numbers::random(dtype, {out, in}, 4, 0.02);
-  Numbers y(dtype, {rows, out}), dx(dtype, {rows, in}), dw(DType::float32, {sizes.experts, out, in}),
-      of_large(dtype, {2048, out});
+  const Numbers offsets = Numbers::tokens(ends), large = Numbers::random(dtype, {2048, in}, 3),
+                dense_w = Numbers::random(dtype, {out, in}, 4, 0.02);
+  Numbers of_large(dtype, {2048, out});
+  const InArena w_memory(Numbers::random(dtype, {sizes.experts, out, in}, 1, 0.02)),
+      x_memory(Numbers::random(dtype, {rows, in}, 2)), y_memory(dtype, {rows, out}), dx_memory(dtype, {rows, in}),
+      dw_memory(DType::float32, {sizes.experts, out, in});
+  const Tensor w = w_memory.tensor(), x = x_memory.tensor(), y = y_memory.tensor(), dx = dx_memory.tensor(),
+               dw = dw_memory.tensor();
   const std::int64_t element = size_of(dtype), weight = out * in;
-  const auto rows_of = [](const Numbers& of, std::int64_t first, std::int64_t count) {
-    return of.tensor().rows(first, count);
-  };
-  const auto matrix_of = [&](const Numbers& of, std::int64_t e) { return of.tensor().rows(e, 1).reshaped({out, in}); };
+  const auto matrix_of = [&](const Tensor& of, std::int64_t e) { return of.rows(e, 1).reshaped({out, in}); };
   const std::vector<Operation> operations = {
       {"forward", [&] { ops.grouped_matmul({.a = x, .w = w, .offsets = offsets, .c = y, .transpose_w = true}); },
        weight * element,
        [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-         ops.matmul(
-             {.a = rows_of(x, first, count), .b = matrix_of(w, e), .c = rows_of(y, first, count), .transpose_b = true});
+         ops.matmul({.a = x.rows(first, count), .b = matrix_of(w, e), .c = y.rows(first, count), .transpose_b = true});
        }},
       {"input gradient", [&] { ops.grouped_matmul({.a = y, .w = w, .offsets = offsets, .c = dx}); }, weight * element,
        [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-         ops.matmul({.a = rows_of(y, first, count), .b = matrix_of(w, e), .c = rows_of(dx, first, count)});
+         ops.matmul({.a = y.rows(first, count), .b = matrix_of(w, e), .c = dx.rows(first, count)});
        }},
       {"weight gradient", [&] { ops.grouped_matmul_backward_weight({.dy = y, .x = x, .offsets = offsets, .dw = dw}); },
        2 * weight * 4,
        [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-         ops.matmul({.a = rows_of(y, first, count),
-                     .b = rows_of(x, first, count),
+         ops.matmul({.a = y.rows(first, count),
+                     .b = x.rows(first, count),
                      .c = matrix_of(dw, e),
                      .transpose_a = true,
                      .accumulates = true});
