@@ -1,10 +1,6 @@
 // What the shared expert hides of an exchange with experts on other ranks, on a transport that takes time and no core:
 // an exchange is done when its bytes have gone over a link, one after the other, and who waits for it sleeps.
 //
-// Claim (speed): The shared expert hides as much of an exchange as it takes itself, or all of the exchange.
-// Bound: 0.9 of the shorter of both where one takes half of the other; two thread ranks on two cores.
-// Run: build/release/bench_expert_overlap
-//
 //     bench_expert_overlap [steps] [--section.key=value ...]
 //
 // S: seconds of the shared expert in a step, as the difference to the same model without one. X: seconds of the link.

@@ -210,10 +210,8 @@ RandomLoads random_loads(const NodeSizes& sizes, const std::vector<double>& popu
   return loads;
 }
 
-// Claim (plans): In two hops, uneven loads take as many rounds as directly, and one more at most.
-// Bound: loads of 1.15 to 1.65 times the mean, of one rank or of all on a node: at most ceil(largest / mean / bound) +
-//   1 rounds.
-// Tests: NodePlan.TakesAsManyRoundsAsLoadsNeed
+// Of one rank or of all on a node, loads of 1.15 to 1.65 times the mean take at most ceil(largest / mean / bound) + 1
+// rounds.
 TEST(NodePlan, TakesAsManyRoundsAsLoadsNeed) {
   LayerOptions options;
   options.model.mixture = {.num_experts = 64, .num_experts_per_tok = 6};

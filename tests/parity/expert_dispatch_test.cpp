@@ -179,14 +179,12 @@ TEST(HierarchicalDispatch, TwoRunsHaveTheSameBits) {
 std::int64_t block_bytes(RunConfig config, double bound) {
   config.moe.dispatch_bound = bound;
   const Blueprint blueprint(config);
-  const MemoryPlan& plan = blueprint.rank(0).memory(ProgramKind::training);
+  const RankBlueprint rank = blueprint.rank(0);
+  const MemoryPlan& plan = rank.memory(ProgramKind::training);
   return plan.peak_bytes(MemoryCategory::activations) + plan.peak_bytes(MemoryCategory::workspace);
 }
 
-// Claim (plans): A block with experts needs little more memory than with even loads that were known.
-// Bound: its activations and workspace, at the default bound and N D of 16 MiB, at most 1.25x of those with even loads
-//   and rounds that take just these; directly and in two hops.
-// Tests: DispatchMemory
+// At N D of 16 MiB, directly and in two hops: a round then takes all rows of even loads and no more.
 TEST(DispatchMemory, IsCloseToThatOfKnownEvenLoads) {
   for (const int ranks_per_node : {0, 4}) {
     RunConfig config = config_of({.shard = 8,
