@@ -103,7 +103,7 @@ class Mixture : public Branch {
   struct Round {
     const Exchanged& of;
     int index = 0;
-    operator ExpertExchange::Round() const { return {of.plan, index}; }  // NOLINT(google-explicit-constructor)
+    operator ExpertExchange::Round() const { return {of.plan, index}; }
   };
   /// What is computed while rows travel.
   using Meanwhile = std::function<void()>;
