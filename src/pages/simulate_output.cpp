@@ -278,6 +278,19 @@ Json to_json(const SimulatedRun& run) {
   return json;
 }
 
+// A pass that takes longer than alone stretches them.
+std::vector<std::vector<DrawnMessage>> drawn_messages(const SimulatedRank& rank) {
+  std::vector<std::vector<DrawnMessage>> drawn;
+  for (std::size_t action = 0; action < rank.layer_messages.size(); ++action) {
+    std::vector<DrawnMessage>& of_action = drawn.emplace_back();
+    for (const MessageTime& message : rank.layer_messages[action])
+      if (const double whole = rank.alone_seconds[action]; whole > 0)
+        of_action.push_back({fmt::format("{} over {}", name_of(message.kind), name_of(message.group)),
+                             message.start / whole, message.end / whole});
+  }
+  return drawn;
+}
+
 std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
   std::vector<DrawnRank> drawn;
   const bool are_several = run.result.ranks.size() > run.result.memory.size();
@@ -286,7 +299,7 @@ std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
         run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)];
     const std::string whose = are_several ? fmt::format(", rank {}", rank.rank) : "";
     drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names,
-                     rank.layers_send_seconds});
+                     rank.layers_send_seconds, drawn_messages(rank)});
   }
   return drawn;
 }
