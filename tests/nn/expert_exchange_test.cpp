@@ -19,13 +19,13 @@ namespace {
 
 constexpr int num_ranks = 4;
 
-enum class Recompute : std::uint8_t { nothing, mlp, mlp_in_chunks };
+enum class Recomputation : std::uint8_t { nothing, mlp, mlp_in_chunks };
 
 struct Setting {
   bool has_shared = true, gates_shared = false;
   int ranks_per_node = 0;
   double bound = 1.2;
-  Recompute recompute = Recompute::nothing;
+  Recomputation recompute = Recomputation::nothing;
   BackwardKind backward = BackwardKind::fused;
 };
 
@@ -46,8 +46,8 @@ LayerOptions options_of(const Setting& setting, int rank) {
   options.ep_rank = rank;
   options.ep_on_node = setting.ranks_per_node;
   options.dispatch_bound = setting.bound;
-  if (setting.recompute != Recompute::nothing) options.recompute.operations = {BlockOperation::mlp};
-  if (setting.recompute == Recompute::mlp_in_chunks) options.mlp_chunk.max_tokens = 5;
+  if (setting.recompute != Recomputation::nothing) options.recompute.operations = {BlockOperation::mlp};
+  if (setting.recompute == Recomputation::mlp_in_chunks) options.mlp_chunk.max_tokens = 5;
   return options;
 }
 
@@ -101,7 +101,7 @@ double worst_difference(const Results& a, const Results& b) {
 
 TEST(ExpertExchange, RowsThatTravelMeanwhileChangeNoResult) {
   for (const auto& [has_shared, gates_shared] : {std::pair{false, false}, {true, false}, {true, true}})
-    for (const Recompute recompute : {Recompute::nothing, Recompute::mlp, Recompute::mlp_in_chunks})
+    for (const Recomputation recompute : {Recomputation::nothing, Recomputation::mlp, Recomputation::mlp_in_chunks})
       for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split}) {
         const auto setting_of = [&, shared = has_shared, gates = gates_shared](int ranks_per_node, double bound) {
           return Setting{shared, gates, ranks_per_node, bound, recompute, backward};
