@@ -290,10 +290,16 @@ def make_tokenizers():
     for model_type in (1, 2):
         put("tokenizer", f"sentencepiece-{model_type}", b"s" + sentencepiece(model_type))
     put("tokenizer", "sentencepiece-cut-off", b"s" + sentencepiece(1)[:-3])
-    put("tokenizer", "sentencepiece-rules", b"s" + (ROOT / "tests/data/sentencepiece/unigram_map.model").read_bytes())
+    put("tokenizer", "sentencepiece-rules", b"s" + sentencepiece(1, rules_of_characters()))
 
 
-def sentencepiece(model_type):
+def rules_of_characters():
+    """A trie of three units, in which "a" becomes "ab": the root, its child (with a value), and the value."""
+    units = [(ord("a") ^ 1) << 10, (1 ^ 2) << 10 | 1 << 8 | ord("a"), 1 << 31]
+    return struct.pack("<4I", 12, *units) + b"ab\0"
+
+
+def sentencepiece(model_type, rules=b""):
     def field(number, content):
         return bytes([number << 3 | 2, len(content)]) + content
 
@@ -301,7 +307,7 @@ def sentencepiece(model_type):
         return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([3 << 3, kind]))
 
     pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("\u2581ab", -1), ("ab", -2), ("\u2581", -3), ("a", -4), ("b", -5)]
-    return b"".join(piece(*p) for p in pieces) + field(2, bytes([3 << 3, model_type])) + field(3, bytes([4 << 3, 0]))
+    return b"".join(piece(*p) for p in pieces) + field(2, bytes([3 << 3, model_type])) + field(3, (field(2, rules) if rules else b"") + bytes([4 << 3, 0]))
 
 
 make_manifests()

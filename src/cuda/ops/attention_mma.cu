@@ -5,7 +5,7 @@
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/ops/pair_counter.h"
+#include "cuda/device/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {
