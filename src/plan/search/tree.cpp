@@ -15,11 +15,10 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another o
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
 
-/// The first one of a chain that fits. Most often all do, or none does.
+/// The first one of a chain that fits. Most often all do.
 template <class Fits>
 std::vector<PlanRecompute>::iterator first_fitting(std::vector<PlanRecompute>& chain, const Fits& fits) {
   if (fits(chain.front())) return chain.begin();
-  if (!fits(chain.back())) return chain.end();
   return std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); });
 }
 
