@@ -1,13 +1,14 @@
 // How far the grouped matmuls of a mixture's experts are from their floor: of each expert the longer of its flops at
 // the rate of a large matmul and its bytes at the rate of a stream, both measured in the same turns. The median of the
-// turns, wall time. `dense` is the time of one matmul with as many rows.
+// turns, wall time. `dense` is the time of one matmul with as many rows, `separate` that of a matmul per expert.
 //
-//     bench_grouped [turns] [threads]
+//     bench_grouped [turns] [threads] [rows]   # rows: of each expert, 16, 64 or 256; none: all
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/team.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/numbers.h"
+#include "tensor/arena.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -44,6 +46,23 @@ std::vector<std::int64_t> rows_of_experts(const Sizes& sizes) {
   return rows;
 }
 
+/// In an arena, whose pages are those of a run.
+class InArena {
+ public:
+  InArena(DType dtype, const echelon::Sizes& sizes)
+      : arena_(Tensor(nullptr, dtype, sizes).num_bytes()), tensor_(arena_.tensor(0, dtype, sizes)) {
+    std::memset(tensor_.data, 0, static_cast<std::size_t>(tensor_.num_bytes()));
+  }
+  explicit InArena(const Numbers& x) : InArena(x.tensor().dtype, x.tensor().sizes) {
+    std::memcpy(tensor_.data, x.tensor().data, static_cast<std::size_t>(tensor_.num_bytes()));
+  }
+  [[nodiscard]] Tensor tensor() const { return tensor_; }
+
+ private:
+  const Arena arena_;
+  const Tensor tensor_;
+};
+
 /// Bytes per second that the threads read together, of memory that no cache holds.
 class Stream {
  public:
@@ -67,7 +86,7 @@ class Stream {
   }
 
  private:
-  Numbers numbers_;
+  InArena numbers_;
   int num_threads_;
 };
 
@@ -75,6 +94,7 @@ struct Operation {
   const char* name;
   std::function<void()> run;
   std::int64_t bytes_of_weight;
+  std::function<void(std::int64_t e, std::int64_t first, std::int64_t count)> run_of_expert;
 };
 
 void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
@@ -83,20 +103,37 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
   std::vector<std::int32_t> ends = {0};
   for (const std::int64_t count : counts) ends.push_back(ends.back() + static_cast<std::int32_t>(count));
   CpuOps ops(CpuOptions{.num_threads = num_threads});
-  const Numbers w = Numbers::random(dtype, {sizes.experts, out, in}, 1, 0.02),
-                x = Numbers::random(dtype, {rows, in}, 2), offsets = Numbers::tokens(ends),
-                large = Numbers::random(dtype, {2048, in}, 3), dense_w = Numbers::random(dtype, {out, in}, 4, 0.02);
-  Numbers y(dtype, {rows, out}), dx(dtype, {rows, in}), dw(DType::float32, {sizes.experts, out, in}),
-      of_large(dtype, {2048, out});
+  const Numbers offsets = Numbers::tokens(ends), large = Numbers::random(dtype, {2048, in}, 3),
+                dense_w = Numbers::random(dtype, {out, in}, 4, 0.02);
+  Numbers of_large(dtype, {2048, out});
+  const InArena w_memory(Numbers::random(dtype, {sizes.experts, out, in}, 1, 0.02)),
+      x_memory(Numbers::random(dtype, {rows, in}, 2)), y_memory(dtype, {rows, out}), dx_memory(dtype, {rows, in}),
+      dw_memory(DType::float32, {sizes.experts, out, in});
+  const Tensor w = w_memory.tensor(), x = x_memory.tensor(), y = y_memory.tensor(), dx = dx_memory.tensor(),
+               dw = dw_memory.tensor();
   const std::int64_t element = size_of(dtype), weight = out * in;
+  const auto matrix_of = [&](const Tensor& of, std::int64_t e) { return of.rows(e, 1).reshaped({out, in}); };
   const std::vector<Operation> operations = {
       {"forward", [&] { ops.grouped_matmul({.a = x, .w = w, .offsets = offsets, .c = y, .transpose_w = true}); },
-       weight * element},
-      {"input gradient", [&] { ops.grouped_matmul({.a = y, .w = w, .offsets = offsets, .c = dx}); }, weight * element},
+       weight * element,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul({.a = x.rows(first, count), .b = matrix_of(w, e), .c = y.rows(first, count), .transpose_b = true});
+       }},
+      {"input gradient", [&] { ops.grouped_matmul({.a = y, .w = w, .offsets = offsets, .c = dx}); }, weight * element,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul({.a = y.rows(first, count), .b = matrix_of(w, e), .c = dx.rows(first, count)});
+       }},
       {"weight gradient", [&] { ops.grouped_matmul_backward_weight({.dy = y, .x = x, .offsets = offsets, .dw = dw}); },
-       2 * weight * 4}};
+       2 * weight * 4,
+       [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+         ops.matmul({.a = y.rows(first, count),
+                     .b = x.rows(first, count),
+                     .c = matrix_of(dw, e),
+                     .transpose_a = true,
+                     .accumulates = true});
+       }}};
   Stream stream(num_threads);
-  std::vector<std::vector<double>> seconds(operations.size());
+  std::vector<std::vector<double>> seconds(operations.size()), separate(operations.size());
   std::vector<double> large_seconds, streams;
   for (int turn = 0; turn <= turns; ++turn) {  // the first one is not counted
     const auto timed = [](const auto& run) {
@@ -107,8 +144,14 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
     const double of_dense = timed([&] { ops.matmul({.a = large, .b = dense_w, .c = of_large, .transpose_b = true}); });
     const double bytes = stream.bytes_per_second();
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      const double each = timed(operations[i].run);
-      if (turn > 0) seconds[i].push_back(each);
+      const double each = timed(operations[i].run),
+                   of_matmuls = timed([&] {
+                     for (std::size_t e = 0; e < counts.size(); ++e)
+                       if (counts[e] > 0) operations[i].run_of_expert(static_cast<std::int64_t>(e), ends[e], counts[e]);
+                   });
+      if (turn == 0) continue;
+      seconds[i].push_back(each);
+      separate[i].push_back(of_matmuls);
     }
     if (turn == 0) continue;
     large_seconds.push_back(of_dense);
@@ -124,9 +167,10 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
       floor += std::max(flops / rate, bytes / stream_rate);
     }
     const double time = median(seconds[i]), dense = 2.0 * static_cast<double>(rows * weight) / rate;
-    fmt::print("| {} | {} | {} | {} | {} x {} | {} | {:.3f} | {:.2f} | {:.2f} |\n", name_of(dtype), operations[i].name,
-               sizes.experts, sizes.mean_rows, out, in, sizes.zipf > 0 ? fmt::format("zipf {}", sizes.zipf) : "even",
-               1e3 * time, floor / time, dense / time);
+    fmt::print("| {} | {} | {} | {} | {} x {} | {} | {:.3f} | {:.2f} | {:.2f} | {:.2f} |\n", name_of(dtype),
+               operations[i].name, sizes.experts, sizes.mean_rows, out, in,
+               sizes.zipf > 0 ? fmt::format("zipf {}", sizes.zipf) : "even", 1e3 * time, floor / time, dense / time,
+               median(separate[i]) / time);
   }
 }
 
@@ -136,14 +180,17 @@ void measure(const Sizes& sizes, DType dtype, int num_threads, int turns) {
 int main(int argc, char** argv) {
   using namespace echelon;
   const int turns = argc > 1 ? std::atoi(argv[1]) : 7, num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
+  const std::int64_t only = argc > 3 ? std::atoll(argv[3]) : 0;
   fmt::print(
       "{} turns, {} threads\n| dtype | operation | experts | rows each | out x in | loads | ms | floor / time | "
-      "dense / time |\n|---|---|---|---|---|---|---|---|---|\n",
+      "dense / time | separate / time |\n|---|---|---|---|---|---|---|---|---|---|\n",
       turns, num_threads);
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{512, 512}, {2048, 512}, {1024, 1024}})
       for (const std::int64_t experts : {8, 64}) {
-        for (const std::int64_t rows : {16, 64, 256}) measure({experts, rows, out, in, 0}, dtype, num_threads, turns);
-        for (const std::int64_t rows : {64, 256}) measure({experts, rows, out, in, 1.2}, dtype, num_threads, turns);
+        for (const double zipf : {0.0, 1.2})
+          for (const std::int64_t rows : {16, 64, 256})
+            if ((rows == only || only == 0) && (rows > 16 || zipf == 0))
+              measure({experts, rows, out, in, zipf}, dtype, num_threads, turns);
       }
 }

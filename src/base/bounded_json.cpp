@@ -1,7 +1,7 @@
 #include "base/bounded_json.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "base/error.h"
 
-#include "base/similar.h"
+#include "base/text/similar.h"
 
 #include <algorithm>
 

@@ -33,19 +33,28 @@ void move_weights(const std::vector<NamedShape>& parameters, const Weights& weig
   }
 }
 
+/// The run's own file, next to which are the names of its tokens and the chat template, or else its copy. Empty: none.
+std::filesystem::path tokenizer_of(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                                   const RunConfig& config) {
+  const auto is_tokenizer = [](const Manifest::Copy& copy) { return copy.name == checkpoint_tokenizer_name; };
+  if (std::ranges::none_of(manifest.copies, is_tokenizer)) return {};
+  std::filesystem::path copy = checkpoint / checkpoint_tokenizer_name;
+  const std::filesystem::path own = config.checkpoint.tokenizer;
+  return has_target(own) && read_text(own) == read_text(copy) ? own : copy;
+}
+
 void convert_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
                         const ConvertOptions& options) {
   const SavedWeights weights(checkpoint);
   const RunConfig& config = weights.config();
   const RunScalars& scalars = weights.manifest().scalars;
   weights.verify_copies();
-  const bool has_tokenizer = std::ranges::any_of(
-      weights.manifest().copies, [](const Manifest::Copy& copy) { return copy.name == checkpoint_tokenizer_name; });
   const DType written = options.dtype.value_or(config.training.dtype);
   ModelWriter writer({.folder = folder,
                       .model = config.model,
                       .dtype = written,
-                      .tokenizer = has_tokenizer ? checkpoint / checkpoint_tokenizer_name : std::filesystem::path(),
+                      .tokenizer = tokenizer_of(checkpoint, weights.manifest(), config),
+                      .special_tokens = options.special_tokens,
                       .source = config.checkpoint.initial_load_path,
                       .training = {.seq_len = scalars.seq_len, .steps = scalars.step},
                       .text_only = options.text_only || config.checkpoint.text_only});
@@ -158,7 +167,8 @@ void upcycle_folder(const std::filesystem::path& source, const std::filesystem::
   ModelWriter writer({.folder = folder,
                       .model = weights.spec(),
                       .dtype = written,
-                      .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path()});
+                      .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path(),
+                      .special_tokens = options.special_tokens});
   writer.begin();
   move_weights(global_parameters(weights.spec()), weights, writer, [&](const std::string&) { return written; });
   writer.finish();

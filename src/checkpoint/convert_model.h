@@ -1,6 +1,7 @@
 // Makes a Hugging Face folder of another one or of a checkpoint.
 #pragma once
 
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/upcycled_weights.h"
 #include "tensor/dtype.h"
 
@@ -14,7 +15,8 @@ struct ConvertOptions {
   bool text_only = false;        // of a model of images and text, the language model alone
   // Adapters that are added to the weights of a Hugging Face folder: of PEFT, or of a run's checkpoint.
   std::filesystem::path merged{};
-  Upcycling upcycling{};  // of a Hugging Face folder of a dense model
+  Upcycling upcycling{};               // of a Hugging Face folder of a dense model
+  ReadSpecialTokens special_tokens{};  // of a tokenizer that goes along
 };
 
 /// From a checkpoint, the folder is the one that its run would have written after that step. From a Hugging Face folder

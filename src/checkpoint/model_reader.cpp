@@ -128,10 +128,10 @@ std::vector<float> ModelReader::router_bias() const {
   return std::visit([](const auto& source) { return source.router_bias(); }, source_);
 }
 
-std::string ModelReader::unused_tensors_note() const {
-  if (const auto* merged = std::get_if<MergedWeights>(&source_)) return merged->base().unused_tensors_note();
+std::string ModelReader::note() const {
+  if (const auto* merged = std::get_if<MergedWeights>(&source_)) return merged->base().note();
   const auto* folder = std::get_if<HuggingFaceReader>(&source_);
-  return folder != nullptr ? folder->unused_tensors_note() : "";
+  return folder != nullptr ? folder->note() : "";
 }
 
 bool has_adapters(const std::filesystem::path& folder) {

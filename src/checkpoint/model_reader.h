@@ -49,8 +49,8 @@ class ModelReader {
   /// The biases of choices, layer after layer [layers with experts, experts]; empty if the model has none.
   [[nodiscard]] std::vector<float> router_bias() const;
 
-  /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
-  [[nodiscard]] std::string unused_tensors_note() const;
+  /// A sentence with what of a folder is left out (HuggingFaceReader::note); empty: nothing.
+  [[nodiscard]] std::string note() const;
 
  private:
   std::variant<HuggingFaceReader, SavedWeights, MergedWeights> source_;

@@ -1,8 +1,8 @@
 #include "cli/chat.h"
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/text/printable.h"
+#include "base/text/utf8.h"
 #include "checkpoint/model_reader.h"
 #include "data/chat/chat_encoder.h"
 
@@ -75,13 +75,15 @@ class Chat {
   void add(std::string_view role, const std::string& content) {
     conversation_.messages.push_back({{"role", role}, {"content", content}});
     conversation_.is_trained.push_back(false);
+    conversation_.is_left_out.push_back(false);
   }
 
   GenerateOptions options_;
   std::string path_;
   Tokenizer tokenizer_;
   ChatEncoder encoder_;
-  Conversation conversation_{.messages = nlohmann::ordered_json::array(), .tools = nullptr, .is_trained = {}};
+  Conversation conversation_{
+      .messages = nlohmann::ordered_json::array(), .tools = nullptr, .is_trained = {}, .is_left_out = {}};
   std::string line_;
   bool json_;
 };

@@ -1,7 +1,7 @@
 #include "cli/cli.h"
 
-#include "base/printable.h"
-#include "base/similar.h"
+#include "base/text/printable.h"
+#include "base/text/similar.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"

@@ -8,6 +8,7 @@
 #include "data/tokenizer/embeddings.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "spec/config/run_formats.h"
+#include "train/data/special_tokens.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -34,7 +35,8 @@ void require_tokenizer_of_model(const std::string& source) {
 
 ExitStatus run_conversion(const ConvertArguments& arguments) {
   require(!arguments.source.empty() && !arguments.folder.empty(), "a folder's name is empty; convert needs two");
-  ConvertOptions options = {.text_only = arguments.text_only, .merged = arguments.merged};
+  ConvertOptions options = {
+      .text_only = arguments.text_only, .merged = arguments.merged, .special_tokens = special_tokens};
   if (!arguments.dtype.empty()) options.dtype = parse_training_dtype("--dtype", arguments.dtype);
   if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
   require_tokenizer_of_model(arguments.source);
@@ -43,7 +45,7 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
                         !is_adapter_folder(arguments.source);
   fmt::print("model: {}\n", arguments.folder);
   if (!is_model) return ExitStatus::success;
-  const std::string note = HuggingFaceReader(arguments.source).unused_tensors_note();
+  const std::string note = HuggingFaceReader(arguments.source).note();
   if (!note.empty()) fmt::print("{}\n", note);
   return ExitStatus::success;
 }

@@ -2,7 +2,8 @@
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "spec/config/config_reader.h"
-#include "train/train.h"
+#include "train/evaluate.h"
+#include "train/run_placement.h"
 
 #include <CLI/CLI.hpp>
 

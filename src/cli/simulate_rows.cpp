@@ -1,6 +1,6 @@
 #include "cli/simulate_rows.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/units.h"
 #include "predict/published/published_row.h"
 #include "predict/published/row_assumptions.h"

@@ -1,7 +1,8 @@
 // echelon train: runs a config and reports the run on the terminal, in a log, or as JSON.
 #include "train/train.h"
+#include "train/run_placement.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model_argument.h"

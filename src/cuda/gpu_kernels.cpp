@@ -3,6 +3,7 @@
 #include "ops/description.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace echelon::cuda {
 namespace {
@@ -11,8 +12,7 @@ std::int64_t pieces(std::int64_t count, std::int64_t of) { return (count + of - 
 std::int64_t one_if(bool is_there) { return is_there ? 1 : 0; }
 /// A kernel over its elements.
 std::int64_t over(const Tensor& x) { return one_if(x.num_elements() > 0); }
-/// Partial sums over the rows, and their sum.
-std::int64_t column_sums(const Tensor& x) { return 2 * over(x); }
+std::int64_t norm_gradients(const Tensor& x) { return keeps_row_beside_sums(x) ? over(x) : 2 * over(x); }
 
 // The operations that are not one kernel over their elements.
 template <class Args>
@@ -24,19 +24,17 @@ std::int64_t kernels_of(const MatmulArgs& args) {
   return args.is_float8() ? of_rounding + 1 : over(args.c);
 }
 std::int64_t kernels_of(const AddBiasArgs& args) { return over(args.y); }
-std::int64_t kernels_of(const BiasBackwardArgs& args) { return column_sums(args.dy); }
+std::int64_t kernels_of(const BiasBackwardArgs& args) { return over(args.dy); }
 std::int64_t kernels_of(const EmbeddingBackwardArgs& args) {
   constexpr std::int64_t tokens_sorted_at_once = 8192;
   return 2 * pieces(args.tokens.num_elements(), tokens_sorted_at_once);
 }
-std::int64_t kernels_of(const LayerNormBackwardWeightArgs& args) { return column_sums(args.x); }
-std::int64_t kernels_of(const RmsNormBackwardWeightArgs& args) { return column_sums(args.x); }
-std::int64_t kernels_of(const LayerNormBackwardArgs& args) { return column_sums(args.x); }
-std::int64_t kernels_of(const RmsNormBackwardArgs& args) { return column_sums(args.x); }
-std::int64_t kernels_of(const AttentionBackwardArgs& args) { return 3 * over(args.q); }  // delta; dk and dv; dq
-std::int64_t kernels_of(const GeluBackwardArgs& args) {
-  return args.dbias.exists() ? column_sums(args.x) : over(args.x);
-}
+std::int64_t kernels_of(const LayerNormBackwardWeightArgs& args) { return over(args.x); }
+std::int64_t kernels_of(const RmsNormBackwardWeightArgs& args) { return over(args.x); }
+std::int64_t kernels_of(const LayerNormBackwardArgs& args) { return norm_gradients(args.x); }
+std::int64_t kernels_of(const RmsNormBackwardArgs& args) { return norm_gradients(args.x); }
+std::int64_t kernels_of(const AttentionBackwardArgs& args) { return 2 * over(args.q); }  // dq; dk and dv
+std::int64_t kernels_of(const GeluBackwardArgs& args) { return over(args.x); }
 std::int64_t kernels_of(const ExpertSlotsArgs& /*args*/) { return 3; }
 
 template <class Args>
@@ -61,12 +59,23 @@ void GpuKernelCount::add(const Operation& operation) {
       if (joined_.extends(args)) return;
       flush();
       joined_.hold(args);
-    } else {
-      release_joined();
-      if (is_fused(operation)) return;
-      flush();
-      count(operation.kind(), kernels_of(args), cost(args).bytes);
+      return;
     }
+    if constexpr (requires { paired_.completed_by(args); })
+      if (const auto pair = paired_.completed_by(args)) {
+        count(KindOf<std::remove_cvref_t<decltype(pair->first)>>::value, kernels_of(pair->first),
+              cost(pair->first).bytes);
+        return count(operation.kind(), 0, cost(args).bytes);
+      }
+    if constexpr (requires { paired_.hold(args); }) {
+      flush();
+      return paired_.hold(args);
+    }
+    release_joined();
+    release_paired();
+    if (is_fused(operation)) return;
+    flush();
+    count(operation.kind(), kernels_of(args), cost(args).bytes);
   });
 }
 
@@ -86,6 +95,13 @@ bool GpuKernelCount::is_fused(const Operation& operation) {
 void GpuKernelCount::flush() {
   for (const ProductCall& call : products_.take()) count(call);
   release_joined();
+  release_paired();
+}
+
+void GpuKernelCount::release_paired() {
+  paired_.release([&]<class Args>(const Pair<Args>& pair) {
+    count(KindOf<Args>::value, kernels_of(pair.first), cost(pair.first).bytes);
+  });
 }
 
 void GpuKernelCount::release_joined() {

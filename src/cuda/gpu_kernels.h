@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/ops/joined_operations.h"
+#include "cuda/ops/paired_operations.h"
 #include "cuda/ops/product_calls.h"
 #include "ops/operation.h"
 
@@ -17,7 +18,8 @@ namespace echelon::cuda {
 
 /// Counts those of a sequence of operations on one device. Matmuls are fused with what follows them, if the library has
 /// algorithms for that (cuda/ops/product_calls.h). Fills, rotations, sums of squares and
-/// updates are joined (cuda/ops/joined_operations.h), so tensors need addresses, but no memory.
+/// updates are joined (cuda/ops/joined_operations.h), and others paired (cuda/ops/paired_operations.h), so tensors need
+/// addresses, but no memory.
 class GpuKernelCount {
  public:
   GpuKernelCount();
@@ -34,12 +36,14 @@ class GpuKernelCount {
  private:
   [[nodiscard]] bool is_fused(const Operation& operation);
   void release_joined();
+  void release_paired();
   void count(OpKind kind, std::int64_t kernels, std::int64_t bytes);
   void count(const ProductCall& call);
 
   std::array<Counted, num_op_kinds> counts_ = {};
   ProductCalls products_;
   JoinedOperations joined_;
+  PairedOperations paired_;
 };
 
 }  // namespace echelon::cuda

@@ -1,7 +1,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "data/chat/chat_preparation.h"
 #include "data/indexed_dataset.h"
 #include "data/prepare_record.h"

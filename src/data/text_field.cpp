@@ -2,8 +2,8 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/printable.h"
-#include "base/similar.h"
+#include "base/text/printable.h"
+#include "base/text/similar.h"
 
 #include <optional>
 #include <utility>

@@ -83,10 +83,6 @@ WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
           "training.cuda_graphs = true is not supported with pipelines, whose transfers might deadlock within a graph, "
           "and parallelism.pipeline_parallel_degree = {} (use cuda_graphs = false)",
           config.parallelism.pipeline_parallel_degree);
-  require(config.parallelism.context_parallel_degree == 1,
-          "training.cuda_graphs = true is not supported with rings, whose transfers might deadlock within a graph, "
-          "and parallelism.context_parallel_degree = {} (use cuda_graphs = false)",
-          config.parallelism.context_parallel_degree);
   return device.recorder();
 }
 

@@ -1,5 +1,7 @@
 #include "pages/config_words.h"
 
+#include "base/text/written_number.h"
+
 #include <fmt/format.h>
 
 #include <iterator>
@@ -14,12 +16,6 @@ std::string with_unit(double number, std::string_view unit) {
   return fmt::format("{:.4g} {}{}", number, prefixes[prefix], unit);
 }
 
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, ",");
-  return digits;
-}
-
 std::string layout_line(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const MeshShape mesh = config.mesh_shape();
@@ -32,10 +28,11 @@ std::string layout_line(const RunConfig& config) {
   const std::string experts =
       p.expert_parallel_degree > 1 ? fmt::format(", experts over {}", p.expert_parallel_degree) : "";
   const std::string order = p.order == AxisOrder() ? "" : fmt::format(", order {}", name_of(p.order));
-  return fmt::format("{} rank{}{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()),
-                     mesh.num_ranks() == 1 ? "" : "s", degrees, p.sequence_parallel ? ", sequence parallel" : "", zero,
-                     experts, order, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
-                     config.training.micro_batch_size, config.training.seq_len);
+  return fmt::format(
+      "{} rank{}{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(static_cast<double>(mesh.num_ranks())),
+      mesh.num_ranks() == 1 ? "" : "s", degrees, p.sequence_parallel ? ", sequence parallel" : "", zero, experts, order,
+      grouped(static_cast<double>(config.num_microbatches())), config.num_microbatches() == 1 ? "" : "es",
+      config.training.micro_batch_size, config.training.seq_len);
 }
 
 }  // namespace echelon

@@ -1,5 +1,6 @@
 #include "pages/simulate_output.h"
 
+#include "base/text/written_number.h"
 #include "base/units.h"
 #include "pages/config_words.h"
 #include "predict/experts/read_expert_load.h"
@@ -28,7 +29,7 @@ std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 
 /// Four significant digits.
 std::string seconds_text(double seconds) {
   if (seconds > 0 && seconds < 1e-3) return fmt::format("{:.4g} us", seconds * 1e6);
-  return seconds > 0 && seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+  return seconds > 0 && seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : written(seconds) + " s";
 }
 
 double total(const std::map<std::string, double>& seconds) {
@@ -163,7 +164,7 @@ std::string slower_ranks_table(const Simulation& result) {
   constexpr std::size_t most = 8;
   Rows rows = {{"slower, from rank", "ranks", "stage", "compute", "more"}};
   for (std::size_t i = 0; i < std::min(most, slower.size()); ++i)
-    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(slower[i]->num_ranks),
+    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(static_cast<double>(slower[i]->num_ranks)),
                     std::to_string(slower[i]->pipeline_rank), seconds_text(slower[i]->parts.compute_seconds),
                     percent(excess(*slower[i]), 1)});
   return "\n" + text_table(rows) +
@@ -173,10 +174,10 @@ std::string slower_ranks_table(const Simulation& result) {
 std::string failures_text(const FailureModel& failures, double step_seconds) {
   const double interval = best_interval_seconds(failures), part = goodput(failures, interval);
   return fmt::format(
-      "\nfailures every {:.4g} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that "
+      "\nfailures every {} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that "
       "lasts\n"
       "  (Young 1974: every {}, Daly 2006: every {})\n",
-      failures.mtbf_seconds / 3600, seconds_text(failures.checkpoint_seconds), seconds_text(interval),
+      written(failures.mtbf_seconds / 3600), seconds_text(failures.checkpoint_seconds), seconds_text(interval),
       std::max(std::int64_t{1}, static_cast<std::int64_t>(std::llround(interval / step_seconds))), 100 * part,
       seconds_text(step_seconds / part), seconds_text(young_interval_seconds(failures)),
       seconds_text(daly_interval_seconds(failures)));
@@ -277,6 +278,19 @@ Json to_json(const SimulatedRun& run) {
   return json;
 }
 
+// A pass that takes longer than alone stretches them.
+std::vector<std::vector<DrawnMessage>> drawn_messages(const SimulatedRank& rank) {
+  std::vector<std::vector<DrawnMessage>> drawn;
+  for (std::size_t action = 0; action < rank.layer_messages.size(); ++action) {
+    std::vector<DrawnMessage>& of_action = drawn.emplace_back();
+    for (const MessageTime& message : rank.layer_messages[action])
+      if (const double whole = rank.alone_seconds[action]; whole > 0)
+        of_action.push_back({fmt::format("{} over {}", name_of(message.kind), name_of(message.group)),
+                             message.start / whole, message.end / whole});
+  }
+  return drawn;
+}
+
 std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
   std::vector<DrawnRank> drawn;
   const bool are_several = run.result.ranks.size() > run.result.memory.size();
@@ -285,7 +299,7 @@ std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
         run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)];
     const std::string whose = are_several ? fmt::format(", rank {}", rank.rank) : "";
     drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names,
-                     rank.layers_send_seconds});
+                     rank.layers_send_seconds, drawn_messages(rank)});
   }
   return drawn;
 }

@@ -5,6 +5,7 @@
 #include "report/html/html_timeline.h"
 #include "report/system_memory.h"
 #include "spec/config/config_reader.h"
+#include "train/run_placement.h"
 
 namespace echelon {
 

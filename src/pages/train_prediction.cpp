@@ -8,7 +8,8 @@
 #include "spec/machine/host_spec.h"
 #include "train/data/attention_shares.h"
 #include "train/data/open_data.h"
-#include "train/run_products.h"
+#include "train/run_placement.h"
+#include "train/start/run_products.h"
 
 #include <fmt/format.h>
 

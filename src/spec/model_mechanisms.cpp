@@ -1,7 +1,7 @@
 #include "spec/model_mechanisms.h"
 
 #include "base/error.h"
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "spec/field_text.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Models by name. Published models have the sizes of their config.json on Hugging Face, GPT-3 those of Brown et al.
 // 2020, table 2.1.
 #include "base/error.h"
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "spec/families/family.h"
 #include "spec/model_mechanisms.h"
 #include "spec/model_spec.h"

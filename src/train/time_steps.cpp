@@ -7,7 +7,7 @@
 #include "engine/device/rank_cores.h"
 #include "engine/layout_run.h"
 #include "engine/run_device.h"
-#include "train/train.h"
+#include "train/run_placement.h"
 
 #include <chrono>
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/blueprint.h"
-#include "checkpoint/hf/adapter/adapter_reader.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/device/rank_cores.h"
@@ -14,14 +14,15 @@
 #include "spec/groups.h"
 #include "train/data/data_fingerprint.h"
 #include "train/data/open_data.h"
-#include "train/export_model.h"
-#include "train/run_claim.h"
-#include "train/run_start.h"
+#include "train/run_placement.h"
+#include "train/save/export_model.h"
+#include "train/save/run_claim.h"
+#include "train/start/initial_weights.h"
+#include "train/start/run_description.h"
+#include "train/start/run_products.h"
+#include "train/start/run_start.h"
 #include "train/trainer.h"
 #include "train/validation.h"
-
-#include <algorithm>
-#include <cmath>
 
 namespace echelon {
 namespace {
@@ -79,14 +80,6 @@ void remove_litter_or_warn(const RunConfig& config, RunObserver& observer) {
   }
 }
 
-// A batch beyond the data would be mostly padding.
-RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
-  const std::int64_t round = config.data_parallel_degree() * config.training.micro_batch_size;
-  const std::int64_t enough = (num_sequences + round - 1) / round * round;
-  config.training.global_batch_size = std::min(config.training.global_batch_size, enough);
-  return config;
-}
-
 /// Collective: what was asked of any rank to end the run. `own` is null on ranks that are not asked.
 RunRequest agreed_end(Comm& all, const RunRequests* own) {
   double sum = own != nullptr ? summand_of(own->end) : 0;
@@ -94,115 +87,7 @@ RunRequest agreed_end(Comm& all, const RunRequests* own) {
   return highest_request(sum);
 }
 
-std::optional<ModelReader> initial_weights(const RunConfig& config) {
-  if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
-  ModelReader reader(config.checkpoint.initial_load_path);
-  ModelSpec expected = config.model, found = reader.spec();
-  expected.initializer_range = found.initializer_range;  // irrelevant for loaded weights
-  require(expected == found,
-          "checkpoint.initial_load_path = '{}' has a different model than [model] describes; use model.path = '{}'",
-          config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
-  return reader;
-}
-
-/// Those that a run with adapters starts with, unless it draws them.
-std::optional<AdapterReader> initial_adapters(const RunConfig& config, const std::optional<Digest>& base) {
-  const LoraConfig& lora = config.lora;
-  if (lora.initial_load_path.empty()) return std::nullopt;
-  AdapterReader reader(lora.initial_load_path, config.model);
-  const AdapterConfig& found = reader.config();
-  const auto require_same = [&](std::string_view key, const auto& wanted, const auto& is) {
-    require(wanted == is, "lora.initial_load_path = '{}' has lora.{} = {}, not {} (use {})", lora.initial_load_path,
-            key, is, wanted, is);
-  };
-  require_same("rank", lora.rank, found.lora.rank);
-  require_same("alpha", lora.alpha, found.lora.alpha);
-  require_same("use_rslora", lora.use_rslora, found.lora.use_rslora);
-  const auto modules = [&](const LoraConfig& of) {
-    return fmt::format("{}", fmt::join(targets_of(adapted_modules(of, config.model), config.model), ","));
-  };
-  require_same("target_modules", modules(lora), modules(found.lora));
-  if (whole_parameters(config.model, lora) != whole_parameters(config.model, found.lora))
-    require_same("modules_to_save", fmt::format("{}", fmt::join(lora.modules_to_save, ",")),
-                 fmt::format("{}", fmt::join(found.lora.modules_to_save, ",")));
-  require(!found.base_digest || found.base_digest == base,
-          "lora.initial_load_path = '{}' has adapters of another base than checkpoint.initial_load_path = '{}' (use "
-          "'{}')",
-          lora.initial_load_path, config.checkpoint.initial_load_path, found.base);
-  return reader;
-}
-
-std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
-  const auto num_ranks = static_cast<int>(schedule.ranks.size());
-  if (num_ranks == 1 && schedule.num_stages == 1) return "1";
-  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule))
-                                                                    : p.pipeline_parallel_schedule_csv;
-  return fmt::format("{} ({}{})", num_ranks, name,
-                     schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
-}
-
-std::string describe_adapters(const RunConfig& config) {
-  if (!config.lora.exists()) return "";
-  const auto millions = [](const std::vector<NamedShape>& parameters) {
-    double sum = 0;
-    for (const NamedShape& each : parameters) sum += static_cast<double>(each.sizes.num_elements());
-    return sum / 1e6;
-  };
-  const std::vector<NamedShape> whole = whole_parameters(config.model, config.lora);
-  return fmt::format(", {:.3f} M in adapters of rank {}{} alone are trained",
-                     millions(adapter_parameters(config.model, config.lora)), config.lora.rank,
-                     whole.empty() ? "" : fmt::format(" and {:.3f} M in modules to save", millions(whole)));
-}
-
-std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
-  const RunConfig& config = blueprint.config();
-  const ParallelConfig& p = config.parallelism;
-  return fmt::format(
-      "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as "
-      "{}; "
-      "{} microbatches of {} x {} tokens per rank and step",
-      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
-      config.model.mixture.exists()
-          ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
-          : "",
-      describe_adapters(config), p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p),
-      p.data_parallel_shard_degree,
-      p.context_parallel_degree > 1
-          ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
-                        name_of(p.context_parallel_load_balancer))
-          : "",
-      p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
-      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),
-      config.training.micro_batch_size, config.training.seq_len);
-}
-
-/// The memory plan of a rank by category, each at its own peak. The allocation has exactly the planned size.
-std::string describe_memory(const RankBlueprint& rank) {
-  constexpr double mebibyte = 1024.0 * 1024.0;
-  std::string parts;
-  for (const MemoryCategory category : memory_categories()) {
-    const double size = static_cast<double>(rank.memory(ProgramKind::training).peak_bytes(category)) / mebibyte;
-    if (size >= 0.005) parts += fmt::format("{}{:.2f} MiB of {}", parts.empty() ? "" : ", ", size, name_of(category));
-  }
-  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}", rank.rank(),
-                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts);
-}
-
 }  // namespace
-
-RankPlacement placement_of(const RunConfig& config) {
-  return place_ranks(config.comm.backend, config.mesh_shape().num_ranks());
-}
-
-RunConfig with_nodes(RunConfig config) {
-  ParallelConfig& p = config.parallelism;
-  if (p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0) return config;
-  const RankPlacement placement = placement_of(config);
-  if (placement.num_ranks_on_host == placement.num_ranks) return config;
-  p.ranks_per_node = placement.num_ranks_on_host;
-  validate(config);
-  return config;
-}
 
 TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   RunObserver no_observer;
@@ -245,21 +130,21 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     observer.described(fmt::format("checkpoint.initial_load_path = '{}' is not read: the checkpoint has the weights",
                                    config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
-  observer.described(describe(blueprint, placement));
-  observer.described(describe_memory(blueprint.rank(0)));
+  observer.described(description(blueprint, placement));
+  observer.described(memory_description(blueprint.rank(0)));
   if (claim && !claim->is_locked())
     observer.described(
         fmt::format("the file system of '{}' has no locks: other runs are kept away by the time at which "
                     "this one writes to run.lock",
                     config.output.dir));
-  if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
+  if (const std::string note = initial ? initial->note() : ""; !note.empty()) observer.described(note);
   ProductRequest products =
       product_request(config, resumes ? resume.candidates().front().reader->manifest().products : ProductNames());
   products.is_of_processes = placement.transport == Transport::mpi;
   BackgroundThread background;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     Comm& all = host.comm(step_group);
-    if (placement.transport != Transport::thread) require_same_run(config, resume.data(), all);
+    if (placement.transport != Transport::thread) require_same_run(config, "data.path", resume.data(), all);
     const RunRequests* requests = host.rank() == placement.first_rank_here ? options.requests : nullptr;
     const RankCores cores = claim_cores(config, host);
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads, products);
@@ -328,45 +213,6 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     if (mesh.rank() == 0 && options.tell) options.tell(result);
     all.barrier().wait();
   });
-  return result;
-}
-
-EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
-  RunConfig wanted = asked;
-  wanted.lora = {};  // adapters are merged with their base when they are read
-  require(!wanted.checkpoint.initial_load_path.empty(),
-          "checkpoint.initial_load_path is empty: which model is to be evaluated? Add --model=FOLDER");
-  require(!wanted.data.validation_path.empty(),
-          "data.validation_path is empty: on which tokens is the model to be evaluated?");
-  const RankPlacement placement = placement_of(wanted);
-  const auto initial = initial_weights(wanted);
-  RunObserver no_observer;
-  const DatasetBatches validation = open_validation(wanted, placement, no_observer);
-  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
-  const RunConfig config = with_device(
-      with_nodes(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len))), backend->kind());
-  const Blueprint blueprint(config);
-  require_host_memory(blueprint, placement, *backend);
-  rehearse(blueprint);
-  EvaluationResult result;
-  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device =
-        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads,
-                    {.is_of_processes = placement.transport == Transport::mpi});
-    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
-    run.model().load(*initial, device->ops());
-    const MeanLoss mean = validation_loss(run.step(), validation, config, most_batches);
-    if (host.rank() == placement.first_rank_here)
-      result = {.loss = mean.loss,
-                .num_targets = mean.num_targets,
-                .num_targets_of_text = validation.num_targets(),
-                .unigram_entropy = unigram_entropy(validation.dataset()),
-                .note = initial->unused_tensors_note(),
-                .device = device->description()};
-  });
-  if (!std::isfinite(result.loss))
-    throw Failure(fmt::format("the loss of '{}' on '{}' is {}: its weights overflow in training.dtype",
-                              config.checkpoint.initial_load_path, config.data.validation_path, result.loss));
   return result;
 }
 

@@ -8,7 +8,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -38,25 +37,5 @@ struct TrainOptions {
 /// read). Throws Failure ("rank 3: backward stage 1 ...") if a rank fails; in an MPI job the failure is printed and all
 /// processes end. There every process gets a result, but only rank 0's is complete.
 [[nodiscard]] TrainResult train(const RunConfig& config, const TrainOptions& options);
-
-/// Whether the ranks of a config's run are threads or processes. Throws Error if the launcher started a different
-/// number of processes.
-[[nodiscard]] RankPlacement placement_of(const RunConfig& config);
-/// With parallelism.ranks_per_node of a job on several hosts, where hierarchical dispatch has none.
-[[nodiscard]] RunConfig with_nodes(RunConfig config);
-
-struct EvaluationResult {
-  double loss = 0;
-  std::int64_t num_targets = 0;
-  std::int64_t num_targets_of_text = 0;  // of which `most_batches` may skip some
-  double unigram_entropy = 0;            // of the whole text
-  std::string note = {};                 // ModelReader::unused_tensors_note()
-  std::string device = {};               // RankDevice::description()
-};
-
-/// Mean loss in nats of the first `most_batches` global batches of `config.data.validation_path` under the weights of
-/// `config.checkpoint.initial_load_path`. Throws Failure if it is not finite.
-[[nodiscard]] EvaluationResult evaluate(const RunConfig& config,
-                                        std::int64_t most_batches = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace echelon

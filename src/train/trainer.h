@@ -6,7 +6,7 @@
 #include "engine/rank_run.h"
 #include "engine/step_recorder.h"
 #include "measure/host_rates.h"
-#include "train/run_saver.h"
+#include "train/save/run_saver.h"
 #include "train/train.h"
 
 #include <chrono>

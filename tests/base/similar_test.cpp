@@ -1,4 +1,4 @@
-#include "base/similar.h"
+#include "base/text/similar.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Text of files, and text for a terminal.
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "base/text_file.h"
 #include "scratch_folder.h"
 

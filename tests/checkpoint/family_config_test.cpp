@@ -9,6 +9,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// transformers 4.57 takes "type" in OLMo 2 alone, and "rope_type" in Granite alone.
+TEST(FamilyConfig, TheOlderDialectNamesTheTypeOfRopeAsEachFamilyTakesIt) {
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}}, older = {{"type", "linear"}, {"factor", 2.0}};
+  for (const auto& [family, scaling] :
+       {std::pair("granite", linear), std::pair("llama", linear), std::pair("olmo2", older)})
+    EXPECT_EQ(written(read(config_of(family, {{"rope_scaling", linear}, {"head_dim", nullptr}}))).at("rope_scaling"),
+              scaling)
+        << family;
+}
+
 TEST(FamilyConfig, Olmo3) {
   const json yarn = {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 16}};
   const ModelSpec model = read(config_of("olmo3", {{"rope_scaling", yarn}, {"sliding_window", 32}}));

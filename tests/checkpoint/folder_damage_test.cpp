@@ -87,17 +87,28 @@ TEST(DamagedFolder, NamesTheTensorThatIsNotFinite) {
     }
 }
 
-TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
+TEST(DamagedFolder, NamesTensorsThatAreLeftOver) {
   const ScratchFolder scratch;
   const ModelSpec model = tiny_model(Family::llama, true);
   write_model(scratch / "model", model, 1'000'000);
-  EXPECT_EQ(ModelReader(scratch / "model").unused_tensors_note(), "");
+  EXPECT_EQ(ModelReader(scratch / "model").note(), "");
   ModelSpec smaller = model;
   smaller.num_hidden_layers = 1;
   write_model_config(scratch / "model", smaller, {});
-  EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }),
               testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
                              testing::HasSubstr("model.layers.1.input_layernorm.weight")));
+}
+
+// transformers 4.57 would tie both to one of them, and 5.23 neither.
+TEST(DamagedFolder, NamesAHeadThatIsNotTheEmbeddingItIsTiedTo) {
+  const ScratchFolder scratch;
+  ModelSpec model = tiny_model(Family::llama, false);
+  write_model(scratch / "model", model, 1'000'000);
+  model.tie_word_embeddings = true;
+  write_model_config(scratch / "model", model, {});
+  EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }),
+              testing::HasSubstr("tensor 'lm_head.weight' differs from 'model.embed_tokens.weight'"));
 }
 
 // DeepSeek-V3's last layer predicts a further token, and has experts of its own.
@@ -109,9 +120,9 @@ TEST(DamagedFolder, LeavesOutLayersThatPredictFurtherTokens) {
   smaller.num_hidden_layers = 1;
   write_model_config(scratch / "model", smaller, {});
   const ModelReader reader(scratch / "model");
-  EXPECT_THAT(reader.unused_tensors_note(),
+  EXPECT_THAT(reader.note(),
               testing::HasSubstr("has layers that predict further tokens, whose 32 tensors are left out"));
-  EXPECT_THAT(reader.unused_tensors_note(), testing::Not(testing::HasSubstr("does not ask for")));
+  EXPECT_THAT(reader.note(), testing::Not(testing::HasSubstr("does not ask for")));
   EXPECT_THAT(read_text_in_folder(scratch / "model", "config.json"),
               testing::HasSubstr("num_nextn_predict_layers\": 0"));
 }

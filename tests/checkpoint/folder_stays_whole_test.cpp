@@ -120,12 +120,13 @@ TEST(WholeFolder, TakesTheFilesNextToAnotherTokenizer) {
   const ScratchFolder scratch;
   put_chat_model(scratch / "in");
   std::filesystem::create_directory(scratch / "mine");
-  put(scratch / "mine/tokenizer.json", R"({"added_tokens":[],"model":{"type":"BPE","vocab":{"</s>":2,"<s>":1}}})");
+  put(scratch / "mine/tokenizer.json", "another tokenizer");
   put(scratch / "mine/tokenizer_config.json", R"({"eos_token": {"content": "</s>"}, "bos_token": "<s>"})");
   const ModelSpec model = read_model_spec(scratch / "in");
   write_weights({.folder = scratch / "out",
                  .model = model,
                  .tokenizer = scratch / "mine/tokenizer.json",
+                 .special_tokens = [](const auto&) { return SpecialTokens{.bos = 1, .eos = 2}; },
                  .source = scratch / "in"});
   EXPECT_EQ(get(scratch / "out/tokenizer_config.json"), get(scratch / "mine/tokenizer_config.json"));
   for (const char* stale : {"generation_config.json", "chat_template.jinja", "special_tokens_map.json"})

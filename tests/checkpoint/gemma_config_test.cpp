@@ -45,6 +45,15 @@ TEST(GemmaConfig, Gemma3MayOmitAnyField) {
   EXPECT_EQ(read({{"model_type", "gemma3_text"}}), expected);
 }
 
+// transformers 4.57 and 5.23 never apply Gemma 3's.
+TEST(GemmaConfig, Gemma3HasNoSoftCapOfScores) {
+  json config = config_of("gemma3_text", {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", 30.0}});
+  EXPECT_EQ(read(config).attn_logit_softcapping, 0);
+  EXPECT_EQ(read(config).final_logit_softcapping, 30);
+  config["attn_logit_softcapping"] = 50.0;
+  EXPECT_NE(refusal(config).find("attn_logit_softcapping = 50.0 would change the computation"), std::string::npos);
+}
+
 TEST(GemmaConfig, Gemma3ScalesTheRopeOfLayersWithoutAWindow) {
   const json linear = {{"rope_type", "linear"}, {"factor", 8.0}};
   const json older = config_of(

@@ -125,6 +125,8 @@ TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
   const auto refusal = [](const std::string& layout) {
     return planned({"--machine=h100", "--gpus=4", "--compare=" + layout}).err;
   };
+  EXPECT_THAT(refusal("tp=2,tp=1"),
+              HasSubstr("--compare=tp=2,tp=1 has tp twice; for two layouts give --compare twice"));
   EXPECT_THAT(refusal("tp"), HasSubstr("--compare=tp is not a layout (example: --compare=tp=8,pp=4)"));
   EXPECT_THAT(refusal("tp=2,=4"), HasSubstr("is not a layout"));
   EXPECT_THAT(refusal("training.steps=4"), HasSubstr("--training.steps=4 is no choice of the planner"));

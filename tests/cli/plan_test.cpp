@@ -95,7 +95,7 @@ TEST(Plan, ARangeOfDevicesListsTheirScaling) {
   }
   EXPECT_DOUBLE_EQ(points[3]["efficiency"],
                    points[0]["predicted_seconds"].get<double>() / points[3]["predicted_seconds"].get<double>() / 8);
-  EXPECT_THAT(planned(range).out, HasSubstr("a training of 1954 steps takes"));
+  EXPECT_THAT(planned(range).out, HasSubstr("a training of 1,954 steps takes"));
   EXPECT_THAT(planned(range).out, HasSubstr("efficiency is relative to 3 devices, the fewest that were asked for"));
 }
 

@@ -24,7 +24,7 @@ TEST(Plan, TokensHaveDaysAndAPrice) {
   EXPECT_NEAR(plan["training"]["price"].get<double>() / (days * 24 * 2 * 3), 1, 1e-9);
   const std::string text =
       planned({"--machine=h100", "--gpus=2", "--tokens=1M", "--mtbf=9", "--checkpoint-seconds=1"}).out;
-  EXPECT_THAT(text, HasSubstr("1e+06 tokens are 1954 steps"));
+  EXPECT_THAT(text, HasSubstr("1 million tokens are 1,954 steps"));
   EXPECT_THAT(text, HasSubstr("the job fails every 4.5 hours"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--tokens=much"}).err, HasSubstr("is not a number of tokens"));
 }
@@ -54,7 +54,7 @@ TEST(Plan, HoursAndTokensNameTheFewestDevices) {
   EXPECT_TRUE(enough["scaling"][1]["training"]["within_hours"]);
   EXPECT_FALSE(planned_json(asked(hours / 100)).contains("fewest_gpus_within_hours"));
   EXPECT_THAT(planned(asked(hours * 1.001)).out,
-              HasSubstr("the fewest of these devices that train 1e+09 tokens within"));
+              HasSubstr("the fewest of these devices that train 1 billion tokens within"));
   EXPECT_THAT(planned(asked(hours / 100)).out, HasSubstr("none of these numbers of devices trains"));
 }
 

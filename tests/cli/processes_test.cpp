@@ -156,6 +156,19 @@ TEST_F(Processes, ThatHaveOtherKeysOrDataThanRank0EndTheJob) {
   const Outcome data = run(two("data", {}), two("data", {"--data.path=" + folder_ + "/corpus/validation"}));
   EXPECT_THAT(data.err, HasSubstr("(copy the same files to all hosts)"));
   EXPECT_EQ(run(two("same", {}), two("same", {"--training.num_threads=1"})).status, 0);
+  const auto evaluation = [&](const std::string& text, const std::string& key) {
+    return std::vector<std::string>{"eval",
+                                    "--model=" + folder_ + "/same/model",
+                                    "--data=" + folder_ + "/corpus/" + text,
+                                    "--parallelism.data_parallel_shard_degree=2",
+                                    "--training.global_batch_size=2",
+                                    key};
+  };
+  const auto usual = evaluation("validation", "--training.seq_len=16");
+  EXPECT_EQ(run(usual, usual).status, 0);
+  EXPECT_THAT(run(usual, evaluation("validation", "--training.seq_len=8")).err,
+              HasSubstr("training.seq_len is 8 here and 16 on rank 0"));
+  EXPECT_THAT(run(usual, evaluation("train", "--training.seq_len=16")).err, HasSubstr("validation_path is"));
 }
 
 /// Two ranks, each with a setting of the environment of its own.

@@ -2,6 +2,7 @@
 #include "cuda/ops/attention.h"
 #include "cuda/device/device.h"
 #include "cuda/emulated/execution.h"
+#include "cuda/emulated/runtime.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
 #include "ops/reference/reference_ops.h"
@@ -9,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <vector>
@@ -19,10 +22,11 @@ namespace {
 struct AttentionCase {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
   bool has_documents = false;
+  bool has_ends = false;
 };
 
-/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16 and starts of documents, at addresses that the emulated
-/// device has.
+/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16 and the begins and ends of ranges, at addresses that the
+/// emulated device has.
 struct AttentionTensors {
   std::vector<Numbers> of;
   AttentionCase a;
@@ -40,9 +44,22 @@ struct AttentionTensors {
         while (n * (n + 1) / 2 <= position) ++n;
         starts.push_back(n * (n - 1) / 2);
       }
+    // Queries at every third position: the first ones see nothing, the last ones all keys.
+    std::vector<std::int32_t> ends;
+    for (std::size_t n = 0; n < starts.size(); ++n) {
+      const std::int64_t end = 3 * (static_cast<std::int64_t>(n) % a.Tq - a.Tq / 4);
+      ends.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(end, 0, a.Tk)));
+      if (a.has_ends) starts[n] = std::min(starts[n], ends.back());
+    }
     of.push_back(Numbers::tokens(starts));
+    of.push_back(Numbers::tokens(ends));
   }
-  [[nodiscard]] AttentionMask mask() const { return {.begin = a.has_documents ? of[10].tensor() : Tensor()}; }
+  [[nodiscard]] AttentionMask mask() const {
+    AttentionMask mask = {.begin = a.has_documents ? of[10].tensor() : Tensor(),
+                          .end = a.has_ends ? of[11].tensor() : Tensor()};
+    if (a.has_ends) mask.num_pairs = count_seen_pairs(mask, of[0], of[1]);
+    return mask;
+  }
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(a.C)); }
   [[nodiscard]] AttentionArgs forward() const {
     return {.q = of[0],
@@ -79,14 +96,24 @@ void expect_same(const AttentionTensors& actual, const AttentionTensors& expecte
     expect_near(actual.of[i], expected.of[i], tolerance_of(DType::bfloat16), "tensor " + std::to_string(i));
 }
 
+/// Pairs since the last call.
+std::array<std::int64_t, 3> pairs_computed() {
+  std::array<std::int64_t, 3> pairs;
+  for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = emulated::num_pairs[i].exchange(0);
+  return pairs;
+}
+
 void expect_like_the_reference(const AttentionCase& a) {
   Device device(0);
   ReferenceOps reference;
   AttentionTensors expected(a), actual(a);
   reference.attention(expected.forward());
+  const std::int64_t pairs = a.H * count_seen_pairs(actual.mask(), actual.of[0], actual.of[1]);
+  (void)pairs_computed();
   ASSERT_TRUE(mma_attention(actual.forward(), device.most_shared_bytes(), device.compute().get()));
   device.compute().synchronize();
   expect_same(actual, expected, {3, 4});
+  EXPECT_EQ(pairs_computed(), (std::array<std::int64_t, 3>{pairs, 0, 0}));
   if (a.C > 128) return;
   for (AttentionTensors* t : {&expected, &actual})
     for (std::int64_t i = 0; i < t->of[4].count(); ++i)
@@ -95,10 +122,12 @@ void expect_like_the_reference(const AttentionCase& a) {
   ASSERT_TRUE(mma_attention_backward(actual.backward(), device.most_shared_bytes(), device.compute().get()));
   device.compute().synchronize();
   expect_same(actual, expected, {6, 7, 8, 9});
+  EXPECT_EQ(pairs_computed(), (std::array<std::int64_t, 3>{0, pairs, pairs}));
 }
 
 // Several tiles of keys and blocks of queries for each width that kernels are compiled for, and widths that are padded
-// to them; groups that begin in the middle; kv heads that nobody reads; fewer queries than keys, and more; documents.
+// to them; groups that begin in the middle; kv heads that nobody reads; fewer queries than keys, and more; documents;
+// ranges.
 TEST(AttentionInTensorCores, EqualsTheReference) {
   for (const AttentionCase& a : {AttentionCase{1, 140, 140, 2, 2, 64, 2, 1},
                                  {1, 130, 130, 1, 2, 128, 1, 0},
@@ -109,7 +138,11 @@ TEST(AttentionInTensorCores, EqualsTheReference) {
                                  {2, 150, 150, 2, 1, 64, 2, 0, true},
                                  {1, 150, 150, 1, 1, 128, 1, 0, true},
                                  {1, 20, 75, 1, 1, 256, 1, 0, true},
-                                 {1, 70, 130, 1, 1, 64, 1, 0, true}}) {
+                                 {1, 70, 130, 1, 1, 64, 1, 0, true},
+                                 {2, 140, 150, 2, 1, 64, 2, 0, false, true},
+                                 {1, 150, 90, 2, 2, 128, 1, 0, true, true},
+                                 {1, 30, 135, 1, 1, 104, 1, 0, true, true},
+                                 {1, 20, 75, 1, 1, 256, 1, 0, false, true}}) {
     SCOPED_TRACE(a.C);
     expect_like_the_reference(a);
   }
@@ -140,9 +173,6 @@ TEST(AttentionInTensorCores, RefusesWhatItIsNotFor) {
   AttentionArgs args = tensors.forward();
   args.scale = -1;
   EXPECT_FALSE(takes(args)) << "the largest product has not the largest score";
-  args = tensors.forward();
-  args.mask = {.begin = tensors.of[10], .end = tensors.of[10]};
-  EXPECT_FALSE(takes(args)) << "ranges that are not causal";
   EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(),
                                       device.most_shared_bytes(), device.compute().get()))
       << "too wide for two sums";
@@ -157,6 +187,7 @@ class WhereABlockMayHave99KiB : public ::testing::Test {
 
 TEST_F(WhereABlockMayHave99KiB, HeadsOf128HaveTensorCores) {
   for (const AttentionCase& a : {AttentionCase{1, 150, 150, 1, 1, 128, 1, 0, true},
+                                 {1, 100, 150, 1, 1, 128, 1, 0, true, true},
                                  {1, 90, 20, 1, 1, 72, 1, 0},
                                  {1, 130, 130, 2, 1, 104, 2, 0}}) {
     SCOPED_TRACE(a.C);

@@ -15,6 +15,8 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <atomic>
+
 namespace echelon::testing {
 namespace {
 
@@ -38,8 +40,18 @@ class OnGpus : public ::testing::TestWithParam<Layout> {
     const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
     ASSERT_NE(backend, nullptr) << reason;
     const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
-    const auto actual = run_training(
-        config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
+    std::atomic<std::int64_t> forward = 0, backward = 0;
+    for (auto& pairs : emulated::num_pairs) pairs = 0;
+    const auto at_end = [&](const RankView& rank) {
+      expect_locks_hold(rank, runs);
+      const AttentionPairs pairs = pairs_of(rank.run, runs);
+      forward += pairs.forward;
+      backward += pairs.backward;
+    };
+    const auto actual = run_training(config, {.at_end = at_end, .backend = backend.get()});
+    EXPECT_EQ(emulated::num_pairs[0], forward) << "pairs counted in attention's kernels against the documents";
+    EXPECT_EQ(emulated::num_pairs[1], backward);
+    EXPECT_EQ(emulated::num_pairs[2], backward);
     expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
   }
 };

@@ -21,6 +21,25 @@ TEST(Conversation, IsReadInTimeInProportionToItsMessages) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));  // minutes if it is quadratic
 }
 
+// As transformers does: exported tables have null in each column that a message lacks.
+TEST(Conversation, HasNoNullsAndReasoningUnderEachName) {
+  const Conversation read =
+      read_conversation(R"({"messages": [{"role": "user", "content": "x", "tool_calls": null, "weight": null},)"
+                        R"( {"role": "assistant", "content": null, "weight": null, "reasoning": "r"}]})");
+  EXPECT_EQ(read.messages[0].dump(), R"({"role":"user","content":"x"})");
+  EXPECT_EQ(read.messages[1],
+            nlohmann::ordered_json::parse(
+                R"({"role": "assistant", "reasoning": "r", "thinking": "r", "reasoning_content": "r"})"));
+  EXPECT_THAT(read.is_trained, ElementsAre(false, true));
+  EXPECT_EQ(read_conversation(R"({"instruction": "i", "input": null, "output": "o"})").messages[0].at("content"), "i");
+}
+
+TEST(Conversation, TurnsOfShareGptHaveWeights) {
+  const Conversation read = read_conversation(
+      R"({"conversations": [{"from": "gpt", "value": "a", "weight": 0}, {"from": "gpt", "value": "b", "weight": 1}]})");
+  EXPECT_THAT(read.is_trained, ElementsAre(false, true));
+}
+
 TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   const Scratch scratch;
   PrepareOptions options = chat_options(scratch, two_turns);
@@ -34,6 +53,15 @@ TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   options.chat.train_on = TrainOn::all;
   prepare(options);
   EXPECT_EQ(marked(scratch), "[" + start + "hello there<|im_end|>" + then + "there<|im_end|>\n]");
+}
+
+TEST(Chat, LossNeverFallsOnAMessageOfWeight0) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(scratch, R"({"messages": [{"role": "user", "content": "hi", "weight": 0},)"
+                                                 R"( {"role": "assistant", "content": "there", "weight": 1}]})");
+  options.chat.train_on = TrainOn::all;
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "[<|im_start|>user\n]hi[<|im_end|>\n<|im_start|>assistant\nthere<|im_end|>\n]");
 }
 
 TEST(Chat, LossFallsOnWhatTheTemplateMarks) {

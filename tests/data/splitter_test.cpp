@@ -1,7 +1,7 @@
 #include "data/tokenizer/splitter.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "scratch.h"
@@ -72,6 +72,18 @@ TEST(Splitter, RefusesABadPatternAndEndsAnEndlessOne) {
   EXPECT_THAT(sentence_of([] { pieces(std::string(60, 'a') + "!", {"^(a+)+$"}); }), HasSubstr("gives up on a text"));
 }
 
+// As Oniguruma, the library's regular expressions, reads them.
+TEST(Splitter, ReadsPatternsAsOniguruma) {
+  EXPECT_THAT(pieces("a\xc2\xb2-\xc2\xbd", {R"(\w+)"}), ElementsAre("a\xc2\xb2", "-", "\xc2\xbd"));  // a²-½
+  EXPECT_THAT(pieces("a\xc2\xb2", {R"([\w]+)"}), ElementsAre("a", "\xc2\xb2"));
+  for (const char* line : {"b+$", "(?<!x)b+$", "^b+", "(?<!x)^b+"})  // by a scanner, or a regular expression
+    EXPECT_THAT(pieces("bb\nbb\nbbb", {line}), ElementsAre("bb", "\n", "bb", "\n", "bbb")) << line;
+  EXPECT_THAT(pieces("aAb", {"(?i)(?<!x)[^a]"}), ElementsAre("aA", "b"));
+  EXPECT_THAT(pieces("aAb", {R"((?i)(?<!x)\p{Lu})"}), ElementsAre("a", "A", "b"));
+  for (const char* other : {R"(\h+)", R"(\X)", R"(\Qa\E)", "(?m).", "(?s:.)"})
+    EXPECT_THAT(sentence_of([&] { pieces("a", {other}); }), HasSubstr("which is not supported")) << other;
+}
+
 TEST(Splitter, PiecesOfRandomBytesAreTheText) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 300; ++trial) {
@@ -96,7 +108,8 @@ const std::vector<std::string> scanned_patterns = {
     "[一-龥぀-ゟ゠-ヿ]+",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     R"(\w{2,4}\s?|\W)",
-    R"((?i:ks|ß?a)x*|\s++$)"};
+    R"((?i:ks|ß?a)x*|\s++$)",
+    R"(\w+$)"};
 
 std::string fuzzed_text(std::mt19937& random) {
   const std::vector<std::string> parts = {" ", "  ", "\n", "\r\n",   "a",  "B",    "'s", "'RE",  "1", "2345", "!",

@@ -65,7 +65,7 @@ TEST(SentencePiece, RefusesWhatIsNoModelAndNeverCrashes) {
               HasSubstr("m.model is not a model of SentencePiece, or is cut off"));
   EXPECT_THAT(complaint(""), HasSubstr("it has no pieces"));
   EXPECT_THAT(complaint(sentencepiece(3)), HasSubstr("model type 3"));
-  EXPECT_THAT(complaint(good + message(3, message(2, "map"))), HasSubstr("has a character map"));
+  EXPECT_THAT(complaint(good + message(3, message(2, "map"))), HasSubstr("m.model: the character map has 3 bytes"));
   EXPECT_THAT(complaint(good + message(5, message(1, "own") + message(2, "map"))),
               HasSubstr("m.model has a character map for decoding (denormalizer_spec)"));
   EXPECT_NO_THROW((void)parse_sentencepiece(good + message(5, message(1, "") + message(2, "")), "m.model"));

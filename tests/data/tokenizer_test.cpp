@@ -190,6 +190,15 @@ TEST(Tokenizer, FindsAddedTokensLongestFirst) {
   for (const std::int32_t id : {-1, 257, 301}) EXPECT_THROW((void)tokenizer.bytes(id), Error);
 }
 
+TEST(Tokenizer, WhatWentAlongWithAnAddedTokenIsNoOther) {
+  BpeTrainer trainer;
+  trainer.add("text");
+  TokenizerSpec spec = trainer.train(257);
+  spec.added.push_back({.id = 300, .content = "\n\n", .is_special = false, .strips_left = true, .strips_right = true});
+  EXPECT_EQ(Tokenizer(spec).encode("\n\n\n\n"), std::vector<std::int32_t>{300});
+  EXPECT_EQ(Tokenizer(spec).encode("\n\na\n\n"), (std::vector<std::int32_t>{300, 'a' - '!', 300}));
+}
+
 TEST(Tokenizer, SavedAndLoadedIsTheSame) {
   const Scratch scratch;
   TokenizerSpec spec = trained("hello \"hello\" \\hello\\ ümläut ümläut \n\n\n\n", 300);

@@ -290,6 +290,7 @@ def make_tokenizers():
     for model_type in (1, 2):
         put("tokenizer", f"sentencepiece-{model_type}", b"s" + sentencepiece(model_type))
     put("tokenizer", "sentencepiece-cut-off", b"s" + sentencepiece(1)[:-3])
+    put("tokenizer", "sentencepiece-rules", b"s" + (ROOT / "tests/data/sentencepiece/unigram_map.model").read_bytes())
 
 
 def sentencepiece(model_type):

@@ -21,7 +21,7 @@ void attempt(Call&& call) {
 
 void read_weights(const InputFolder& folder) {
   const ModelReader reader(folder.path());
-  (void)reader.unused_tensors_note();
+  (void)reader.note();
   for (const NamedShape& parameter : global_parameters(reader.spec())) {
     const TensorSlice whole(parameter.sizes);
     const std::int64_t count = whole.num_elements();

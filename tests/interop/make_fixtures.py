@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import oracle
-from variants import use_older_dialect, variants
+from variants import later_variants, use_older_dialect, variants
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VARIANTS = Path(__file__).parent / "variants"
@@ -184,6 +184,7 @@ def main():
     transformers.logging.disable_progress_bar()
     fixtures = [(name, make_config, FIXTURES) for name, make_config in CONFIGS.items()] + [(name, make_config, VARIANTS) for name, make_config in variants(SIZES).items()]
     fixtures += [(name, make_config, FIXTURES) for name, make_config in LATER.items()]
+    fixtures += [(name, make_config, VARIANTS) for name, make_config in later_variants(SIZES).items()]
     if not arguments.check:
         for seed, (name, make_config, parent) in enumerate(fixtures):
             if not arguments.names or name in arguments.names:

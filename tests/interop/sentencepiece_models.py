@@ -12,6 +12,7 @@ import io
 import json
 import random
 import sys
+import tempfile
 from pathlib import Path
 
 import sentencepiece
@@ -26,13 +27,33 @@ MODELS = {
     "bpe_spaces": dict(model_type="bpe", vocab_size=420, add_dummy_prefix=False, remove_extra_whitespaces=False, user_defined_symbols=["<tool>", "    ", "▁▁", "\n\n"]),
     "unigram": dict(model_type="unigram", vocab_size=420),
     "unigram_spaces": dict(model_type="unigram", vocab_size=400, remove_extra_whitespaces=False),
+    "bpe_map": dict(model_type="bpe", vocab_size=800, byte_fallback=True, normalization_rule_tsv="rules"),
+    "unigram_map": dict(model_type="unigram", vocab_size=600, normalization_rule_tsv="rules"),
 }
+# With the trainer's own rules, whose table has 240 kB.
+LARGE_MODELS = {
+    "bpe_nmt_nfkc": dict(model_type="bpe", vocab_size=900, byte_fallback=True, normalization_rule_name="nmt_nfkc"),
+    "bpe_nfkc_cf_spaces": dict(model_type="bpe", vocab_size=900, byte_fallback=True, normalization_rule_name="nfkc_cf", remove_extra_whitespaces=False),
+    "unigram_nmt_nfkc": dict(model_type="unigram", vocab_size=600, normalization_rule_name="nmt_nfkc"),
+}
+# Sequences of several characters, one of which starts another; spaces; a removal; a replacement that has a rule itself.
+RULES = {"é": "e", "é": "e", "e": "E", "eo": "ö", "fi": "fi", "ﬁ": "fi", "\u3000": " ", "\t": " ", "\u200b": "", "ü": "ue", "¨": " \u0308", "ａ": "a", "①": "(1)", "ab": "ba", "abc": "x", "\u0301": "'"}
 
 
-def train(name):
+def write_rules(path):
+    hexadecimal = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    path.write_text("".join(f"{hexadecimal(key)}\t{hexadecimal(value)}\n" for key, value in RULES.items()))
+
+
+def train(options):
     model = io.BytesIO()
     texts = [line for text in texts_to_learn() for line in text.replace("\0", "").splitlines() if line]
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, hard_vocab_limit=False, **COMMON, **MODELS[name])
+    options = COMMON | options
+    with tempfile.TemporaryDirectory() as folder:
+        if "normalization_rule_tsv" in options:
+            write_rules(Path(folder) / "rules")
+            options["normalization_rule_tsv"] = f"{folder}/rules"
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, hard_vocab_limit=False, **options)
     return model.getvalue()
 
 
@@ -45,9 +66,9 @@ def expected_of(path, texts):
 def write(folder, texts):
     folder.mkdir(parents=True, exist_ok=True)
     expected = {}
-    for name in MODELS:
-        committed = FIXTURES / f"{name}.model"
-        (folder / f"{name}.model").write_bytes(train(name) if folder == FIXTURES else committed.read_bytes())
+    for name, options in MODELS.items() if folder == FIXTURES else (MODELS | LARGE_MODELS).items():
+        is_made = folder == FIXTURES or name in LARGE_MODELS
+        (folder / f"{name}.model").write_bytes(train(options) if is_made else (FIXTURES / f"{name}.model").read_bytes())
         expected[name], count = expected_of(folder / f"{name}.model", texts)
         print(f"{name}: {len(texts)} texts, {count} tokens")
     (folder / "expected.json").write_text(json.dumps(expected, indent=0) + "\n")

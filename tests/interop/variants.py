@@ -53,6 +53,18 @@ def variants(sizes):
     }
 
 
+def later_variants(sizes):
+    """Seeds follow the position, so these are behind all others."""
+    linear = dict(rope_type="linear", rope_theta=1000.0, factor=2.0)
+    return {
+        "granite_linear_older": lambda: transformers.GraniteConfig(**sizes, attention_bias=True, tie_word_embeddings=True, residual_multiplier=0.5, rope_parameters=linear),
+        "gpt2_three_layers": lambda: transformers.GPT2Config(
+            vocab_size=41, n_embd=12, n_layer=3, n_head=2, n_positions=40, layer_norm_epsilon=1e-3,
+            bos_token_id=None, eos_token_id=None,
+        ),
+    }
+
+
 def use_older_dialect(path):
     """config.json as transformers 4 wrote it and as most published folders have it."""
     config = json.loads(path.read_text())

@@ -1,12 +1,16 @@
 // The rounds of an exchange in two hops against tokens that are moved one by one.
 #include "nn/mixture/node_plan.h"
+#include "nn/mixture/exchange_bounds.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -178,6 +182,60 @@ TEST(NodePlan, IsPlannedWithoutChoices) {
     }
     EXPECT_NEAR(static_cast<double>(rows), num_ranks * num_tokens * k, 1e-9) << bound;
   }
+}
+
+/// Experts of tokens, k each, chosen in proportion to `popularity`; and the largest load of a rank over the mean.
+struct RandomLoads {
+  std::vector<std::int32_t> choices;
+  double most = 0;
+};
+
+RandomLoads random_loads(const NodeSizes& sizes, const std::vector<double>& popularity, std::mt19937& random) {
+  RandomLoads loads;
+  std::uniform_real_distribution<double> uniform(1e-12, 1);
+  std::vector<double> rows(static_cast<std::size_t>(sizes.num_ranks()));
+  const std::int64_t of_rank = sizes.num_experts / sizes.num_ranks();
+  std::vector<std::pair<double, std::int32_t>> order(popularity.size());
+  for (std::int64_t token = 0; token < sizes.num_ranks() * sizes.num_tokens; ++token) {
+    for (std::size_t e = 0; e < popularity.size(); ++e)
+      order[e] = {-std::log(uniform(random)) / popularity[e], static_cast<std::int32_t>(e)};
+    std::ranges::partial_sort(order, order.begin() + sizes.experts_per_token);
+    for (std::int64_t j = 0; j < sizes.experts_per_token; ++j) {
+      loads.choices.push_back(order[static_cast<std::size_t>(j)].second);
+      ++rows[static_cast<std::size_t>(loads.choices.back() / of_rank)];
+    }
+  }
+  const double all = std::accumulate(rows.begin(), rows.end(), 0.0);
+  loads.most = std::ranges::max(rows) * static_cast<double>(rows.size()) / all;
+  return loads;
+}
+
+// Of one rank or of all on a node, loads of 1.15 to 1.65 times the mean take at most ceil(largest / mean / bound) + 1
+// rounds.
+TEST(NodePlan, TakesAsManyRoundsAsLoadsNeed) {
+  LayerOptions options;
+  options.model.mixture = {.num_experts = 64, .num_experts_per_tok = 6};
+  options.seq_len = 256;
+  options.ep = 8;
+  options.ep_on_node = 4;
+  options.dispatch_bound = 1.2;
+  std::mt19937 random(3);
+  double least = 10, most = 0;
+  for (const int num_loaded : {1, 4})  // ranks
+    for (const double factor : {1.2, 1.4, 1.6, 1.8, 1.9, 2.0}) {
+      const NodeSizes sizes = node_sizes_of(options, node_shares_of(options, {}));
+      std::vector<double> popularity(64, 1);
+      std::fill(popularity.begin(), popularity.begin() + num_loaded * 8, factor);
+      const RandomLoads loads = random_loads(sizes, popularity, random);
+      if (loads.most < 1.15 || loads.most > 1.65) continue;
+      least = std::min(least, loads.most);
+      most = std::max(most, loads.most);
+      const NodePlan plan(sizes, loads.choices, 1);
+      EXPECT_LE(plan.num_rounds(), std::ceil(loads.most / options.dispatch_bound) + 1)
+          << num_loaded << " ranks with " << loads.most << " times the mean";
+    }
+  EXPECT_LT(least, 1.25);
+  EXPECT_GT(most, 1.55);
 }
 
 // C(8, 2) / C(12, 2) of all choices miss a third of the experts.

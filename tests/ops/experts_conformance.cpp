@@ -125,11 +125,12 @@ struct GroupedCase {
 };
 
 /// Several tiles of rows and of columns, parts of tiles, many experts, sums that are empty and longer than what is
-/// loaded at once.
+/// loaded at once, and widths of whole tiles.
 std::vector<GroupedCase> grouped_cases() {
-  return {{{3, 0, 2}, 0, 5, 7}, {{0, 0}, 0, 8, 16},         {{0, 4, 0}, 3, 24, 8},
-          {{7}, 0, 280, 40},    {{5, 1}, 0, 0, 8},          {{6}, 2, 16, 0},
-          {{70, 1}, 1, 33, 67}, {{130, 0, 20}, 5, 72, 136}, {std::vector<std::int32_t>(35, 1), 0, 8, 8}};
+  return {{{3, 0, 2}, 0, 5, 7},        {{0, 0}, 0, 8, 16},         {{0, 4, 0}, 3, 24, 8},
+          {{7}, 0, 280, 40},           {{5, 1}, 0, 0, 8},          {{6}, 2, 16, 0},
+          {{70, 1}, 1, 33, 67},        {{130, 0, 20}, 5, 72, 136}, {std::vector<std::int32_t>(35, 1), 0, 8, 8},
+          {{17, 0, 3, 66}, 2, 192, 64}};
 }
 
 TEST_P(OpsConformance, GroupedMatmul) {

@@ -163,6 +163,54 @@ TEST(HierarchicalDispatch, IsWhatNodesAllow) {
   EXPECT_EQ(ep_on_node(config), 0);
 }
 
+// Copies are summed at their nodes in one order, whoever comes first.
+TEST(HierarchicalDispatch, TwoRunsHaveTheSameBits) {
+  for (const double bound : {0.3, 1.2}) {
+    const RunConfig config = config_of_nodes(8, 4, bound);
+    const auto first = run_training(config), second = run_training(config);
+    EXPECT_EQ(first->losses, second->losses);
+    EXPECT_EQ(first->grad_norms, second->grad_norms);
+    EXPECT_EQ(first->first_gradients.tensors(), second->first_gradients.tensors());
+    EXPECT_EQ(first->values.tensors(), second->values.tensors());
+  }
+}
+
+/// What a block with experts keeps for backward, and works with.
+std::int64_t block_bytes(RunConfig config, double bound) {
+  config.moe.dispatch_bound = bound;
+  const Blueprint blueprint(config);
+  const RankBlueprint rank = blueprint.rank(0);
+  const MemoryPlan& plan = rank.memory(ProgramKind::training);
+  return plan.peak_bytes(MemoryCategory::activations) + plan.peak_bytes(MemoryCategory::workspace);
+}
+
+// At N D of 16 MiB, directly and in two hops: a round then takes all rows of even loads and no more.
+TEST(DispatchMemory, IsCloseToThatOfKnownEvenLoads) {
+  for (const int ranks_per_node : {0, 4}) {
+    RunConfig config = config_of({.shard = 8,
+                                  .microbatches = 1,
+                                  .layers = 1,
+                                  .seq_len = 2048,
+                                  .experts = 24,
+                                  .ep = 8,
+                                  .ranks_per_node = ranks_per_node});
+    config.training.dtype = DType::float32;
+    config.training.grad_dtype = DType::float32;
+    config.training.micro_batch_size = 1;
+    config.training.global_batch_size = 8;
+    config.model.max_position_embeddings = 2048;
+    config.model.hidden_size = 2048;
+    config.model.num_attention_heads = config.model.num_key_value_heads = 16;
+    config.model.head_dim = 128;
+    config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 1024;
+    config.model.mixture.num_experts_per_tok = 6;
+    const auto usual = static_cast<double>(block_bytes(config, MoeConfig().dispatch_bound)),
+               known = static_cast<double>(block_bytes(config, 1));
+    EXPECT_LE(usual, 1.25 * known) << ranks_per_node << " ranks on a node";
+    EXPECT_GT(usual, known);
+  }
+}
+
 // Memory is a function of the bound alone, and grows with it up to all rows that could come.
 TEST(HierarchicalDispatch, MemoryFollowsTheBound) {
   std::int64_t before = 0;

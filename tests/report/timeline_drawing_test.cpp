@@ -40,6 +40,23 @@ TEST(TimelineDrawing, TheTraceHasAThreadPerLaneAndMicroseconds) {
   EXPECT_EQ(trace["traceEvents"][3]["args"]["name"], "to rank 1");
 }
 
+// What layers send is next to what they compute, in a lane of its own: here in the second half of the forward pass.
+TEST(TimelineDrawing, WhatLayersSendHasALaneNextToCompute) {
+  Example example;
+  example.ranks[0].layer_messages = {{{"all_to_all over dp_shard", 0.5, 1}}, {}, {}};
+  const nlohmann::json trace = nlohmann::json::parse(to_chrome_json(example.ranks, example.timeline));
+  std::vector<nlohmann::json> sent;
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "X" && event["cat"] == "inside layers") sent.push_back(event);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0]["name"], "all_to_all over dp_shard");
+  EXPECT_EQ(sent[0]["tid"], 3);
+  EXPECT_DOUBLE_EQ(sent[0]["ts"], 2.5e5);
+  EXPECT_DOUBLE_EQ(sent[0]["dur"], 2.5e5);
+  EXPECT_EQ(trace["traceEvents"][4]["args"]["name"], "inside layers");
+  EXPECT_THAT(to_svg(example.ranks, example.timeline), HasSubstr("<title>all_to_all over dp_shard</title>"));
+}
+
 TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
   const Example example;
   const std::string svg = to_svg(example.ranks, example.timeline);

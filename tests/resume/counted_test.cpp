@@ -9,7 +9,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

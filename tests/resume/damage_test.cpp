@@ -163,9 +163,10 @@ TEST_F(Damaged, AnotherTokenizerIsRefused) {
     config.checkpoint.tokenizer = (scratch_ / tokenizer).string();
     return config;
   };
-  put(scratch_ / "one.json", R"({"model":{}})");
-  put(scratch_ / "same.json", R"({"model":{}})");
-  put(scratch_ / "other.json", R"({"model": {}})");
+  const std::string tokenizer = R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})";
+  put(scratch_ / "one.json", tokenizer);
+  put(scratch_ / "same.json", tokenizer);
+  put(scratch_ / "other.json", tokenizer + "\n");
   (void)run(config_with("one.json"), 4);
   EXPECT_THAT(refusal(config_with("other.json")),
               AllOf(HasSubstr("other.json' is another tokenizer"), HasSubstr("exclude_from_loading=dataloader")));

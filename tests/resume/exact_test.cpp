@@ -7,7 +7,7 @@
 #include "engine/rank_state.h"
 #include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
-#include "train/state_saver.h"
+#include "train/save/state_saver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // Runs over packed data: their sequences, losses and checkpoints.
+#include "train/evaluate.h"
 #include "train/train.h"
 
 #include "base/error.h"

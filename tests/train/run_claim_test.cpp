@@ -1,5 +1,5 @@
 // One run at a time in a folder: by a kernel lock, and by the heartbeat where locks are missing or end at a host.
-#include "train/run_claim.h"
+#include "train/save/run_claim.h"
 
 #include "base/error.h"
 #include "checkpoint/scratch_folder.h"

@@ -1,7 +1,7 @@
 // A rank and the thread that writes for it: errors arrive, and what was given up reads no memory.
-#include "train/state_write.h"
+#include "train/save/state_write.h"
 
-#include "train/background_thread.h"
+#include "train/save/background_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends
 // early.
 #include "train/train.h"
+#include "train/evaluate.h"
 
 #include "base/error.h"
 #include "blueprint/small_config.h"
@@ -14,6 +15,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "engine/lr_schedule.h"
 #include "engine/rank_run.h"
+#include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "spec/groups.h"
 #include "train/report_log.h"
@@ -24,6 +26,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <atomic>
 #include <cmath>
@@ -478,6 +481,27 @@ TEST_F(Train, ASecondRunIntoAFolderIsRefusedWhileTheFirstLasts) {
   EXPECT_THAT(error, AllOf(HasSubstr("output.dir"), HasSubstr(fmt::format("process {} on ", getpid()))));
   EXPECT_THAT(steps_in(checkpoints()), ElementsAre(3, 4));
   EXPECT_EQ(train(config(), {}).last_step.step, 4) << "the folder is free again";
+}
+
+TEST_F(Train, ItsModelNamesTheTokensOfItsTokenizer) {
+  RunConfig config = layout();
+  const std::filesystem::path file = scratch_ / "tokenizer.json";
+  config.checkpoint.tokenizer = file.string();
+  put(file, R"({"added_tokens":[{"id":2,"content":"</s>","special":true}],)"
+            R"("model":{"type":"BPE","vocab":{"a":0,"<s>":1,"</s>":2},"merges":[]}})");
+  put(scratch_ / "special_tokens_map.json", R"({"bos_token":"<s>","eos_token":{"content":"</s>"}})");
+  const std::filesystem::path model = train(config, {}).model_folder;
+  const auto written = nlohmann::json::parse(read_text(model / "config.json"));
+  EXPECT_EQ(written.at("bos_token_id"), 1);
+  EXPECT_EQ(written.at("eos_token_id"), 2);
+  EXPECT_EQ(read_text(model / "tokenizer.json"), read_text(file));
+  EXPECT_TRUE(std::filesystem::exists(model / "special_tokens_map.json"));
+
+  put(file, R"({"model":{"type":"WordPiece","vocab":{"a":0}}})");
+  EXPECT_THAT(error_of([&] { (void)train(config, {}); }),
+              HasSubstr("tokenizer.model.type = WordPiece is not supported"));
+  config.checkpoint.tokenizer = (scratch_ / "tokenizer.model").string();
+  EXPECT_THAT(error_of([&] { (void)train(config, {}); }), HasSubstr("tokenizer.model' is not a tokenizer.json (use"));
 }
 
 TEST_F(Train, IsRefusedBeforeTheFirstStep) {

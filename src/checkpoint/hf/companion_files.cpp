@@ -1,6 +1,5 @@
 #include "checkpoint/hf/companion_files.h"
 
-#include "checkpoint/hf/tokenizer_files.h"
 #include "files/file.h"
 
 #include <nlohmann/json.hpp>
@@ -35,10 +34,10 @@ void copy_companions(const std::filesystem::path& source, const std::filesystem:
 }
 
 void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
-                           std::int64_t max_tokens) {
+                           std::int64_t max_tokens, bool has_separator) {
   write_text(folder / "tokenizer.json", read_text(tokenizer));
   const std::filesystem::path source = tokenizer.parent_path().empty() ? "." : tokenizer.parent_path();
-  if (has_target(source / next_to_tokenizer[0])) {
+  if (has_target(source / next_to_tokenizer[0]) || has_target(source / next_to_tokenizer[1])) {
     for (const std::string_view name : next_to_tokenizer)
       if (has_target(source / name)) copy_file(source, folder, name);
     return;
@@ -46,8 +45,8 @@ void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::fi
   nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                    {"clean_up_tokenization_spaces", false},
                                    {"model_max_length", max_tokens}};
-  if (special_tokens(tokenizer).eos)
-    for (const char* key : {"bos_token", "eos_token", "unk_token"}) config[key] = end_of_text;
+  if (has_separator)
+    for (const char* key : {"bos_token", "eos_token", "unk_token"}) config[key] = "<|endoftext|>";
   write_text(folder / next_to_tokenizer[0], config.dump(2) + "\n");
 }
 

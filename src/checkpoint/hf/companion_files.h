@@ -14,10 +14,10 @@ namespace echelon {
 /// Failure if one cannot be written.
 void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder, bool text_only = false);
 
-/// Copies the tokenizer.json `tokenizer` into `folder`, with the tokenizer_config.json and the chat template next to
-/// it. Without a tokenizer_config.json there, writes one that transformers' AutoTokenizer reads. `max_tokens`: the
-/// longest sequence of the model. Throws as copy_companions.
+/// Copies the tokenizer.json `tokenizer` into `folder`, with the files next to it that name its tokens and the chat
+/// template. If none names tokens, writes a tokenizer_config.json that transformers' AutoTokenizer reads, for sequences
+/// of at most `max_tokens`; `has_separator`: its documents end with "<|endoftext|>". Throws as copy_companions.
 void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
-                           std::int64_t max_tokens);
+                           std::int64_t max_tokens, bool has_separator);
 
 }  // namespace echelon

@@ -2,7 +2,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "files/file.h"
 
 #include <nlohmann/json.hpp>

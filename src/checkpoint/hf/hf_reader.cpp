@@ -1,8 +1,10 @@
 #include "checkpoint/hf/hf_reader.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
+#include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/config/model_config.h"
+#include "checkpoint/hf/config/wrapper_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "spec/families/family.h"
@@ -15,12 +17,15 @@
 namespace echelon {
 namespace {
 
-// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
-bool is_redundant(std::string_view name, const ModelSpec& model) {
+std::string head_of(const ModelSpec& model) {
   const std::vector<WeightName>& names = description_of(model.family).weights.of_model;
   const auto head = std::ranges::find(names, "lm_head", &WeightName::parameter);
-  const bool is_tied_head =
-      model.tie_word_embeddings && name == fmt::format("{}.weight", head == names.end() ? "lm_head" : head->tensor);
+  return fmt::format("{}.weight", head == names.end() ? "lm_head" : head->tensor);
+}
+
+// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
+bool is_redundant(std::string_view name, const ModelSpec& model) {
+  const bool is_tied_head = model.tie_word_embeddings && name == head_of(model);
   constexpr std::string_view buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
                                           ".attention.masked_bias", ".rotary_emb.inv_freq"};
   return is_tied_head || std::ranges::any_of(buffers, [&](std::string_view buffer) { return name.ends_with(buffer); });
@@ -48,6 +53,22 @@ void require_layers(const ModelSpec& spec, const WeightFolder& weights, const st
           folder.string(), weights.entries().size(), num_experts);
 }
 
+/// By samples, which take no time in any model.
+bool have_same_values(const std::filesystem::path& folder, const WeightFolder::Entry& a, const WeightFolder::Entry& b) {
+  constexpr std::int64_t num_samples = 64, most = 4096;
+  if (a.tensor.format != b.tensor.format || a.tensor.num_bytes != b.tensor.num_bytes) return false;
+  const File file_a = File::open_in_folder(folder, a.path.filename().string());
+  const File file_b = File::open_in_folder(folder, b.path.filename().string());
+  const std::int64_t size = std::min(most, a.tensor.num_bytes), step = (a.tensor.num_bytes - size) / (num_samples - 1);
+  std::vector<std::byte> bytes_a(static_cast<std::size_t>(size)), bytes_b(bytes_a.size());
+  for (std::int64_t i = 0; i < num_samples; ++i) {
+    file_a.read_at(a.tensor.first_byte + i * step, bytes_a.data(), size);
+    file_b.read_at(b.tensor.first_byte + i * step, bytes_b.data(), size);
+    if (bytes_a != bytes_b) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
@@ -69,6 +90,34 @@ HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
             entry->tensor.format);
   }
   require_no_other_experts();
+  require_no_others();
+  require_same_head();
+}
+
+// transformers takes such a head instead of the embedding, or the other way round, which depends on its version.
+void HuggingFaceReader::require_same_head() const {
+  const WeightFolder::Entry* head = spec_.tie_word_embeddings ? weights_.find(head_of(spec_)) : nullptr;
+  if (head == nullptr) return;
+  const std::string& embedding = parameters_.find("model.embed_tokens.weight")->second.place.tensor;
+  require(have_same_values(folder_, *head, *find(embedding)),
+          "{}: tensor '{}' differs from '{}', but config.json has tie_word_embeddings = true (use false)",
+          head->path.string(), head_of(spec_), embedding);
+}
+
+void HuggingFaceReader::require_no_others() const {
+  std::set<const WeightFolder::Entry*> used;
+  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find(expected.name));
+  std::vector<std::string> others;
+  for (const auto& [name, entry] : weights_.entries())
+    if (names_.are_of(name) && !used.contains(&entry) && !is_redundant(name, spec_) && !predicts_further(name, spec_))
+      others.push_back(printable(name, 200));
+  constexpr std::size_t most_named = 3;
+  const std::size_t num = others.size();
+  others.resize(std::min(num, most_named));
+  require(num == 0,
+          "{} has {} tensor{} that its config.json does not ask for: {}{} (use the config.json of these "
+          "weights, or remove what is not of the model)",
+          folder_.string(), num, num == 1 ? "" : "s", fmt::join(others, ", "), num > most_named ? ", ..." : "");
 }
 
 // Base models are saved without the prefix that the same model with a head has.
@@ -128,27 +177,18 @@ std::map<std::string, DType> HuggingFaceReader::dtypes() const {
   return dtypes;
 }
 
-std::string HuggingFaceReader::unused_tensors_note() const {
-  std::set<const WeightFolder::Entry*> used;
-  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find(expected.name));
-  std::vector<std::string> unused;
-  std::int64_t num_predicting = 0;
-  for (const auto& [name, entry] : weights_.entries())
-    if (predicts_further(name, spec_))
-      ++num_predicting;
-    else if (names_.are_of(name) && !used.contains(&entry) && !is_redundant(name, spec_))
-      unused.push_back(printable(name, 200));
-  const std::string left_out =
-      num_predicting == 0 ? ""
-                          : fmt::format("{} has layers that predict further tokens, whose {} tensors are left out",
-                                        folder_.string(), num_predicting);
-  if (unused.empty()) return left_out;
-  constexpr std::size_t most_named = 3;
-  const std::size_t num_unused = unused.size();
-  unused.resize(std::min(num_unused, most_named));
-  return fmt::format("{}{}{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
-                     left_out, left_out.empty() ? "" : "; ", folder_.string(), num_unused, num_unused == 1 ? "" : "s",
-                     num_unused == 1 ? "is" : "are", fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
+std::string HuggingFaceReader::note() const {
+  std::vector<std::string> parts;
+  const auto further = [&](const auto& entry) { return predicts_further(entry.first, spec_); };
+  if (const auto num = std::ranges::count_if(weights_.entries(), further); num > 0)
+    parts.push_back(
+        fmt::format("{} has layers that predict further tokens, whose {} tensors are left out", folder_.string(), num));
+  const ConfigFields config = language_model_of(ConfigFields(folder_ / "config.json"));
+  for (const FamilyField& field : description_of(spec_.family).fields)
+    if (const auto* dropout = std::get_if<DropoutField>(&field); dropout && config.number(dropout->key, 0.0) != 0)
+      parts.push_back(fmt::format("{} = {} is kept and not applied: Echelon has no dropout", dropout->key,
+                                  config.number(dropout->key)));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::int64_t HuggingFaceReader::num_other_tensors() const {

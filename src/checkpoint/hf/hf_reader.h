@@ -11,8 +11,8 @@ namespace echelon {
 /// Holds no open file and no weights; ranks may share one.
 class HuggingFaceReader {
  public:
-  /// Reads config.json and all headers, and checks that every tensor of the model exists with the right shape. Throws
-  /// Error naming the file, the tensor and both shapes.
+  /// Reads config.json and all headers, and checks that every tensor of the model exists with the right shape, and no
+  /// other one. Throws Error naming the file, the tensor and both shapes.
   explicit HuggingFaceReader(const std::filesystem::path& folder);
 
   [[nodiscard]] const ModelSpec& spec() const { return spec_; }
@@ -27,14 +27,15 @@ class HuggingFaceReader {
 
   /// As ModelReader has it.
   [[nodiscard]] std::vector<float> router_bias() const;
-  /// A sentence with the tensors of the folder that the model does not use; empty if there are none. Of a model of
-  /// images and text, those of the language model alone.
-  [[nodiscard]] std::string unused_tensors_note() const;
+  /// A sentence with what of the folder is left out: layers that predict further tokens, dropout. Empty: nothing.
+  [[nodiscard]] std::string note() const;
   /// Of a model of images and text: the tensors of its other parts.
   [[nodiscard]] std::int64_t num_other_tensors() const;
 
  private:
   void require_no_other_experts() const;
+  void require_no_others() const;
+  void require_same_head() const;
   [[nodiscard]] const WeightFolder::Entry* find(std::string_view tensor) const;
 
   std::filesystem::path folder_;

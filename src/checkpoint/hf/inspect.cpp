@@ -5,21 +5,8 @@
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/config/wrapper_config.h"
 #include "checkpoint/hf/hf_reader.h"
-#include "spec/families/family.h"
 
 namespace echelon {
-namespace {
-
-void add_dropouts(const ConfigFields& config, Family family, FolderVerdict& verdict) {
-  for (const FamilyField& field : description_of(family).fields) {
-    const auto* dropout = std::get_if<DropoutField>(&field);
-    if (dropout != nullptr && config.number(dropout->key, 0.0) != 0)
-      verdict.notes.push_back(fmt::format("{} = {} is kept and not applied: Echelon has no dropout", dropout->key,
-                                          config.number(dropout->key)));
-  }
-}
-
-}  // namespace
 
 FolderVerdict verdict_of(const std::filesystem::path& folder) {
   const ConfigFields config(folder / "config.json");
@@ -28,14 +15,12 @@ FolderVerdict verdict_of(const std::filesystem::path& folder) {
   try {
     const ConfigFields language = language_model_of(config);
     const std::string model_type = language.text("model_type");
-    add_dropouts(language, parse_family(model_type), verdict);
     const HuggingFaceReader reader(folder);
     if (wraps_language_model(config))
       verdict.notes.push_back(
           fmt::format("its language model, of model_type {}, is trained; {} tensors of other parts stay as they are",
                       model_type, reader.num_other_tensors()));
-    const std::string unused = reader.unused_tensors_note();
-    if (!unused.empty()) verdict.notes.push_back(unused);
+    if (const std::string note = reader.note(); !note.empty()) verdict.notes.push_back(note);
   } catch (const Error& error) {
     verdict.missing.emplace_back(error.what());
   }

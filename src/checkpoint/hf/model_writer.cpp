@@ -6,7 +6,6 @@
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/folder_swap.h"
 #include "checkpoint/hf/slice_io.h"
-#include "checkpoint/hf/tokenizer_files.h"
 #include "files/file.h"
 
 #include <utility>
@@ -60,10 +59,9 @@ std::filesystem::path without_slash(const std::filesystem::path& folder) {
 }
 
 // A tokenizer may have more tokens than the model, whose config.json must not name them.
-SpecialTokens tokens_of(const ModelWriter::Options& options) {
-  SpecialTokens tokens = special_tokens(options.tokenizer);
+SpecialTokens in_vocabulary(SpecialTokens tokens, std::int64_t vocab_size) {
   for (auto* token : {&tokens.bos, &tokens.eos})
-    if (*token && **token >= options.model.vocab_size) token->reset();
+    if (*token && **token >= vocab_size) token->reset();
   return tokens;
 }
 
@@ -74,12 +72,13 @@ bool has_own_tokenizer(const ModelWriter::Options& options, const std::filesyste
   return read_text(options.tokenizer) != read_text_in_folder(source, "tokenizer.json");
 }
 
-void write_texts(const ModelWriter::Options& options, const std::filesystem::path& folder) {
+void write_texts(const ModelWriter::Options& options, const SpecialTokens& tokens,
+                 const std::filesystem::path& folder) {
   const std::filesystem::path source = source_of(options.source, options.model.family);
   if (options.adapter) {
     write_adapter_config(folder, *options.adapter, options.model);
     if (has_own_tokenizer(options, source))
-      write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
+      write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings, tokens.eos.has_value());
     else if (!source.empty())
       copy_companions(source, folder);
     else if (is_folder(options.adapter->source))
@@ -93,18 +92,13 @@ void write_texts(const ModelWriter::Options& options, const std::filesystem::pat
     if (!source.empty()) copy_companions(source, folder, options.text_only);
     return;
   }
-  notes.tokens = tokens_of(options);
+  notes.tokens = in_vocabulary(tokens, options.model.vocab_size);
   notes.replaces_tokens = true;
   write_model_config(folder, options.model, notes);
-  write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings);
+  write_tokenizer_files(options.tokenizer, folder, options.model.max_position_embeddings, tokens.eos.has_value());
 }
 
 }  // namespace
-
-void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer) {
-  require_sayable(model);
-  if (!tokenizer.empty()) (void)special_tokens(tokenizer);
-}
 
 ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
   options_.folder = without_slash(options_.folder);
@@ -129,7 +123,9 @@ ModelWriter::~ModelWriter() {
 
 void ModelWriter::begin() {
   for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
-  require_writable(options_.model, options_.tokenizer);
+  require_sayable(options_.model);
+  SpecialTokens tokens;
+  if (!options_.tokenizer.empty() && options_.special_tokens) tokens = options_.special_tokens(options_.tokenizer);
   create_temporary(options_.folder);
   owns_temporary_ = true;
   for (const FilePlan& planned : plan_.files) {
@@ -142,7 +138,7 @@ void ModelWriter::begin() {
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
-  write_texts(options_, temporary_);
+  write_texts(options_, tokens, temporary_);
 }
 
 void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host) {

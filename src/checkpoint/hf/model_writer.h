@@ -15,10 +15,6 @@
 
 namespace echelon {
 
-/// Throws Error if no folder can express the model, or if the tokenizer.json (empty: none) is invalid. Called before a
-/// long run, so that it does not fail at its first save.
-void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer);
-
 /// One per rank, constructed with equal arguments. Every rank: construct. One rank: begin(). Barrier. Every rank:
 /// write() its slices. Barrier. The rank of begin(): finish().
 class ModelWriter {
@@ -26,9 +22,10 @@ class ModelWriter {
   struct Options {
     std::filesystem::path folder;  // the final name
     ModelSpec model;
-    DType dtype = DType::float32;       // dtype of the weights in the files
-    std::filesystem::path tokenizer{};  // tokenizer.json instead of the source's; empty: none
-    std::filesystem::path source{};     // the model's first folder, of which everything else stays; empty: none
+    DType dtype = DType::float32;        // dtype of the weights in the files
+    std::filesystem::path tokenizer{};   // tokenizer.json instead of the source's; empty: none
+    ReadSpecialTokens special_tokens{};  // of the tokenizer; none: it has none
+    std::filesystem::path source{};      // the model's first folder, of which everything else stays; empty: none
     std::int64_t max_file_bytes = 5'000'000'000;  // bytes of data; larger models get several files with an index
     TrainingNote training{};                      // for config.json
     std::map<std::string, DType> dtypes{};        // of tensors of the files that have another one

@@ -1,7 +1,7 @@
 #include "checkpoint/hf/stacked_experts.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "spec/families/family.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
 #include "files/file.h"

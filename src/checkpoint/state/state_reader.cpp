@@ -1,7 +1,7 @@
 #include "checkpoint/state/state_reader.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/rectangles.h"

@@ -1,6 +1,6 @@
 #include "cli/inspect/inspect_checkpoint.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_reader.h"
 #include "cli/inspect/print_json.h"

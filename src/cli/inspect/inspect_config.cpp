@@ -1,5 +1,6 @@
 #include "cli/inspect/inspect_config.h"
 
+#include "base/text/written_number.h"
 #include "blueprint/step_summary.h"
 #include "cli/model_argument.h"
 #include "pages/config_words.h"
@@ -63,16 +64,19 @@ std::string traffic_table(const StepSummary& summary) {
       {"sent in a step, by", "ranks", "operation", "calls", "the largest", "all together"}};
   for (const TrafficSummary& each : most)
     rows.push_back({name_of(each.group), std::to_string(each.group_size), std::string(name_of(each.kind)),
-                    grouped(each.num_calls), with_unit(static_cast<double>(each.largest_bytes), "B"),
+                    grouped(static_cast<double>(each.num_calls)),
+                    with_unit(static_cast<double>(each.largest_bytes), "B"),
                     with_unit(static_cast<double>(each.sent_bytes), "B")});
   return text_table(rows);
 }
 
 void print(const RunConfig& config, const StepSummary& summary, const std::optional<PredictedSave>& save) {
   const std::string active =
-      config.model.mixture.exists() ? fmt::format(", {} active", grouped(config.model.num_active_parameters())) : "";
-  fmt::print("{}: {} parameters{}; {}\n", name_of(config.model.family), grouped(summary.num_parameters), active,
-             layout_line(config));
+      config.model.mixture.exists()
+          ? fmt::format(", {} active", grouped(static_cast<double>(config.model.num_active_parameters())))
+          : "";
+  fmt::print("{}: {} parameters{}; {}\n", name_of(config.model.family),
+             grouped(static_cast<double>(summary.num_parameters)), active, layout_line(config));
   fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"),
              with_unit(summary.hardware_flops, "flop"));
   fmt::print("{}\n{}", memory_table(summary), traffic_table(summary));

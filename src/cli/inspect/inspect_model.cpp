@@ -1,6 +1,6 @@
 #include "cli/inspect/inspect_model.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/inspect.h"
 #include "checkpoint/model_reader.h"
 #include "cli/inspect/print_json.h"

@@ -1,4 +1,4 @@
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "cli/inspect/inspect_tokens.h"
 #include "cli/inspect/print_json.h"
 #include "cli/terminal.h"
@@ -17,14 +17,14 @@ constexpr std::int64_t most_sample_tokens = 4096;  // of a document
 constexpr std::size_t most_sample_line_bytes = 4000;
 
 /// Consecutive tokens that are all trained, or all not.
-struct Span {
+struct SampleSpan {
   std::string text;
   bool is_trained = false;
 };
 
 struct SampledDocument {
   std::int64_t index = 0, num_tokens = 0, num_shown = 0, num_trained = 0;
-  std::vector<Span> spans{};
+  std::vector<SampleSpan> spans{};
 };
 
 /// Safe to print, line by line.
@@ -62,7 +62,7 @@ void print(const SampledDocument& document, bool has_mask, bool in_color) {
              is_cut ? fmt::format(", of which the first {} are shown", document.num_shown) : "",
              has_mask ? fmt::format("{} of {} trained", document.num_trained, is_cut ? "these" : "them")
                       : "all of them trained");
-  for (const Span& span : document.spans) {
+  for (const SampleSpan& span : document.spans) {
     const bool is_marked = span.is_trained && has_mask;
     fmt::print("{}{}{}",
                !is_marked ? ""
@@ -78,7 +78,7 @@ void print(const SampledDocument& document, bool has_mask, bool in_color) {
 
 nlohmann::ordered_json to_json(const SampledDocument& document) {
   auto spans = nlohmann::ordered_json::array();
-  for (const Span& span : document.spans) spans.push_back({{"text", span.text}, {"is_trained", span.is_trained}});
+  for (const SampleSpan& span : document.spans) spans.push_back({{"text", span.text}, {"is_trained", span.is_trained}});
   return {{"document", document.index}, {"num_tokens", document.num_tokens}, {"spans", spans}};
 }
 

@@ -1,6 +1,6 @@
 #include "comm/thread/returns.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <unistd.h>
 

@@ -170,19 +170,19 @@ Pending NcclComm::all_to_all_rows(const RowExchange& exchange) {
 
 Pending NcclComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
-  return start(mesh_.transfer_link(group_, rank_, peer),
-               {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().send(x.data, count_of(x), nccl_type_of(x.dtype), 1, comm, stream);
+  const auto [link, source, destination] = mesh_.transfer_link(group_, rank_, peer);
+  return start(link, {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [=, to = destination](ncclComm_t comm, cudaStream_t stream) {
+                 return nccl().send(x.data, count_of(x), nccl_type_of(x.dtype), to, comm, stream);
                });
 }
 
 Pending NcclComm::receive(Tensor x, int peer) {
   check_peer(*this, peer);
-  return start(mesh_.transfer_link(group_, peer, rank_),
-               {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [=](ncclComm_t comm, cudaStream_t stream) {
-                 return nccl().receive(x.data, count_of(x), nccl_type_of(x.dtype), 0, comm, stream);
+  const auto [link, source, destination] = mesh_.transfer_link(group_, peer, rank_);
+  return start(link, {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [=, from = source](ncclComm_t comm, cudaStream_t stream) {
+                 return nccl().receive(x.data, count_of(x), nccl_type_of(x.dtype), from, comm, stream);
                });
 }
 

@@ -26,6 +26,8 @@ Words draw_id() {
   return words;
 }
 
+bool is_ring(const Group& group) { return group.axes == AxisSet{Axis::cp}; }
+
 ncclUniqueId id_of(const Words& words) {
   ncclUniqueId id = {};
   std::memcpy(&id, words.data(), sizeof id);
@@ -65,7 +67,8 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (members_of(group).ranks.size() < 2) continue;
     (void)link(group);
-    const bool has_transfers = group == Group{AxisSet{Axis::pp}} || group == Group{AxisSet{Axis::cp}};
+    const bool has_transfers =
+        group == Group{AxisSet{Axis::pp}} || (is_ring(group) && group.part != Group::Part::block);
     if (has_transfers) connect_neighbours(group);
   }
   constexpr int num_own_streams = 2;  // of the device
@@ -77,15 +80,31 @@ void NcclMesh::connect_neighbours(const Group& group) {
   const Members members = members_of(group);
   const int n = static_cast<int>(members.ranks.size());
   if (n < 2) return;
-  const Arena memory(alignment_bytes, device_.memory());
+  const Arena memory(2 * alignment_bytes, device_.memory());
   std::byte* const byte = memory.tensor(0, DType::int32, {1}).data;
+  if (is_ring(group)) return try_ring(group, byte);
   for (const int parity : {0, 1})
     for (int first = parity; first < n; first += 2) {
       const int second = (first + 1) % n;
       if (first != members.place && second != members.place) continue;
-      try_transfer(transfer_link(group, first, second), first == members.place, byte);
-      try_transfer(transfer_link(group, second, first), second == members.place, byte);
+      try_transfer(pair_link(group, first, second), first == members.place, byte);
+      try_transfer(pair_link(group, second, first), second == members.place, byte);
     }
+}
+
+void NcclMesh::try_ring(const Group& group, std::byte* byte) {
+  const Members members = members_of(group);
+  const int n = static_cast<int>(members.ranks.size()), next = (members.place + 1) % n,
+            before = (members.place + n - 1) % n;
+  NcclLink& ring = link(group, Use::ring);
+  nccl().group_start();
+  ncclResult_t result = nccl().send(byte, 1, ncclUint8, next, ring.get(), ring.stream().get());
+  if (result == ncclSuccess)
+    result = nccl().receive(byte + alignment_bytes, 1, ncclUint8, before, ring.get(), ring.stream().get());
+  const ncclResult_t end = nccl().group_end();
+  if (result == ncclSuccess) result = end;
+  if (result != ncclInProgress) check(result, "first transfers");
+  await_transfer(ring);
 }
 
 // A first transfer connects the two once more, for which both hosts wait: ranks that all started with a receive would
@@ -94,6 +113,10 @@ void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
   const ncclResult_t result = is_source ? nccl().send(byte, 1, ncclUint8, 1, link.get(), link.stream().get())
                                         : nccl().receive(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
   if (result != ncclInProgress) check(result, "a first transfer");
+  await_transfer(link);
+}
+
+void NcclMesh::await_transfer(NcclLink& link) {
   settle(link, [] { return "a first transfer"; });
   const Clock::time_point begin = Clock::now();
   for (; !link.stream().is_idle(); poll())
@@ -102,18 +125,24 @@ void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
                        timeout_seconds_));
 }
 
-NcclLink& NcclMesh::link(const Group& group) {
+NcclLink& NcclMesh::link(const Group& group, Use use) {
   const Members members = members_of(group);
-  if (const auto known = links_.find(members.ranks); known != links_.end()) return *known->second;
+  const std::pair key(members.ranks, use);
+  if (const auto known = links_.find(key); known != links_.end()) return *known->second;
   Words id = members.place == 0 ? draw_id() : Words();
   host_.comm(group).broadcast(tensor_of(id), 0).wait();
   auto link = connected(id_of(id), {.rank = members.place,
                                     .size = static_cast<int>(members.ranks.size()),
-                                    .ranks = "among " + listed(members.ranks)});
-  return *(links_[members.ranks] = std::move(link));
+                                    .ranks = (use == Use::ring ? "around " : "among ") + listed(members.ranks)});
+  return *(links_[key] = std::move(link));
 }
 
-NcclLink& NcclMesh::transfer_link(const Group& group, int source, int destination) {
+NcclMesh::TransferLink NcclMesh::transfer_link(const Group& group, int source, int destination) {
+  if (is_ring(group)) return {link(group, Use::ring), source, destination};
+  return {pair_link(group, source, destination), 0, 1};
+}
+
+NcclLink& NcclMesh::pair_link(const Group& group, int source, int destination) {
   const Members members = members_of(group);
   const std::pair ends = {members.ranks[static_cast<std::size_t>(source)],
                           members.ranks[static_cast<std::size_t>(destination)]};
@@ -136,6 +165,7 @@ std::unique_ptr<NcclLink> NcclMesh::connected(const ncclUniqueId& id, NcclLink::
 
 void NcclMesh::begin_recording() {
   is_recording_ = true;
+  last_recorded_ = nullptr;
   sent_before_ = sent_;
 }
 

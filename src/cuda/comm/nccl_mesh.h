@@ -40,10 +40,11 @@ class NcclMesh final : public Mesh, public DeviceWatch {
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void connect(const std::vector<Group>& groups) override;
-  /// For transfers around a group's ring, in which ranks may then send and receive in any order; connect() does so for
-  /// pipelines. Other pairs connect on their first transfer, for which both then wait.
+  /// For transfers around a group's ring; connect() does so for pipelines and for rings of context parallelism. Other
+  /// pairs connect on their first transfer, for which both then wait.
   void connect_neighbours(const Group& group);
-  /// One launch for all operations of a communicator; one by one while recording.
+  /// One launch for all operations, while recording for those of a communicator that follow each other. So ranks that
+  /// send around a ring and receive do not wait for each other.
   void together(const std::function<void()>& start) override;
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
@@ -87,11 +88,22 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   };
 
   [[nodiscard]] Members members_of(const Group& group) const;
+  enum class Use : std::uint8_t { collectives, ring };
   /// Of the same ranks, whatever the group is called.
-  [[nodiscard]] NcclLink& link(const Group& group);
-  /// From one rank of a group to another one, which is this rank or its peer.
-  [[nodiscard]] NcclLink& transfer_link(const Group& group, int source, int destination);
+  [[nodiscard]] NcclLink& link(const Group& group, Use use = Use::collectives);
+  /// From one rank of a group to another one, which is this rank or its peer. In a ring of context parallelism all
+  /// ranks start their transfers together, so these have one link: one kernel for what a rank sends and receives.
+  struct TransferLink {
+    NcclLink& link;
+    int source, destination;  // ranks of the link
+  };
+  [[nodiscard]] TransferLink transfer_link(const Group& group, int source, int destination);
+  /// Of these two ranks alone.
+  [[nodiscard]] NcclLink& pair_link(const Group& group, int source, int destination);
+  /// Once, since a first transfer connects its ranks.
+  void try_ring(const Group& group, std::byte* byte);
   void try_transfer(NcclLink& link, bool is_source, std::byte* byte);
+  void await_transfer(NcclLink& link);
   /// Connects to the others that come here with the same id.
   [[nodiscard]] std::unique_ptr<NcclLink> connected(const ncclUniqueId& id, NcclLink::Place place);
   /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
@@ -114,7 +126,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   Device& device_;
   const double timeout_seconds_;
   Event ready_;  // of the compute stream, when an operation starts
-  std::map<std::vector<int>, std::unique_ptr<NcclLink>> links_;
+  std::map<std::pair<std::vector<int>, Use>, std::unique_ptr<NcclLink>> links_;
   std::map<std::pair<int, int>, std::unique_ptr<NcclLink>> transfer_links_;  // by source and destination in the mesh
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_;
@@ -123,6 +135,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   bool is_recording_ = false, is_together_ = false;
   std::vector<Launch> held_back_;  // of together()
   std::deque<std::unique_ptr<Flight>> recorded_;
+  const Flight* last_recorded_ = nullptr;
   std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording started, and by one replay
   std::vector<std::unique_ptr<Flight>> reusable_;               // to be used again
   const Flight* oldest_ = nullptr;                              // at the last look

@@ -2,6 +2,9 @@
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/nccl_patience.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace echelon::cuda {
 
 void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& what) {
@@ -17,12 +20,17 @@ void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& 
 }
 
 void NcclMesh::together(const std::function<void()>& start) {
-  is_together_ = !is_recording_;
+  is_together_ = true;
   held_back_.clear();
   try {
     start();
     is_together_ = false;
-    launch_all(held_back_);
+    const std::vector<Launch> all = std::exchange(held_back_, {});
+    if (!is_recording_) return launch_all(all);
+    for (auto first = all.begin(), end = first; first != all.end(); first = end) {
+      end = std::find_if(first, all.end(), [&](const Launch& each) { return &each.link != &first->link; });
+      launch_all({first, end});
+    }
   } catch (...) {
     is_together_ = false;
     throw;
@@ -41,7 +49,7 @@ void NcclMesh::launch_all(const std::vector<Launch>& launches) {
   poll();
   device_.compute_with_room().record(ready_);
   for (const Launch& each : launches) each.link.stream().wait(ready_);
-  if (is_recording_ && recorded_.size() > 1) launches.front().link.stream().wait((*(recorded_.end() - 2))->done);
+  if (is_recording_ && last_recorded_ != nullptr) launches.front().link.stream().wait(last_recorded_->done);
   if (launches.size() > 1) nccl().group_start();
   ncclResult_t result = ncclSuccess;
   const Flight* failed = &launches.front().flight;
@@ -60,6 +68,7 @@ void NcclMesh::launch_all(const std::vector<Launch>& launches) {
     settle(each.link, [&] { return describe(each.flight); });
     each.link.stream().record(each.flight.done);
   }
+  if (is_recording_) last_recorded_ = &launches.back().flight;
 }
 
 NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {

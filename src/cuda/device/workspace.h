@@ -15,10 +15,14 @@ namespace echelon::cuda {
 class Workspace {
  public:
   static constexpr std::int64_t num_bytes = std::int64_t{32} << 20;  // what cuBLAS' documentation advises for Hopper
+  static constexpr std::int64_t num_tickets = 4096;
+  static constexpr std::int64_t most_bytes = num_bytes - num_tickets * std::int64_t{sizeof(unsigned)};  // of values
 
-  Workspace() {
+  /// Its tickets are cleared on `stream`.
+  explicit Workspace(cudaStream_t stream) {
     check(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(num_bytes)),
           "the workspace of operations");
+    check(cudaMemsetAsync(tickets(), 0, num_bytes - most_bytes, stream), "clearing the tickets of operations");
   }
   ~Workspace() { cudaFree(data_); }
   Workspace(const Workspace&) = delete;
@@ -27,14 +31,16 @@ class Workspace {
   /// How many T fit. An operation that needs more works in chunks, or with fewer partial sums.
   template <class T>
   [[nodiscard]] static constexpr std::int64_t capacity() {
-    return num_bytes / static_cast<std::int64_t>(sizeof(T));
+    return most_bytes / static_cast<std::int64_t>(sizeof(T));
   }
   /// Room for `count` T from `offset_bytes` on, aligned to 256 bytes if the offset is.
   template <class T>
   [[nodiscard]] T* as([[maybe_unused]] std::int64_t count, std::int64_t offset_bytes = 0) const {
-    assert(offset_bytes + count * static_cast<std::int64_t>(sizeof(T)) <= num_bytes);
+    assert(offset_bytes + count * static_cast<std::int64_t>(sizeof(T)) <= most_bytes);
     return reinterpret_cast<T*>(data_ + offset_bytes);
   }
+  /// Zeros, by which blocks of a kernel find out which of them is the last (cuda/device/tickets.h).
+  [[nodiscard]] unsigned* tickets() const { return reinterpret_cast<unsigned*>(data_ + most_bytes); }
 
  private:
   std::byte* data_ = nullptr;

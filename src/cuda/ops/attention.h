@@ -19,7 +19,4 @@ void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t 
                                           cudaStream_t stream);
 [[nodiscard]] std::int64_t widest_mma_head_backward(std::int64_t most_shared_bytes);
 
-/// The first part of either backward pass: delta, the row sums of dout * out.
-void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream);
-
 }  // namespace echelon::cuda

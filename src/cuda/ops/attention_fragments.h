@@ -163,16 +163,23 @@ __device__ __forceinline__ void add_weighted(Sums<M, C>& sums, const Weights<M, 
     }
 }
 
-/// The document bounds of a warp whose queries start at first_query: its first query sees keys from `first` on, its
-/// last one from `last` on.
-struct WarpDocuments {
-  int first, last;
+/// Which bounds a mask has; each kind has its own kernels, so that the common one needs few registers.
+enum class Bounds : int {
+  begins,           // or none: a causal mask, with the first key that each query sees
+  begins_and_ends,  // ranges of keys
+};
+
+/// The bounds of a warp whose queries start at first_query: its first query sees keys from `first_begin` on and before
+/// `first_end`, its last one from `last_begin` on and before `last_end`.
+struct WarpRanges {
+  int first_begin, last_begin, first_end, last_end;
 };
 template <int M>
-[[nodiscard]] __device__ __forceinline__ WarpDocuments documents_of_warp(const AttentionSizes& sizes, int b,
-                                                                         int first_query) {
-  return {static_cast<int>(sizes.first_visible(b, first_query)),
-          static_cast<int>(sizes.first_visible(b, first_query + 16 * M - 1))};
+[[nodiscard]] __device__ __forceinline__ WarpRanges ranges_of_warp(const AttentionSizes& sizes, int b,
+                                                                   int first_query) {
+  const int last_query = first_query + 16 * M - 1;
+  return {static_cast<int>(sizes.first_visible(b, first_query)), static_cast<int>(sizes.first_visible(b, last_query)),
+          static_cast<int>(sizes.end_visible(b, first_query)), static_cast<int>(sizes.end_visible(b, last_query))};
 }
 /// Numbers of a warp's queries and N keys from first_key on become `hidden` where the key is of an earlier document.
 template <int M, int N>
@@ -190,6 +197,45 @@ __device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSiz
         for (int i = 0; i < 2; ++i)
           if (8 * n + i < begin) s[m][n][2 * r + i] = hidden;
     }
+}
+
+/// The same where the key is not before the end of the query's range.
+template <int M, int N>
+__device__ __forceinline__ void mask_ends(Sums<M, N>& s, const AttentionSizes& sizes, int b, int first_query,
+                                          int first_key, float hidden) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int end = static_cast<int>(sizes.end_visible(b, first_query + 16 * m + row_in_fragment(r))) - first_key -
+                      column_in_fragment();
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (8 * n + i >= end) s[m][n][2 * r + i] = hidden;
+    }
+}
+
+/// How many of a lane's values, in rows that exist, are ones of which `is_counted` holds.
+template <int M, int N, class F>
+__device__ __forceinline__ std::int64_t count(const Sums<M, N>& s, int num_rows, const F& is_counted) {
+  std::int64_t found = 0;
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N / 8; ++n)
+      for (int i = 0; i < 4; ++i)
+        if (16 * m + row_in_fragment(i / 2) < num_rows && is_counted(s[m][n][i])) ++found;
+  return found;
+}
+/// What a tile's masks leave: hide(ones) clears the others.
+template <int M, int N, class F>
+__device__ __forceinline__ std::int64_t count_left(int num_rows, const F& hide) {
+  Sums<M, N> ones;
+  for (auto& of_row : ones)
+    for (auto& fragment : of_row)
+      for (float& number : fragment) number = 1;
+  hide(ones);
+  return count<M, N>(ones, num_rows, [](float number) { return number != 0; });
 }
 
 /// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes through `shared`,

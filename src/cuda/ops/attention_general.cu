@@ -8,6 +8,7 @@
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_tiles.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {
@@ -77,6 +78,9 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forwar
         s[r][n] = first_visible <= j && j < end_visible ? score : W(-INFINITY);
       }
     }
+    note_pairs<PairsOf::forward>([&] {
+      return first_column == 0 ? tiles::count(first_query, sizes.Tq, s, [](W score) { return score != -INFINITY; }) : 0;
+    });
     W correction[tiles::per_thread];
     softmax.add(s, correction);
     for (int r = 0; r < tiles::per_thread; ++r)

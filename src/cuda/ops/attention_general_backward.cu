@@ -2,20 +2,21 @@
 // 2022, arXiv:2205.14135):
 //     delta_i = dout_i . out_i                ds_ij = p_ij (dout_i . v_j - delta_i)
 //     dq_i = scale sum_j ds_ij k_j            dk_j = scale sum_i ds_ij q_i            dv_j = sum_i p_ij dout_i
-// One pass has a block for 64 keys, which goes along the queries that see them, head by head of the group; another a
-// block for 64 queries. So every sum belongs to one block and has one order.
+// One pass has a block for 64 queries, which also writes their delta; the next a block for 64 keys, which goes along
+// the queries that see them, head by head of the group. So every sum belongs to one block and has one order.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_tiles.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {
 
 template <class T>
 struct Backward {
-  const T *q, *k, *v, *dout;
+  const T *q, *k, *v, *out, *dout;
   const Wide<T>* lse;
   T *dq, *dk, *dv;
   Wide<T>* delta;
@@ -23,24 +24,19 @@ struct Backward {
   AttentionSizes sizes;
 };
 
-constexpr int delta_threads = 256;
-
-// A warp per row, `width` values at once.
-template <class T, int width>
-__global__ void __launch_bounds__(delta_threads)
-    delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
-  // Of [B, T, H]
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;
-  if (row >= sizes.B * sizes.Tq * sizes.H) return;
-  Wide<T> sum = 0;
-  for (std::int64_t c = threadIdx.x % warp_size * width; c < sizes.C; c += warp_size * width) {
-    const auto dout = widen(load_pack<width>(all_dout + row * sizes.C + c)),
-               out = widen(load_pack<width>(all_out + row * sizes.C + c));
-    for (int i = 0; i < width; ++i) sum += dout.at[i] * out.at[i];
+/// delta of a thread's rows of a tile: the 16 threads of a row take its columns alternately. `dout` and `out` have the
+/// rows from the tile on.
+template <class T>
+__device__ __forceinline__ void sum_products(Wide<T> (&delta)[tiles::per_thread], const Rows<const T>& dout,
+                                             const Rows<const T>& out, std::int64_t C) {
+  for (int r = 0; r < tiles::per_thread; ++r) {
+    const std::int64_t row = tiles::row_of_thread(r);
+    Wide<T> sum = 0;
+    if (row < out.count)
+      for (std::int64_t c = tiles::column_of_thread(0); c < C; c += tiles::threads_across)
+        sum += widen(dout.first[row * dout.stride + c]) * widen(out.first[row * out.stride + c]);
+    delta[r] = tiles::row_sum(sum);
   }
-  sum = warp_sum(sum);
-  const std::int64_t h = row % sizes.H, i = row / sizes.H % sizes.Tq, b = row / sizes.H / sizes.Tq;
-  if (threadIdx.x % warp_size == 0) sizes.statistics(delta, b, h)[i] = sum;
 }
 
 /// What scores are multiplied by, and their soft cap or 0.
@@ -94,6 +90,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
                         ScoreScale<W>{a.scale, a.soft_cap});
         }
       }
+      note_pairs<PairsOf::keys>(
+          [&] { return first_column == 0 ? tiles::count(first_key, sizes.Tk, s, [](W p) { return p > 0; }) : 0; });
       tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
       tiles::add_weighted<columns>(dk, memory, dp, q, first_column, sizes.C);
     }
@@ -121,8 +119,12 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
   for (int r = 0; r < tiles::per_thread; ++r) {
     const std::int64_t i = first_query + tiles::row_of_thread(r);
     lse[r] = i < sizes.Tq ? sizes.statistics(a.lse, b, h)[i] : W(0);
-    delta[r] = i < sizes.Tq ? sizes.statistics(a.delta, b, h)[i] : W(0);
   }
+  sum_products(delta, dout, sizes.queries(a.out, b, h).from(first_query), sizes.C);
+  if (first_column == 0 && tiles::column_of_thread(0) == 0)
+    for (int r = 0; r < tiles::per_thread; ++r)
+      if (const std::int64_t i = first_query + tiles::row_of_thread(r); i < sizes.Tq)
+        sizes.statistics(a.delta, b, h)[i] = delta[r];
 
   tiles::Sums<W, columns> dq = {};
   const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = sizes.end_visible(b, last_query);
@@ -139,6 +141,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
                       ScoreScale<W>{a.scale, a.soft_cap});
       }
     }
+    note_pairs<PairsOf::queries>(
+        [&] { return first_column == 0 ? tiles::count(first_query, sizes.Tq, s, [](W p) { return p > 0; }) : 0; });
     tiles::add_weighted<columns>(dq, memory, dp, keys.from(first_key), first_column, sizes.C);
   }
   W ones[tiles::per_thread];
@@ -148,29 +152,15 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
 
 }  // namespace
 
-void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args);
-  const Launch how = {.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size),
-                      .num_threads = delta_threads,
-                      .stream = stream};
-  visit_numbers(args.q.dtype, [&]<class T>(T) {
-    using D = on_device<T>;
-    visit_row_width<D>(sizes.C, [&]<int width>(std::integral_constant<int, width>) {
-      launch(how, delta_kernel<D, width>, numbers<T>(args.dout), numbers<T>(args.out), numbers<Wide<D>>(args.delta),
-             sizes);
-    });
-  });
-}
-
 void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  attention_delta(args, stream);
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
     using W = Wide<D>;
     const Backward<D> backward = {numbers<T>(args.q),
                                   numbers<T>(args.k),
                                   numbers<T>(args.v),
+                                  numbers<T>(args.out),
                                   numbers<T>(args.dout),
                                   numbers<W>(args.lse),
                                   numbers<T>(args.dq),
@@ -181,16 +171,16 @@ void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t 
                                   static_cast<W>(args.soft_cap),
                                   sizes};
     tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
-      Launch how = {.num_blocks = blocks_for(sizes.Tk, tiles::side),
+      Launch how = {.num_blocks = blocks_for(sizes.Tq, tiles::side),
                     .num_threads = tiles::num_threads,
-                    .num_blocks_y = sizes.K,
+                    .num_blocks_y = sizes.H,
                     .num_blocks_z = sizes.B * blocks_for(sizes.C, columns),
                     .shared_bytes = sizeof(tiles::Memory<W>),
                     .stream = stream};
-      launch(how, dk_dv_kernel<D, columns>, backward);
-      how.num_blocks = blocks_for(sizes.Tq, tiles::side);
-      how.num_blocks_y = sizes.H;
       launch(how, dq_kernel<D, columns>, backward);
+      how.num_blocks = blocks_for(sizes.Tk, tiles::side);
+      how.num_blocks_y = sizes.K;
+      launch(how, dk_dv_kernel<D, columns>, backward);
     });
   });
 }

@@ -5,6 +5,7 @@
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {
@@ -134,15 +135,17 @@ __device__ __forceinline__ void mask(Sums<M, tile_keys>& s, int num_visible, int
 
 // Blocks of one head are next to each other, since they read the same keys, and the last queries come first, since they
 // see most of them.
-template <int C, int M>
+template <int C, int M, Bounds bounds>
 __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   constexpr int block_queries = 16 * M * num_warps;
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * block_queries, first_row = 16 * M * warp();
   // Seen by any query.
+  const std::int64_t last_query = min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1;
   const int num_keys =
-      static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));
+      static_cast<int>(bounds == Bounds::begins_and_ends ? sizes.end_visible(b, last_query)
+                                                         : min(sizes.num_visible(last_query), sizes.Tk));
   // And not those before.
   const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;
   const SharedRows<C> q = {0}, my_q = q.from(first_row);
@@ -155,19 +158,29 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   clear<M, C>(out);
   RunningSoftmax<M> softmax(a.base_scale);
   const int num_visible = static_cast<int>(sizes.num_visible(first_query + first_row));  // to the warp's first query
-  const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
+  const WarpRanges ranges = ranges_of_warp<M>(sizes, b, first_query + first_row);
   for (int first_key = begin; first_key < num_keys; first_key += tile_keys) {
     const bool has_more = first_key + tile_keys < num_keys;
     // By any query of this warp.
-    const bool is_seen = first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;
+    const int end = bounds == Bounds::begins_and_ends ? ranges.last_end : num_visible + 16 * M - 1;
+    const bool is_seen = first_key < end && ranges.first_begin < first_key + tile_keys;
     const SharedRows<C> k = keys_and_values.take_keys(has_more);
     Weights<M, tile_keys> weights;
     if (is_seen) {
       Sums<M, tile_keys> s;
       multiply_transposed<M, tile_keys>(s, my_q, k);
-      if (min(num_visible, num_keys) < first_key + tile_keys) mask<M>(s, num_visible - first_key, num_keys - first_key);
-      if (documents.last > first_key)
+      if constexpr (bounds == Bounds::begins_and_ends) {
+        if (ranges.first_end < first_key + tile_keys)
+          mask_ends<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
+      } else if (min(num_visible, num_keys) < first_key + tile_keys) {
+        mask<M>(s, num_visible - first_key, num_keys - first_key);
+      }
+      if (ranges.last_begin > first_key)
         mask_documents<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
+      note_pairs<PairsOf::forward>([&] {
+        const int num_rows = static_cast<int>(sizes.Tq) - first_query - first_row;
+        return count<M, tile_keys>(s, num_rows, [](float score) { return score != -INFINITY; });
+      });
       softmax.template add<C>(s, out);
       narrow<M, tile_keys>(weights, s);
     }
@@ -220,7 +233,7 @@ void start(Width<C, M> /*width*/, const AttentionArgs& args, const AttentionSize
        .num_blocks_z = sizes.B,
        .shared_bytes = W::shared_bytes,
        .stream = stream},
-      attention_kernel<C, M>,
+      sizes.ends == nullptr ? attention_kernel<C, M, Bounds::begins> : attention_kernel<C, M, Bounds::begins_and_ends>,
       Forward{numbers<bfloat16>(args.q), numbers<bfloat16>(args.k), numbers<bfloat16>(args.v),
               numbers<bfloat16>(args.out), numbers<float>(args.lse), static_cast<float>(args.scale) * log2_e, sizes});
 }
@@ -229,8 +242,7 @@ void start(Width<C, M> /*width*/, const AttentionArgs& args, const AttentionSize
 
 bool mma_attention(const AttentionArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr || args.scale <= 0 ||
-      args.soft_cap > 0)
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || args.scale <= 0 || args.soft_cap > 0)
     return false;
   return visit_width(sizes.C, most_shared_bytes, [&](auto width) { start(width, args, sizes, stream); });
 }

@@ -1,13 +1,14 @@
-// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; formulas: attention_general_backward.cu). One
-// kernel has a block for keys, whose dk and dv stay in registers during the loop over queries, head by head of the
-// group. It computes the transposed scores, which are operands of the sums without shared memory. The other kernel has
-// a block for queries. So scores are computed twice: seven matmuls in place of five, but no sum is shared by blocks.
-// There are no atomics and no float32 scratch, and the bits are the same every time.
+// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; formulas: attention_general_backward.cu). The
+// first kernel has a block for queries, and writes their delta. The second has a block for keys, whose dk and dv stay
+// in registers during the loop over queries, head by head of the group. It computes the transposed scores, which are
+// operands of the sums without shared memory. So scores are computed twice: seven matmuls in place of five, but no sum
+// is shared by blocks. There are no atomics and no float32 scratch, and the bits are the same every time.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {
@@ -15,8 +16,9 @@ namespace {
 using namespace fragments;
 
 struct Backward {
-  const __nv_bfloat16 *q, *k, *v, *dout;
-  const float *lse, *delta;
+  const __nv_bfloat16 *q, *k, *v, *out, *dout;
+  const float* lse;
+  float* delta;
   __nv_bfloat16 *dq, *dk, *dv;
   float scale, base_scale;  // base_scale: scale log2 e
   AttentionSizes sizes;
@@ -35,15 +37,16 @@ template <int C_, int M_, int num_warps_, int queries_>
 struct KeyBlocks {
   static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_,
                        queries = queries_;
-  static_assert(3 * queries <= num_threads);
+  static_assert(4 * queries <= num_threads);
 
-  // Shared memory: k, v and twice q, dout, lse, delta, starts.
+  // Shared memory: k, v and twice q, dout, lse, delta, both bounds of ranges; the first query and the end.
   static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes,
                                query_bytes = queries * SharedRows<C>::row_bytes;
   static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
-  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 3 * statistics_bytes;
+  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 4 * statistics_bytes;
   // An int: registers are few.
-  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, shared_bytes = end_place + 16;
+  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, begin_place = end_place + 4,
+                               shared_bytes = end_place + 16;
   static_assert(stage_bytes % 128 == 0);
   struct Stage {
     SharedPlace place;
@@ -51,11 +54,12 @@ struct KeyBlocks {
     [[nodiscard]] __device__ __forceinline__ SharedRows<C> dout() const { return {place + query_bytes}; }
     [[nodiscard]] __device__ __forceinline__ SharedPlace lse() const { return place + 2 * query_bytes; }
     [[nodiscard]] __device__ __forceinline__ SharedPlace delta() const { return lse() + statistics_bytes; }
-    [[nodiscard]] __device__ __forceinline__ SharedPlace starts() const { return delta() + statistics_bytes; }
+    [[nodiscard]] __device__ __forceinline__ SharedPlace begins() const { return delta() + statistics_bytes; }
+    [[nodiscard]] __device__ __forceinline__ SharedPlace ends() const { return begins() + statistics_bytes; }
   };
 };
 
-template <class Blocks>
+template <class Blocks, Bounds bounds>
 __device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const Backward& a, int b, int h,
                                             int first_query) {
   const AttentionSizes& sizes = a.sizes;
@@ -67,9 +71,14 @@ __device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const 
     const int i = thread % Blocks::queries;
     const float* const from = sizes.statistics(thread < Blocks::queries ? a.lse : a.delta, b, h) + first_query + i;
     begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), from, first_query + i < sizes.Tq);
-  } else if (thread < 3 * Blocks::queries && sizes.begins != nullptr) {
-    const std::int64_t i = min(std::int64_t{first_query} + thread % Blocks::queries, sizes.Tq - 1);
-    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), sizes.begins + b * sizes.Tq + i, true);
+  } else if (thread < 4 * Blocks::queries) {
+    const std::int64_t i = b * sizes.Tq + min(std::int64_t{first_query} + thread % Blocks::queries, sizes.Tq - 1);
+    const SharedPlace place = stage.lse() + static_cast<SharedPlace>(4 * thread);
+    if (thread < 3 * Blocks::queries) {
+      if (sizes.begins != nullptr) begin_copy<4>(place, sizes.begins + i, true);
+    } else if constexpr (bounds == Bounds::begins_and_ends) {
+      begin_copy<4>(place, sizes.ends + i, true);
+    }
   }
 }
 
@@ -106,17 +115,32 @@ __device__ __forceinline__ void mask(Sums<M, N>& p, int first_seen, int num_quer
         if (8 * n < begin || 8 * n >= end) p[m][n][i] = 0;
     }
 }
-/// Zero where the key is of a document before the query's: the warp's first key is at `position`.
+/// Zero where the key is before the query's range: the warp's first key is at `position`.
 template <int M, int N>
-__device__ __forceinline__ void mask_documents(Sums<M, N>& p, SharedPlace starts, int position) {
+__device__ __forceinline__ void mask_begins(Sums<M, N>& p, SharedPlace begins, int position) {
 #pragma unroll
   for (int n = 0; n < N / 8; ++n) {
-    const int2 of_query = of_columns<int2>(starts, n);
+    const int2 of_query = of_columns<int2>(begins, n);
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         if (position + 16 * m + row_in_fragment(i / 2) < (i % 2 == 0 ? of_query.x : of_query.y)) p[m][n][i] = 0;
+  }
+}
+/// Zero where the key is not before the end of the query's range, and for queries from num_queries on.
+template <int M, int N>
+__device__ __forceinline__ void mask_ends(Sums<M, N>& p, SharedPlace ends, int position, int num_queries) {
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n) {
+    const int2 of_query = of_columns<int2>(ends, n);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (position + 16 * m + row_in_fragment(i / 2) >= (i % 2 == 0 ? of_query.x : of_query.y) ||
+            8 * n + column_in_fragment() + i % 2 >= num_queries)
+          p[m][n][i] = 0;
   }
 }
 /// Matmuls v . dout become ds / scale = p (v . dout - delta).
@@ -133,7 +157,7 @@ __device__ __forceinline__ void differentiate(Sums<M, N>& dp, const Sums<M, N>& 
 }
 
 // blockIdx: x the keys, those first that most queries see; y the kv head; z the sequence.
-template <class Blocks>
+template <class Blocks, Bounds bounds>
 __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) {
   constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::queries;
   const AttentionSizes& sizes = a.sizes;
@@ -148,10 +172,13 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
   Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
   Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
   typename Blocks::Stage stage = {Blocks::first_stage};
-  const int begin = static_cast<int>(sizes.first_seeing(first_key)),
+  const int begin = static_cast<int>(bounds == Bounds::begins_and_ends ? first_seeing(sizes, b, first_key)
+                                                                       : sizes.first_seeing(first_key)),
             end = static_cast<int>(end_seeing(sizes, b, first_key + Blocks::keys - 1));
   if (threadIdx.x == 0) *pointer_to<int>(Blocks::end_place) = end;
-  if (first_head < end_head && begin < end) begin_stage<Blocks>(stage, a, b, first_head, begin);
+  if constexpr (bounds == Bounds::begins_and_ends)
+    if (threadIdx.x == 0) *pointer_to<int>(Blocks::begin_place) = begin;
+  if (first_head < end_head && begin < end) begin_stage<Blocks, bounds>(stage, a, b, first_head, begin);
   close_group_of_copies();
 
   Sums<M, C> dk, dv;
@@ -164,24 +191,39 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
     int next_head = h, next_query = first_query + N;
     if (next_query >= *pointer_to<int>(Blocks::end_place)) {
       ++next_head;
-      next_query = static_cast<int>(sizes.first_seeing(first_key));
+      next_query = bounds == Bounds::begins_and_ends ? *pointer_to<int>(Blocks::begin_place)
+                                                     : static_cast<int>(sizes.first_seeing(first_key));
     }
     const typename Blocks::Stage other = {2 * Blocks::first_stage + Blocks::stage_bytes - stage.place};
-    if (next_head < end_head) begin_stage<Blocks>(other, a, b, next_head, next_query);
+    if (next_head < end_head) begin_stage<Blocks, bounds>(other, a, b, next_head, next_query);
     close_group_of_copies();
 
-    // The column from which the warp's first key is seen.
+    // The column from which the warp's first key is seen by a causal mask.
     const int first_seen = first_key + first_row - static_cast<int>(sizes.Tk - sizes.Tq) - first_query;
     const int position = first_key + first_row;
-    if (first_seen < N && (sizes.begins == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
+    const auto bound_at = [](SharedPlace all, int column) {
+      return *pointer_to<int>(all + static_cast<SharedPlace>(4 * column));
+    };
+    const bool ends_later =
+        bounds == Bounds::begins_and_ends ? bound_at(stage.ends(), N - 1) > position : first_seen < N;
+    if (ends_later && (sizes.begins == nullptr || bound_at(stage.begins(), 0) < position + 16 * M)) {
+      const auto hide = [&](Sums<M, N>& x) {
+        if constexpr (bounds == Bounds::begins_and_ends) {
+          if (bound_at(stage.ends(), 0) < position + 16 * M || first_query + N > num_queries)
+            mask_ends<M, N>(x, stage.ends(), position, num_queries - first_query);
+        } else if (first_seen + 16 * M > 1 || first_query + N > num_queries) {
+          mask<M, N>(x, first_seen, num_queries - first_query);
+        }
+        if (sizes.begins != nullptr && bound_at(stage.begins(), N - 1) > position)
+          mask_begins<M, N>(x, stage.begins(), position);
+      };
       Sums<M, N> p, ds;
       Weights<M, N> weights;
       multiply_transposed<M, N>(p, my_k, stage.q());
       exponentiate<M, N>(p, stage.lse(), a.base_scale);
-      if (first_seen + 16 * M > 1 || first_query + N > num_queries)
-        mask<M, N>(p, first_seen, num_queries - first_query);
-      if (sizes.begins != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position)
-        mask_documents<M, N>(p, stage.starts(), position);
+      hide(p);
+      note_pairs<PairsOf::keys>(
+          [&] { return count_left<M, N>(static_cast<int>(sizes.Tk) - first_key - first_row, hide); });
       narrow<M, N>(weights, p);
       add_weighted<M, N>(dv, weights, stage.dout());
       multiply_transposed<M, N>(ds, my_v, stage.dout());
@@ -243,16 +285,35 @@ __device__ __forceinline__ void mask_keys(Sums<M, N>& ds, int num_visible, int n
     }
 }
 
+/// delta of query i, dout . out, of which the four lanes of a row take chunks alternately; 0 if it does not exist.
+__device__ __forceinline__ float product_of_rows(const Backward& a, int b, int h, int i) {
+  const AttentionSizes& sizes = a.sizes;
+  float sum = 0;
+  if (i < sizes.Tq) {
+    const __nv_bfloat16 *const dout = sizes.queries(a.dout, b, h).from(i).first,
+                               *const out = sizes.queries(a.out, b, h).from(i).first;
+    for (int c = lane() % 4 * chunk_size; c < static_cast<int>(sizes.C); c += 4 * chunk_size) {
+      const auto dout_c = widen(load_pack<chunk_size>(dout + c)), out_c = widen(load_pack<chunk_size>(out + c));
+#pragma unroll
+      for (int j = 0; j < chunk_size; ++j) sum += dout_c.at[j] * out_c.at[j];
+    }
+  }
+  sum += __shfl_xor_sync(whole_warp, sum, 1);
+  return sum + __shfl_xor_sync(whole_warp, sum, 2);
+}
+
 // blockIdx: x the queries, the last first since they see most keys; y the head; z the sequence.
-template <class Blocks>
+template <class Blocks, Bounds bounds>
 __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::keys;
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
   // Seen by any query.
-  const int num_keys = static_cast<int>(
-      min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1), sizes.Tk));
+  const std::int64_t last_query = min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1;
+  const int num_keys =
+      static_cast<int>(bounds == Bounds::begins_and_ends ? sizes.end_visible(b, last_query)
+                                                         : min(sizes.num_visible(last_query), sizes.Tk));
   const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / N * N;  // and not those before
   const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
 
@@ -274,13 +335,14 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
     for (int r = 0; r < 2; ++r) {
       const int i = first_query + first_row + 16 * m + row_in_fragment(r);
       base[m][r] = i < sizes.Tq ? sizes.statistics(a.lse, b, h)[i] * log2_e : 0;
-      delta[m][r] = i < sizes.Tq ? sizes.statistics(a.delta, b, h)[i] : 0;
+      delta[m][r] = product_of_rows(a, b, h, i);
+      if (column_in_fragment() == 0 && i < sizes.Tq) sizes.statistics(a.delta, b, h)[i] = delta[m][r];
     }
 
   Sums<M, C> dq;
   clear<M, C>(dq);
   const int num_visible = static_cast<int>(sizes.num_visible(first_query + first_row));  // to the warp's first query
-  const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
+  const WarpRanges ranges = ranges_of_warp<M>(sizes, b, first_query + first_row);
   for (int first_key = begin; first_key < num_keys; first_key += N) {
     wait_for_copies_but_last<0>();
     __syncthreads();  // the stage has arrived, and no thread uses the other one any more
@@ -290,16 +352,26 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
       values.begin_next({other + Blocks::key_bytes});
     }
     close_group_of_copies();
-    if (first_key < num_visible + 16 * M - 1 && documents.first < first_key + N) {
+    const int end = bounds == Bounds::begins_and_ends ? ranges.last_end : num_visible + 16 * M - 1;
+    if (first_key < end && ranges.first_begin < first_key + N) {
+      const auto hide = [&](Sums<M, N>& x) {
+        if constexpr (bounds == Bounds::begins_and_ends) {
+          if (ranges.first_end < first_key + N)
+            fragments::mask_ends<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
+        } else if (min(num_visible, num_keys) < first_key + N) {
+          mask_keys<M, N>(x, num_visible - first_key, num_keys - first_key);
+        }
+        if (ranges.last_begin > first_key) mask_documents<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
+      };
       const SharedRows<C> k = {stage}, v = {stage + Blocks::key_bytes};
       Sums<M, N> s, dp;
       Weights<M, N> weights;
       multiply_transposed<M, N>(s, my_q, k);
       multiply_transposed<M, N>(dp, my_dout, v);
       differentiate<M, N>(s, dp, base, delta, a.base_scale);
-      if (min(num_visible, num_keys) < first_key + N) mask_keys<M, N>(s, num_visible - first_key, num_keys - first_key);
-      if (documents.last > first_key)
-        fragments::mask_documents<M, N>(s, sizes, b, first_query + first_row, first_key, 0);
+      hide(s);
+      note_pairs<PairsOf::queries>(
+          [&] { return count_left<M, N>(static_cast<int>(sizes.Tq) - first_query - first_row, hide); });
       narrow<M, N>(weights, s);
       add_weighted<M, N>(dq, weights, k);
     }
@@ -334,35 +406,35 @@ bool visit_width(std::int64_t C, std::int64_t most_shared_bytes, F&& f) {
   return visit(Width64()) || visit(Width128()) || visit(Width128InSmallTiles());
 }
 
-template <class Keys, class Queries>
+template <Bounds bounds, class Keys, class Queries>
 void start(Width<Keys, Queries> /*width*/, const Backward& backward, cudaStream_t stream) {
   const AttentionSizes& sizes = backward.sizes;
-  launch({.num_blocks = blocks_for(sizes.Tk, Keys::keys),
-          .num_threads = Keys::num_threads,
-          .num_blocks_y = sizes.K,
-          .num_blocks_z = sizes.B,
-          .shared_bytes = Keys::shared_bytes,
-          .stream = stream},
-         dk_dv_kernel<Keys>, backward);
   launch({.num_blocks = blocks_for(sizes.Tq, Queries::queries),
           .num_threads = Queries::num_threads,
           .num_blocks_y = sizes.H,
           .num_blocks_z = sizes.B,
           .shared_bytes = Queries::shared_bytes,
           .stream = stream},
-         dq_kernel<Queries>, backward);
+         dq_kernel<Queries, bounds>, backward);
+  launch({.num_blocks = blocks_for(sizes.Tk, Keys::keys),
+          .num_threads = Keys::num_threads,
+          .num_blocks_y = sizes.K,
+          .num_blocks_z = sizes.B,
+          .shared_bytes = Keys::shared_bytes,
+          .stream = stream},
+         dk_dv_kernel<Keys, bounds>, backward);
 }
 
 }  // namespace
 
 bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.ends != nullptr || args.soft_cap > 0)
-    return false;
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || args.soft_cap > 0) return false;
   const auto scale = static_cast<float>(args.scale);
   const Backward backward = {numbers<bfloat16>(args.q),
                              numbers<bfloat16>(args.k),
                              numbers<bfloat16>(args.v),
+                             numbers<bfloat16>(args.out),
                              numbers<bfloat16>(args.dout),
                              numbers<float>(args.lse),
                              numbers<float>(args.delta),
@@ -373,8 +445,10 @@ bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most
                              scale * log2_e,
                              sizes};
   return visit_width(sizes.C, most_shared_bytes, [&](auto width) {
-    attention_delta(args, stream);
-    start(width, backward, stream);
+    if (sizes.ends == nullptr)
+      start<Bounds::begins>(width, backward, stream);
+    else
+      start<Bounds::begins_and_ends>(width, backward, stream);
   });
 }
 

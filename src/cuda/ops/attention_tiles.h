@@ -108,6 +108,17 @@ __device__ __forceinline__ void store(const Rows<T>& out, const Sums<W, columns>
   }
 }
 
+/// How many of a thread's scores, in rows from `first` on that exist, are ones of which `is_counted` holds.
+template <class W, class F>
+__device__ __forceinline__ std::int64_t count(std::int64_t first, std::int64_t num_rows, const Scores<W>& s,
+                                              const F& is_counted) {
+  std::int64_t found = 0;
+  for (int r = 0; r < per_thread; ++r)
+    for (int n = 0; n < per_thread; ++n)
+      if (first + row_of_thread(r) < num_rows && is_counted(s[r][n])) ++found;
+  return found;
+}
+
 /// Over the 16 threads that share a row.
 template <class W>
 __device__ __forceinline__ W row_max(W x) {

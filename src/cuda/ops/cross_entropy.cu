@@ -8,8 +8,10 @@
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
+#include "cuda/device/tickets.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/paired_operations.h"
 
 #include <algorithm>
 #include <limits>
@@ -60,10 +62,19 @@ struct RowExpTensors {
   Wide<L>*max, *sum, *target_logit;
 };
 
-/// A block has a row.
-template <class L>
+/// Where the loss of each row goes, and the sum over all rows that have a target.
+template <class A>
+struct RowLosses {
+  A* lse;
+  double *losses, *loss_sum;
+  unsigned* ticket;
+};
+
+/// A block has a row. `has_losses`: the row's sum is whole, so its loss follows.
+template <class L, bool has_losses>
 __global__ void __launch_bounds__(max_block_threads)
-    row_exp_kernel(RowExpTensors<L> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
+    row_exp_kernel(RowExpTensors<L> of, std::int64_t V, std::int64_t first_column, int valid_columns,
+                   RowLosses<Wide<L>> and_losses) {
   using A = Wide<L>;
   constexpr int width = pack_size<L>, group = packs_in_flight * width;
   const std::int64_t n = blockIdx.x;
@@ -92,12 +103,29 @@ __global__ void __launch_bounds__(max_block_threads)
   __shared__ A scratch[2 * max_block_threads / warp_size];
   const A max = block_max(mine.max, scratch);
   const A sum = block_sum(mine.sum * exponential(mine.max - max), scratch + max_block_threads / warp_size);
-  if (thread != 0) return;
-  const std::int64_t target = of.targets[n], column = target - first_column;
-  const bool is_here = target != ignored_target && column >= 0 && column < valid_columns;
-  of.target_logit[n] = is_here ? widen(logits[column]) : A(0);
-  of.max[n] = max;
-  of.sum[n] = valid_columns == 0 ? A(0) : sum;
+  if (thread == 0) {
+    const std::int64_t target = of.targets[n], column = target - first_column;
+    const bool is_here = target != ignored_target && column >= 0 && column < valid_columns;
+    const A target_logit = is_here ? widen(logits[column]) : A(0), row_sum = valid_columns == 0 ? A(0) : sum;
+    of.target_logit[n] = target_logit;
+    of.max[n] = max;
+    of.sum[n] = row_sum;
+    if constexpr (has_losses) {
+      const A lse = max + log(row_sum);
+      and_losses.lse[n] = lse;
+      and_losses.losses[n] =
+          target == ignored_target ? 0 : static_cast<double>(lse) - static_cast<double>(target_logit);
+    }
+  }
+  if constexpr (has_losses) {
+    if (!is_last_block(and_losses.ticket, gridDim.x)) return;
+    double loss = 0;
+    for (unsigned row = threadIdx.x; row < gridDim.x; row += blockDim.x)
+      loss += load_of_others(and_losses.losses + row);
+    __shared__ double of_warps[max_block_threads / warp_size];
+    loss = block_sum(loss, of_warps);
+    if (thread == 0) *and_losses.loss_sum += loss;
+  }
 }
 
 template <class A>
@@ -190,17 +218,25 @@ int threads_for(std::int64_t packs, int most) {
 
 }  // namespace
 
-void CudaOps::compute(const RowExpArgs& args) {
+void CudaOps::compute(const RowExpArgs& args) { compute_pair(Pair<RowExpArgs>{args}); }
+
+void CudaOps::compute_pair(const Pair<RowExpArgs>& pair) {
+  const RowExpArgs& args = pair.first;
   const std::int64_t N = args.logits.size(0), V = args.logits.size(1);
   visit_numbers(args.logits.dtype, [&]<class T>(T) {
     using L = on_device<T>;
     using A = Wide<L>;
     const RowExpTensors<L> of = {numbers<T>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max),
                                  numbers<A>(args.sum), numbers<A>(args.target_logit)};
+    RowLosses<A> losses = {};
+    if (pair.next)
+      losses = {numbers<A>(pair.next->lse), workspace_.as<double>(N), numbers<double>(pair.next->loss_sum),
+                workspace_.tickets()};
     launch({.num_blocks = N,
             .num_threads = threads_for(blocks_for(V, pack_size<L>), max_block_threads),
             .stream = stream()},
-           row_exp_kernel<L>, of, V, args.first_column, static_cast<int>(args.valid_columns));
+           pair.next ? row_exp_kernel<L, true> : row_exp_kernel<L, false>, of, V, args.first_column,
+           static_cast<int>(args.valid_columns), losses);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cuda/ops/cudnn_attention.h"
 #include "cuda/ops/joined_operations.h"
+#include "cuda/ops/paired_operations.h"
 #include "cuda/ops/pending_product.h"
 #include "ops/description.h"
 
@@ -11,6 +12,7 @@ namespace echelon::cuda {
 CudaOps::CudaOps(Device& device, const OpsOptions& options)
     : device_(device),
       options_(options),
+      workspace_(device.compute().get()),
       products_(std::make_unique<Products>(
           device, workspace_,
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
@@ -18,6 +20,7 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
       pending_(std::make_unique<PendingProduct>(
           *products_, [this](const std::vector<Tensor>& dbias, const Tensor& sums) { add_sums(dbias, sums); })),
       joined_(std::make_unique<JoinedOperations>()),
+      paired_(std::make_unique<PairedOperations>()),
       cudnn_(options.cudnn == CudnnUse::never
                  ? nullptr
                  : find_cudnn_attention({.workspace = workspace_,
@@ -36,10 +39,11 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
 
 CudaOps::~CudaOps() = default;
 
-// A matmul that is held is older than what is joined.
+// At any time one of the three holds something.
 void CudaOps::flush() {
   pending_->flush();
   joined_->release([this](const auto& held) { compute_joined(held); });
+  paired_->release([this](const auto& pair) { compute(pair.first); });
 }
 
 cudaStream_t CudaOps::stream(std::int64_t num_pieces) {
@@ -65,10 +69,17 @@ void CudaOps::perform(const Operation& operation) {
       if (joined_->extends(args)) return;
       flush();
       joined_->hold(args);
-    } else {
-      joined_->release([this](const auto& held) { this->compute_joined(held); });
-      compute(args);
+      return;
     }
+    if constexpr (requires { paired_->completed_by(args); })
+      if (const auto pair = paired_->completed_by(args)) return compute_pair(*pair);
+    if constexpr (requires { paired_->hold(args); }) {
+      flush();
+      return paired_->hold(args);
+    }
+    joined_->release([this](const auto& held) { this->compute_joined(held); });
+    paired_->release([this](const auto& pair) { this->compute(pair.first); });
+    compute(args);
   });
 }
 

@@ -22,6 +22,9 @@ namespace echelon::cuda {
 
 class CudnnAttention;
 class JoinedOperations;
+class PairedOperations;
+template <class First>
+struct Pair;
 class Products;
 class PendingProduct;
 
@@ -82,11 +85,15 @@ class CudaOps final : public Ops {
   void compute_joined(const std::vector<RopeArgs>& held);
   void compute_joined(const std::vector<SumOfSquaresArgs>& held);
   void compute_joined(const std::vector<AdamWArgs>& held);
+  // Two in one launch: paired_operations.h.
+  void compute_pair(const Pair<LayerNormBackwardArgs>& pair);
+  void compute_pair(const Pair<RmsNormBackwardArgs>& pair);
+  void compute_pair(const Pair<RowExpArgs>& pair);
 
   /// dbias[i] += row i of sums, of the same dtype.
   void add_sums(const std::vector<Tensor>& dbias, const Tensor& sums);
 
-  /// Enqueues what is delayed (pending_product.h, joined_operations.h).
+  /// Enqueues what is delayed (pending_product.h, joined_operations.h, paired_operations.h).
   void flush();
   /// The stream for kernels and other work, after every earlier operation, including what is delayed.
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
@@ -102,6 +109,7 @@ class CudaOps final : public Ops {
   std::unique_ptr<Products> products_;
   std::unique_ptr<PendingProduct> pending_;
   std::unique_ptr<JoinedOperations> joined_;
+  std::unique_ptr<PairedOperations> paired_;
   std::string no_cudnn_;  // why, where cudnn_ is null
   std::unique_ptr<CudnnAttention> cudnn_;
   std::map<AttentionShape, AttentionKernelsUsed> used_;

@@ -208,7 +208,7 @@ class LoadedCudnn final : public CudnnAttention {
   }
 
   [[nodiscard]] Room own_room() const {
-    return {options_.workspace.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes};
+    return {options_.workspace.as<std::byte>(Workspace::most_bytes), Workspace::most_bytes};
   }
   /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape,
   /// whatever its address.
@@ -318,7 +318,7 @@ class LoadedCudnn final : public CudnnAttention {
 // order its sums instead, from cuDNN 9.25 on, in linear memory.
 bool tell_frontend(void* library) {
   setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", 0);
-  setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", fmt::format("{}", Workspace::num_bytes).c_str(), 0);
+  setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", fmt::format("{}", Workspace::most_bytes).c_str(), 0);
   fe::cudnn_dlhandle = library;
   return true;
 }

@@ -75,9 +75,9 @@ bool extends_any(std::vector<Args>& held, const Args& args) {
 }
 
 template <class Args>
-std::int64_t one_for_any(const std::vector<Args>& held, Tensor Args::*written) {
+std::int64_t one_for_any(const std::vector<Args>& held, Tensor Args::*processed) {
   for (const Args& args : held)
-    if ((args.*written).num_elements() > 0) return 1;
+    if ((args.*processed).num_elements() > 0) return 1;
   return 0;
 }
 
@@ -92,10 +92,7 @@ std::int64_t num_kernels_of(const std::vector<FillArgs>& held) { return one_for_
 std::int64_t num_kernels_of(const std::vector<RopeArgs>& held) { return one_for_any(held, &RopeArgs::y); }
 std::int64_t num_kernels_of(const std::vector<AdamWArgs>& held) { return one_for_any(held, &AdamWArgs::master); }
 std::int64_t num_kernels_of(const std::vector<SumOfSquaresArgs>& held) {
-  constexpr std::int64_t bytes_of_block = 256 * 4 * 16;  // threads, packs in flight of each, bytes of a pack
-  std::int64_t num_blocks = 0;                           // if there were no limit
-  for (const SumOfSquaresArgs& args : held) num_blocks += (args.x.num_bytes() + bytes_of_block - 1) / bytes_of_block;
-  return std::min<std::int64_t>(num_blocks, 2);
+  return one_for_any(held, &SumOfSquaresArgs::x);
 }
 
 }  // namespace echelon::cuda

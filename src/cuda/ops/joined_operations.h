@@ -53,7 +53,7 @@ class JoinedOperations {
   std::vector<AdamWArgs> updates_;
 };
 
-/// Of all segments: one, or none without any element. Squares of more than one block take a second one.
+/// Of all segments: one, or none without any element.
 [[nodiscard]] std::int64_t num_kernels_of(const std::vector<FillArgs>& held);
 [[nodiscard]] std::int64_t num_kernels_of(const std::vector<RopeArgs>& held);
 [[nodiscard]] std::int64_t num_kernels_of(const std::vector<SumOfSquaresArgs>& held);

@@ -1,10 +1,14 @@
 // Gradients of LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). dy
 // and x are read once for all of them. A row of both stays in registers. So do a thread's column sums of dy xhat and
-// dy, until its block has processed all of its rows.
+// dy, until its block has processed all of its rows. A norm that follows is computed after each row's gradient
+// (paired_operations.h).
 #include "cuda/ops/column_sums.h"
 #include "cuda/ops/cuda_ops.h"
-#include "cuda/ops/numbers.h"
-#include "cuda/ops/rows.h"
+#include "cuda/ops/norm_row.h"
+#include "cuda/ops/paired_operations.h"
+
+#include <cassert>
+#include <cmath>
 
 namespace echelon::cuda {
 namespace {
@@ -50,10 +54,18 @@ __device__ __forceinline__ void write_partial_sums(const Team<A>& team,
   }
 }
 
-/// dx; with `sums_weights` also the sums over this block's rows of dy xhat and dy.
-template <class T, bool centres, bool sums_weights, class Access>
+/// What a kernel computes: dw and db are the sums over all rows of dy xhat and dy, which are added to tensors of G.
+enum class Computes : std::uint8_t {
+  dx,
+  dx_and_dw,
+  dx_dw_and_norm,  // and a norm of rows of x of its own, whose result may be where dy was
+};
+
+template <class T, class G, bool centres, Computes computes, class Access>
 __global__ void __launch_bounds__(most_team_threads)
-    norm_backward_kernel(NormGradient<T> of, int team_threads, PartialSums<Wide<T>, num_weights<centres>> partial) {
+    norm_backward_kernel(NormGradient<T> of, int team_threads, ColumnSums<Wide<T>, G, num_weights<centres>> of_weights,
+                         Norm<T> norm) {
+  constexpr bool sums_weights = computes != Computes::dx;
   using A = Wide<T>;
   constexpr int width = Access::width;
   using Numbers = Pack<T, width>;
@@ -123,8 +135,12 @@ __global__ void __launch_bounds__(most_team_threads)
       }
       store_pack(dx + column, dx_k);
     });
+    if constexpr (computes == Computes::dx_dw_and_norm) normalise_row<T, centres, false, Access>(norm, team, row);
   }
-  if constexpr (sums_weights) write_partial_sums<Access>(team, weights, partial);
+  if constexpr (sums_weights) {
+    write_partial_sums<Access>(team, weights, of_weights.partial);
+    add_chunks_of_blocks(of_weights);
+  }
 }
 
 /// The gradients of the weights alone.
@@ -195,8 +211,8 @@ void enqueue_input_gradient(const NormGradientArgs& args, cudaStream_t stream) {
       launch({.num_blocks = blocks_for(gradient.num_rows, teams.per_block),
               .num_threads = teams.block_threads(),
               .stream = stream},
-             norm_backward_kernel<on_device<T>, centres, false, Access>, gradient, teams.threads,
-             PartialSums<Wide<on_device<T>>, num_weights<centres>>());
+             norm_backward_kernel<on_device<T>, on_device<T>, centres, Computes::dx, Access>, gradient, teams.threads,
+             ColumnSums<Wide<on_device<T>>, on_device<T>, num_weights<centres>>(), Norm<on_device<T>>());
     });
   });
 }
@@ -211,10 +227,16 @@ void enqueue_weight_gradient(const NormGradientArgs& args, const ComputeLane& la
   });
 }
 
+/// The norm of a pair; without x there is none. RMSNorm's arguments are both.
+struct FollowingNorm {
+  LayerNormArgs args = {};
+  RmsNormArgs of_rms = {};
+};
+
 /// With as many blocks as the chip has at a time: each leaves one row of partial sums. Rows too wide for registers take
-/// a pass for each gradient.
+/// a pass for each gradient (keeps_row_beside_sums).
 template <bool centres>
-void enqueue_gradients(const NormGradientArgs& args, const ComputeLane& lane) {
+void enqueue_gradients(const NormGradientArgs& args, const FollowingNorm& next, const ComputeLane& lane) {
   visit_numbers_and_gradient(args.x.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
     using A = Wide<on_device<T>>;
     visit_row_access<T, kept_packs_beside_sums>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
@@ -227,13 +249,20 @@ void enqueue_gradients(const NormGradientArgs& args, const ComputeLane& lane) {
             std::min({blocks_for(gradient.num_rows, teams.per_block), at_once, Workspace::capacity<A>() / num_sums});
         const PartialSums<A, num_weights<centres>> partial = {lane.workspace.as<A>(num_blocks * num_sums), num_blocks,
                                                               gradient.D};
+        const auto chunks_of_set = static_cast<unsigned>(std::ceil(std::sqrt(static_cast<double>(num_blocks))));
+        assert(num_blocks < Workspace::num_tickets);
         launch({.num_blocks = num_blocks,
                 .num_threads = teams.block_threads(),
                 .shared_bytes =
                     teams.per_block == 1 ? 0 : static_cast<std::size_t>(teams.per_block * gradient.D) * sizeof(A),
                 .stream = lane.stream},
-               norm_backward_kernel<on_device<T>, centres, true, Access>, gradient, teams.threads, partial);
-        add_partial_sums(partial, weights_of<G, centres>(args), lane.stream);
+               next.args.x.exists()
+                   ? norm_backward_kernel<on_device<T>, on_device<G>, centres, Computes::dx_dw_and_norm, Access>
+                   : norm_backward_kernel<on_device<T>, on_device<G>, centres, Computes::dx_and_dw, Access>,
+               gradient, teams.threads,
+               ColumnSums<A, on_device<G>, num_weights<centres>>{partial, weights_of<G, centres>(args),
+                                                                 lane.workspace.tickets(), chunks_of_set},
+               next.args.x.exists() ? norm_of<T>(next.args, next.of_rms) : Norm<on_device<T>>());
       } else {
         enqueue_weight_gradient<centres>(args, lane);
         enqueue_input_gradient<centres>(args, lane.stream);
@@ -266,7 +295,11 @@ void CudaOps::compute(const LayerNormBackwardWeightArgs& args) {
   enqueue_weight_gradient<true>({{args.dy, args.x, {}, args.mean, args.rstd, {}, args.dw, args.db, {}}}, lane());
 }
 
-void CudaOps::compute(const LayerNormBackwardArgs& args) { enqueue_gradients<true>({args}, lane()); }
+void CudaOps::compute(const LayerNormBackwardArgs& args) { enqueue_gradients<true>({args}, {}, lane()); }
+
+void CudaOps::compute_pair(const Pair<LayerNormBackwardArgs>& pair) {
+  enqueue_gradients<true>({pair.first}, {.args = *pair.next}, lane());
+}
 
 void CudaOps::compute(const RmsNormBackwardInputArgs& args) {
   NormGradientArgs gradient =
@@ -280,6 +313,10 @@ void CudaOps::compute(const RmsNormBackwardWeightArgs& args) {
   enqueue_weight_gradient<false>(without_mean({args.dy, args.x, {}, args.rstd, {}, args.dw, {}}), lane());
 }
 
-void CudaOps::compute(const RmsNormBackwardArgs& args) { enqueue_gradients<false>(without_mean(args), lane()); }
+void CudaOps::compute(const RmsNormBackwardArgs& args) { enqueue_gradients<false>(without_mean(args), {}, lane()); }
+
+void CudaOps::compute_pair(const Pair<RmsNormBackwardArgs>& pair) {
+  enqueue_gradients<false>(without_mean(pair.first), {.args = as_layer_norm(*pair.next), .of_rms = *pair.next}, lane());
+}
 
 }  // namespace echelon::cuda

@@ -25,7 +25,7 @@ bool Products::is_one(const MatmulArgs& args) { return args.c.num_elements() > 0
 Tensor Products::sums_of(const ProductCall& call) const {
   const Tensor& c = call.args.c;
   const Tensor sums(nullptr, c.dtype, {call.count, c.size(0)});
-  const bool has_room = sums.num_bytes() <= Workspace::num_bytes - ProductPlan::workspace_bytes;
+  const bool has_room = sums.num_bytes() <= Workspace::most_bytes - ProductPlan::workspace_bytes;
   return {has_room ? workspace_.as<std::byte>(sums.num_bytes(), ProductPlan::workspace_bytes) : nullptr, sums.dtype,
           sums.sizes};
 }

@@ -1,8 +1,8 @@
-// The squares of many gradients, added in two stages and in one order: each block leaves a sum, and one block adds
-// these. A tensor that one block can take needs no second stage.
+// The squares of many gradients, added in one order: each block leaves a sum, and the last block adds these.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
+#include "cuda/device/tickets.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/joined_operations.h"
 #include "cuda/ops/numbers.h"
@@ -25,7 +25,8 @@ template <class T>
 using Stretches = Segments<Stretch<T>, most_segments<SumOfSquaresArgs>>;
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) squares_kernel(Stretches<T> stretches, double* sums, bool adds) {
+__global__ void __launch_bounds__(block_threads)
+    squares_kernel(Stretches<T> stretches, double* sums, double* total, unsigned* ticket) {
   constexpr int width = pack_size<T>;
   const int block = static_cast<int>(blockIdx.x), i_stretch = stretches.of_block(block),
             first_block = stretches.first_block[i_stretch];
@@ -49,13 +50,10 @@ __global__ void __launch_bounds__(block_threads) squares_kernel(Stretches<T> str
   }
   __shared__ double scratch[block_threads / warp_size];
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) sums[blockIdx.x] = adds ? sums[blockIdx.x] + sum : sum;
-}
-
-__global__ void __launch_bounds__(block_threads) add_squares_kernel(const double* sums, int count, double* total) {
-  double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += block_threads) sum += sums[i];
-  __shared__ double scratch[block_threads / warp_size];
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+  if (!is_last_block(ticket, gridDim.x)) return;
+  sum = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += block_threads) sum += load_of_others(sums + i);
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) *total += sum;
 }
@@ -75,14 +73,9 @@ void CudaOps::compute_joined(const std::vector<SumOfSquaresArgs>& held) {
     Stretches<on_device<T>> stretches;
     for (const SumOfSquaresArgs& args : held)
       stretches.add({numbers<T>(args.x), args.x.num_elements()}, blocks_for(args.x.num_elements(), elements));
-    const std::int64_t num_blocks = stretches.num_blocks();
-    const bool is_one_block = num_blocks <= 1;
-    double* const sums = is_one_block ? total : workspace_.as<double>(num_blocks);
-    launch({.num_blocks = num_blocks, .num_threads = block_threads, .stream = stream()}, squares_kernel<on_device<T>>,
-           stretches, sums, is_one_block);
-    if (is_one_block) return;
-    launch({.num_threads = block_threads, .stream = stream()}, add_squares_kernel, sums, static_cast<int>(num_blocks),
-           total);
+    launch({.num_blocks = stretches.num_blocks(), .num_threads = block_threads, .stream = stream()},
+           squares_kernel<on_device<T>>, stretches, workspace_.as<double>(stretches.num_blocks()), total,
+           workspace_.tickets());
   });
 }
 

@@ -66,6 +66,10 @@ jinja::Rendered ChatRenderer::render(const Conversation& conversation, bool adds
 MarkedText ChatRenderer::marked(const Conversation& conversation, TrainOn on) const {
   const jinja::Rendered rendered = render(conversation);
   MarkedText marked{rendered.text, std::vector<std::uint8_t>(rendered.text.bytes.size(), on == TrainOn::all ? 1 : 0)};
+  for (std::size_t at = 0; at < marked.is_trained.size(); ++at)
+    if (const std::size_t message = rendered.text.origins[at] - first_origin;
+        rendered.text.origins[at] >= first_origin && conversation.is_left_out[message])
+      marked.is_trained[at] = 0;
   const std::vector<bool> chosen = chosen_of(conversation, on);
   const std::vector<std::size_t> first = places(rendered, conversation, chosen);
   if (on != TrainOn::all && !rendered.generations.empty()) {

@@ -1,7 +1,7 @@
 #include "data/chat/chat_encoder.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <fmt/format.h>
 

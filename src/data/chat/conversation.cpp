@@ -31,13 +31,14 @@ OrderedJson sharegpt_messages(const OrderedJson& turns) {
     for (const auto& [theirs, ours] : roles)
       if (role == theirs) role = ours;
     messages.push_back(message(role, text_in(turn, "value")));
+    if (turn.contains("weight")) messages.back()["weight"] = turn.at("weight");
   }
   return messages;
 }
 
 OrderedJson alpaca_messages(const OrderedJson& json) {
   std::string prompt = text_in(json, "instruction");
-  const std::string input = json.contains("input") ? text_in(json, "input") : "";
+  const std::string input = json.contains("input") && !json.at("input").is_null() ? text_in(json, "input") : "";
   if (!input.empty()) prompt += "\n" + input;
   return {message("user", prompt), message("assistant", text_in(json, "output"))};
 }
@@ -51,14 +52,31 @@ OrderedJson prompt_messages(const OrderedJson& json) {
   return messages;
 }
 
-/// Whether loss falls on the message; takes its weight away, which templates do not know.
+/// transformers gives templates no key whose value is null, and reasoning under each of its names.
+void normalize(OrderedJson& one) {
+  if (!one.is_object()) return;
+  using Object = OrderedJson::object_t;
+  Object kept;
+  for (auto& [key, value] : one.get_ref<Object&>())
+    if (!value.is_null()) kept.Object::Container::emplace_back(key, std::move(value));  // keys are unique already
+  one = std::move(kept);
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    if (!one.contains(name)) continue;
+    const OrderedJson reasoning = one.at(name);
+    if (!one.contains("thinking")) one["thinking"] = reasoning;
+    one["reasoning_content"] = reasoning;
+    return;
+  }
+}
+
+/// Takes the weight of the message away, which templates do not know.
 bool take_weight(OrderedJson& one, std::size_t number) {
   require(one.is_object() && one.contains("role") && one.at("role").is_string(), "message {} has no \"role\"", number);
-  if (!one.contains("weight")) return one.at("role") == "assistant";
+  if (!one.contains("weight")) return true;
   const OrderedJson weight = one.at("weight");
   require(weight == 0 || weight == 1, "\"weight\" of message {} is {}, not 0 or 1", number, shown_json(weight));
   one.erase("weight");
-  return weight == 1 && one.at("role") == "assistant";
+  return weight == 1;
 }
 
 }  // namespace
@@ -88,8 +106,12 @@ Conversation read_conversation(std::string_view line) {
     result.messages = alpaca_messages(json);
   }
   require(result.messages.is_array() && !result.messages.empty(), "the conversation has no messages");
-  for (std::size_t i = 0; i < result.messages.size(); ++i)
-    result.is_trained.push_back(take_weight(result.messages[i], i + 1));
+  for (std::size_t i = 0; i < result.messages.size(); ++i) {
+    normalize(result.messages[i]);
+    const bool has_weight = take_weight(result.messages[i], i + 1);
+    result.is_left_out.push_back(!has_weight);
+    result.is_trained.push_back(has_weight && result.messages[i].at("role") == "assistant");
+  }
   if (json.contains("tools")) result.tools = json.at("tools");
   return result;
 }

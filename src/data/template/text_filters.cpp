@@ -1,5 +1,5 @@
 // Filters of text, integers and floats.
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/template/operations.h"
 
 #include <fmt/format.h>

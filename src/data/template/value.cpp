@@ -1,7 +1,7 @@
 #include "data/template/value.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/code_points.h"
 
 #include <algorithm>

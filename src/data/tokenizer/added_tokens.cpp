@@ -1,6 +1,6 @@
 #include "data/tokenizer/added_tokens.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/character_tables.h"
 
 #include <algorithm>
@@ -87,6 +87,7 @@ AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_
     while (token.strips_left && begin > done && is_before("space", text, begin))
       begin = previous_code_point(text, begin);
     while (token.strips_right && is_at("space", text, end)) (void)next_code_point(text, end);
+    if (token.strips_left && end <= done) continue;  // all of it went along with the token before
     from = match_end;
     return {std::max(begin, done), end, &token};
   }

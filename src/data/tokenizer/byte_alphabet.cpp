@@ -1,6 +1,6 @@
 #include "data/tokenizer/byte_alphabet.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace echelon {
 namespace {

@@ -1,6 +1,6 @@
 #include "data/tokenizer/decoder.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/normalizer.h"
 

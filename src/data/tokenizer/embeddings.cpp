@@ -1,7 +1,7 @@
 #include "data/tokenizer/embeddings.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "files/file.h"
 
 #include <algorithm>

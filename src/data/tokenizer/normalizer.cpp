@@ -1,6 +1,6 @@
 #include "data/tokenizer/normalizer.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/character_tables.h"
 
 #include <algorithm>
@@ -59,7 +59,9 @@ std::string with_replacements(std::string_view text, const TextPattern& pattern,
 Normalizer::Normalizer(std::vector<NormalizerStep> steps) {
   for (NormalizerStep& step : steps) {
     auto pattern = step.is_regex ? std::optional(TextPattern::of_expression(step.pattern)) : std::nullopt;
-    steps_.push_back({std::move(step), std::move(pattern)});
+    std::optional<CharacterMap> map;
+    if (step.kind == NormalizerStep::Kind::character_map) map.emplace(step.content, "the character map");
+    steps_.push_back({std::move(step), std::move(pattern), std::move(map)});
   }
 }
 
@@ -80,6 +82,7 @@ std::string_view Normalizer::apply(std::string_view text, std::string& storage) 
         next = step.pattern ? with_replacements(text, *step.pattern, values.content)
                             : with_replacements(text, values.pattern, values.content);
         break;
+      case NormalizerStep::Kind::character_map: next = step.map->apply(text); break;
     }
     std::swap(storage, next);
     text = storage;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/tokenizer/tokenizer_spec.h"
+#include "data/tokenizer/unicode/character_map.h"
 
 #include <optional>
 #include <string>
@@ -13,7 +14,7 @@ namespace echelon {
 /// Thread-safe.
 class Normalizer {
  public:
-  /// Throws Error if a regular expression is not supported.
+  /// Throws Error if a regular expression is not supported, or a character map is damaged.
   explicit Normalizer(std::vector<NormalizerStep> steps);
 
   [[nodiscard]] bool is_identity() const { return steps_.empty(); }
@@ -24,6 +25,7 @@ class Normalizer {
   struct Step {
     NormalizerStep values;
     std::optional<TextPattern> pattern;  // of a replacement by a regular expression
+    std::optional<CharacterMap> map;
   };
   std::vector<Step> steps_;
 };

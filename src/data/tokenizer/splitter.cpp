@@ -1,6 +1,6 @@
 #include "data/tokenizer/splitter.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/unicode/character_tables.h"
 

@@ -84,13 +84,8 @@ std::string Tokenizer::in_file(std::int32_t id) const {
 
 Tokenizer Tokenizer::load(const std::string& path, const std::string& pattern) {
   Tokenizer tokenizer(read_tokenizer(path, pattern), path);
-  if (const auto end = named_token(path, "eos_token")) {
-    const auto id = tokenizer.added_token(*end);
-    const auto& tokens = tokenizer.spec_.tokens;
-    const auto found = std::find(tokens.begin(), tokens.end(), *end);
-    if (id) tokenizer.set_end_of_document(*id);
-    if (!id && found != tokens.end()) tokenizer.set_end_of_document(static_cast<std::int32_t>(found - tokens.begin()));
-  }
+  if (const auto end = named_token(path, "eos_token"))
+    if (const auto id = tokenizer.token_of(*end)) tokenizer.set_end_of_document(*id);
   return tokenizer;
 }
 
@@ -134,6 +129,13 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) con
     if (added.content == content) return added.id;
   }
   return std::nullopt;
+}
+
+std::optional<std::int32_t> Tokenizer::token_of(std::string_view content) const {
+  if (const auto id = added_token(content)) return id;
+  const auto found = std::find(spec_.tokens.begin(), spec_.tokens.end(), content);
+  if (found == spec_.tokens.end()) return std::nullopt;
+  return static_cast<std::int32_t>(found - spec_.tokens.begin());
 }
 
 std::optional<std::int32_t> Tokenizer::end_of_document() const {

@@ -47,6 +47,8 @@ class Tokenizer {
   [[nodiscard]] std::string_view bytes(std::int32_t id) const;
   /// The id of an added token, if there is one with this content.
   [[nodiscard]] std::optional<std::int32_t> added_token(std::string_view content) const;
+  /// The same, or else of a token of the vocabulary.
+  [[nodiscard]] std::optional<std::int32_t> token_of(std::string_view content) const;
   /// The token between documents: what the files next to it call the end of a sequence; without them, its only control
   /// token, or <|endoftext|> if it has that.
   [[nodiscard]] std::optional<std::int32_t> end_of_document() const;

@@ -33,12 +33,12 @@ struct AddedToken {
 };
 
 struct NormalizerStep {
-  enum class Kind : std::uint8_t { form, lowercase, strip, prepend, replace };
+  enum class Kind : std::uint8_t { form, lowercase, strip, prepend, replace, character_map };
   Kind kind;
   NormalForm form = NormalForm::nfc;
   std::string pattern = {};  // of replace
   bool is_regex = false;
-  std::string content = {};  // of replace and prepend
+  std::string content = {};  // of replace and prepend; the rules of a character map
   bool strips_left = true, strips_right = true;
   bool operator==(const NormalizerStep&) const = default;
 };
@@ -83,6 +83,7 @@ struct TokenizerSpec {
   std::vector<std::int32_t> no_bytes;  // byte_level: tokens that the file does not write in its alphabet, ascending
   std::vector<Merge> merges;           // the earliest has priority
   std::vector<double> scores;          // unigram: by id
+  bool has_float32_sums = false;       // unigram: of scores, as SentencePiece's; they decide where paths tie
   std::optional<std::int32_t> unknown;
   bool fuses_unknown = false, has_byte_fallback = false;
   // A piece that is a token is encoded as that token, regardless of the merges (ignore_merges in the file).

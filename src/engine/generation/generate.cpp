@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/generation_config.h"
 #include "comm/thread/thread_world.h"
 #include "data/tokenizer/embeddings.h"
@@ -59,11 +59,8 @@ class Generator {
   }
 
   [[nodiscard]] Generation answer(const std::vector<std::int32_t>& prompt, Decoder& decoder) {
-    Generation generation = {.text = {},
-                             .tokens = {},
-                             .num_prompt_tokens = std::ssize(prompt),
-                             .device = {},
-                             .note = reader_.unused_tensors_note()};
+    Generation generation = {
+        .text = {}, .tokens = {}, .num_prompt_tokens = std::ssize(prompt), .device = {}, .note = reader_.note()};
     const std::int64_t most = room_for(prompt).num_positions - generation.num_prompt_tokens;
     decoder.restart();
     for (std::vector<std::int32_t> tokens = prompt; std::ssize(generation.tokens) < most;) {

@@ -63,7 +63,7 @@ bool Mixture::recomputes_from_x() const { return options_.recompute.operations.c
 void Mixture::compute(const ComputePass& pass, Tensor x) const {
   const auto& [context, stash, kind] = pass;
   const bool drops = recomputes_from_x();
-  if (shared_) shared_->compute(pass, x);
+  if (shared_) exchange_.is_needed() ? shared_->prepare(pass, x) : shared_->compute(pass, x);
   save_x(stash, x);
   if (kind == Pass::forward) save_choice(stash);
   const Tensor logits = pass.place({this, saved_logits, drops, LastReader::backward_input}, score_dtype(),
@@ -80,7 +80,7 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
   context.ops.matmul({.a = x_full, .b = router_.value, .c = logits, .transpose_b = true});
   if (kind == Pass::forward) route(context, logits, saved_choice(stash));
   if (exchange_.is_needed()) {
-    if (kind != Pass::forward) receive_first(context, stash);  // forward does it when it projects
+    if (kind != Pass::forward) receive_first(context, stash);  // forward exchanges when it projects
     return;
   }
   const Stack::Scope scope(context.workspace);
@@ -91,10 +91,18 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
 void Mixture::project(Context& context, Tensor y, const Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, region_, y);
-  exchange_.is_needed() ? combine_exchanged(context, stash, partial) : combine_local(context, stash, partial);
+  const auto take_of_shared = [&] { return shared_ ? context.workspace.take(y.dtype, y.sizes) : Tensor(); };
+  if (exchange_.is_needed()) {
+    const Tensor of_shared = take_of_shared();
+    combine_exchanged(context, stash, partial, of_shared);
+    leave(context, region_, y, partial);
+    if (shared_) context.ops.add(y, y, of_shared);
+    return;
+  }
+  combine_local(context, stash, partial);
   leave(context, region_, y, partial);
   if (!shared_) return;
-  const Tensor of_shared = context.workspace.take(y.dtype, y.sizes);
+  const Tensor of_shared = take_of_shared();
   shared_->project(context, of_shared, stash);
   context.ops.add(y, y, of_shared);
 }
@@ -104,14 +112,14 @@ void Mixture::project(Context& context, Tensor y, const Stash& stash) const {
 void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
-  if (shared_) shared_->backward_input(context, dy, dx_of_shared, stash);
+  if (shared_ && !exchange_.is_needed()) shared_->backward_input(context, dy, dx_of_shared, stash);
   const Tensor dy_full =
                    stash.save_gradient(this, saved_dy, options_.dtype, {num_tokens(), options_.model.hidden_size}),
                dlogits = stash.save_gradient(this, saved_dlogits, options_.dtype, {num_tokens(), spec().num_experts}),
                activated = stash.save_gradient(this, saved_activated, options_.dtype, {num_rows(), experts_.width()});
   gather_tokens_into(context, region_, dy_full, dy);
   if (exchange_.is_needed()) {
-    exchanged_backward_input(context, dy_full, dx, stash);
+    exchanged_backward_input(context, dx, {dy, dx_of_shared}, stash);
   } else {
     const Choice choice = saved_choice(stash);
     const Inner inner = saved_inner(stash);
@@ -152,10 +160,11 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
 void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
-  if (shared_) shared_->backward(context, dy, dx_of_shared, stash);
   if (exchange_.is_needed()) {
-    exchanged_backward(context, dy, dx, stash);
+    exchanged_backward(context, dx, shared_ ? shared_->gradients(context, dy, dx_of_shared) : Mlp::Gradients{dy, dx},
+                       stash);
   } else {
+    if (shared_) shared_->backward(context, dy, dx_of_shared, stash);
     const Tensor x = saved_x(stash),
                  dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
     const Inner inner = saved_inner(stash);

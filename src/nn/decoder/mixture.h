@@ -15,7 +15,8 @@
 // tokens, and its gradients of the weights w_j, and hence of the router, are addends over the ranks. Or, under sequence
 // parallelism, each rank routes its own tokens, and experts are whole: ranks of an expert group have some each, and
 // exchange rows in rounds (nn/mixture/expert_exchange.h). The last round is computed first, so that round 0 leaves in
-// the stash what backward reads. Backward exchanges and computes the other rounds again.
+// the stash what backward reads. Backward exchanges and computes the other rounds again. The shared expert is computed
+// while rows travel.
 #pragma once
 
 #include "nn/decoder/branch.h"
@@ -26,6 +27,7 @@
 #include "ops/ops.h"
 
 #include <array>
+#include <functional>
 #include <optional>
 
 namespace echelon {
@@ -98,6 +100,13 @@ class Mixture : public Branch {
     Tensor rows;           // [Q, D]
     Tensor dweights = {};  // [Q, 1]
   };
+  struct Round {
+    const Exchanged& of;
+    int index = 0;
+    operator ExpertExchange::Round() const { return {of.plan, index}; }
+  };
+  /// What is computed while rows travel.
+  using Meanwhile = std::function<void()>;
 
   void route(Context& context, Tensor logits, const Choice& choice) const;
   /// Rows that stay here.
@@ -130,20 +139,29 @@ class Mixture : public Branch {
   void permute_x(Context& context, const Stash& stash, const Exchanged& of) const;
   /// Brings a round's rows here, and computes what is before their activation. Of Q rows operations take those that
   /// have come.
-  void receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const;
-  void receive_dy(Context& context, const Exchanged& of, int round, const ExpertRows& at, Tensor dy_rows) const;
+  void receive(Context& context, const Round& round, const Arrived& to, const Inner& inner,
+               const Meanwhile& meanwhile = {}) const;
+  /// The second part of it: orders rows that have come.
+  void compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to, const Inner& inner) const;
+  void receive_dy(Context& context, const Round& round, const ExpertRows& at, Tensor dy_rows,
+                  const Meanwhile& meanwhile = {}) const;
   /// Of the rows of a round those that have come, with which so many matmuls are computed next.
-  [[nodiscard]] ExpertRows rows_that_came(Context& context, const Exchanged& of, int round, const ExpertRows& all,
+  [[nodiscard]] ExpertRows rows_that_came(Context& context, const Round& round, const ExpertRows& all,
                                           int num_matmuls) const;
   /// Rows in the order in which they came -> ordered by expert.
   void permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const;
-  /// The rows of a round go back: y, or dx with the gradients of weights.
-  void give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from, const Returned& rows) const;
+  /// The inverse, into the workspace.
+  [[nodiscard]] Tensor as_they_came(Context& context, Tensor rows, const ExpertRows& from) const;
+  /// The rows of a round go back: dx with the gradients of weights.
+  void give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
+                 const Meanwhile& meanwhile) const;
   void receive_first(Context& context, const Stash& stash) const;
-  void combine_exchanged(Context& context, const Stash& stash, Tensor partial) const;
-  void exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const;
+  /// partial = y of the experts, of_shared = that of the shared expert, if there is one.
+  void combine_exchanged(Context& context, const Stash& stash, Tensor partial, Tensor of_shared) const;
+  // dx = that of the experts; `of_shared` has that of the shared expert, if there is one.
+  void exchanged_backward_input(Context& context, Tensor dx, const Mlp::Gradients& of_shared, Stash& stash) const;
   void exchanged_backward_weight(Context& context, Stash& stash);
-  void exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash);
+  void exchanged_backward(Context& context, Tensor dx, const Mlp::Gradients& of_shared, Stash& stash);
   /// Plans memory for a round after the first, which a pass has only where loads are uneven.
   void reserve_round(Context& context, const Exchanged& of, const Arrived& arrived, const Inner& inner) const;
   /// After all rounds: the gradients of the router's weights.

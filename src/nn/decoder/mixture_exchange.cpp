@@ -5,6 +5,10 @@
 //     backward_input    the others in workspace: what round 0 leaves is for backward_weight, which
 //     backward_weight   computes them once more
 //
+// One exchange travels at a time, and the shared expert is computed meanwhile. In forward, rows of the next round also
+// come during the last matmul of this one, which go back during the next one's first matmuls. That takes no more
+// memory: a round's y is stored where its x was. Backward reads x until the end, so there rounds follow each other.
+//
 // The rows of x that a rank has sent are where those of y, or dx, come back to.
 #include "nn/decoder/mixture.h"
 
@@ -46,21 +50,30 @@ void Mixture::permute_x(Context& context, const Stash& stash, const Exchanged& o
   context.ops.permute_to_experts({.x = weights.reshaped(column), .slots = of.slots.reshaped(column), .y = of.weights});
 }
 
-void Mixture::receive(Context& context, const Exchanged& of, int round, const Arrived& to, const Inner& inner) const {
+void Mixture::receive(Context& context, const Round& round, const Arrived& to, const Inner& inner,
+                      const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
   const Tensor x = context.workspace.take(to.x.dtype, to.x.sizes);
-  const std::array<ExpertExchange::Matrices, 2> all = {{{x, of.x}, {to.rows.weights, of.weights}}};
-  exchange_.dispatch(context, of.plan, round, all);
-  exchange_.order(context, of.plan, round, of.of_ranks, {to.rows.slots, to.rows.offsets}, {x, of.offsets});
-  const ExpertRows there = rows_that_came(context, of, round, to.rows, 2);
+  const std::array<ExpertExchange::Matrices, 2> all = {{{x, round.of.x}, {to.rows.weights, round.of.weights}}};
+  Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
+  if (meanwhile) meanwhile();
+  travel.wait();
+  compute_inner(context, round, x, to, inner);
+}
+
+void Mixture::compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to,
+                            const Inner& inner) const {
+  const auto& [of, index] = round;
+  exchange_.order(context, of.plan, index, of.of_ranks, {to.rows.slots, to.rows.offsets}, {x, of.offsets});
+  const ExpertRows there = rows_that_came(context, round, to.rows, 2);
   permute_first(context, x, there, to.x);
   experts_.inner_products(context.ops, to.x, there, inner);
 }
 
-ExpertRows Mixture::rows_that_came(Context& context, const Exchanged& of, int round, const ExpertRows& all,
-                                   int num_matmuls) const {
-  exchange_.count_flops(context, of.plan, round, num_matmuls * 2 * experts_.width() * options_.model.hidden_size);
-  return all.first(of.plan.num_received(round));
+ExpertRows Mixture::rows_that_came(Context& context, const Round& round, const ExpertRows& all, int num_matmuls) const {
+  const auto& [of, index] = round;
+  exchange_.count_flops(context, of.plan, index, num_matmuls * 2 * experts_.width() * options_.model.hidden_size);
+  return all.first(of.plan.num_received(index));
 }
 
 void Mixture::permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const {
@@ -73,27 +86,37 @@ void Mixture::reserve_round(Context& context, const Exchanged& of, const Arrived
     const Stack::Scope scope(context.workspace);
     (void)context.workspace.take(scratch.dtype, scratch.sizes);
     const std::array<ExpertExchange::Matrices, 2> all = {{{arrived.x, of.x}, {arrived.rows.weights, of.weights}}};
-    exchange_.reserve(context.workspace, all);
+    (void)exchange_.take_room(context.workspace, all);
   }
 }
 
-void Mixture::receive_dy(Context& context, const Exchanged& of, int round, const ExpertRows& at, Tensor dy_rows) const {
+void Mixture::receive_dy(Context& context, const Round& round, const ExpertRows& at, Tensor dy_rows,
+                         const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dy = context.workspace.take(dy_rows.dtype, dy_rows.sizes);
-  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, of.dy}}};
-  exchange_.dispatch(context, of.plan, round, all);
+  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, round.of.dy}}};
+  Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
+  if (meanwhile) meanwhile();
+  travel.wait();
   permute_first(context, dy, at, dy_rows);
 }
 
-void Mixture::give_back(Context& context, const Exchanged& of, int round, const ExpertRows& from,
-                        const Returned& rows) const {
-  const Stack::Scope scope(context.workspace);
-  const Tensor in_order = context.workspace.take(rows.rows.dtype, rows.rows.sizes);
+Tensor Mixture::as_they_came(Context& context, Tensor rows, const ExpertRows& from) const {
+  const Tensor in_order = context.workspace.take(rows.dtype, rows.sizes);
   if (from.count > 0)
     context.ops.combine_experts(
-        {.y = rows.rows.rows(0, from.count), .slots = from.slots, .out = in_order.rows(0, from.count)});
-  const std::array<ExpertExchange::Matrices, 2> all = {{{in_order, of.x}, {rows.dweights, of.weights}}};
-  exchange_.give_back(context, of.plan, round, std::span(all).first(rows.dweights.exists() ? 2 : 1));
+        {.y = rows.rows(0, from.count), .slots = from.slots, .out = in_order.rows(0, from.count)});
+  return in_order;
+}
+
+void Mixture::give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
+                        const Meanwhile& meanwhile) const {
+  const Stack::Scope scope(context.workspace);
+  const std::array<ExpertExchange::Matrices, 2> all = {
+      {{as_they_came(context, rows.rows, from), round.of.x}, {rows.dweights, round.of.weights}}};
+  Travel travel = exchange_.give_back(context, round, all, exchange_.take_room(context.workspace, all));
+  if (meanwhile) meanwhile();
+  travel.wait();
 }
 
 // In a backward pass: what forward dropped of round 0.
@@ -101,10 +124,13 @@ void Mixture::receive_first(Context& context, const Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const Exchanged of = exchanged(context, stash);
   permute_x(context, stash, of);
-  receive(context, of, 0, saved_arrived(stash), saved_inner(stash));
+  receive(context, {of}, saved_arrived(stash), saved_inner(stash), [&] {
+    if (shared_) shared_->compute_prepared(context, stash);
+  });
 }
 
-void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor partial) const {
+// Two buffers of Q rows: in `come` rows arrive; the other one holds activations, and then rows that go back.
+void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor partial, Tensor of_shared) const {
   const Stack::Scope scope(context.workspace);
   const Exchanged of = exchanged(context, stash);
   const Arrived arrived = saved_arrived(stash);
@@ -112,38 +138,64 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
   permute_x(context, stash, of);
   if (context.microbatch.expert_traffic != nullptr)
     *context.microbatch.expert_traffic += {.num_rounds = of.plan.num_rounds(), .num_exchanges = 1};
-  for (int round = of.plan.num_rounds() - 1; round >= 0; --round) {
-    receive(context, of, round, arrived, inner);
-    const Stack::Scope of_round(context.workspace);
-    const Tensor y_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes);
-    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, 1);
-    experts_.outputs(context, inner, rows, y_rows);
-    give_back(context, of, round, rows, {y_rows});
+  const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
+  const Tensor come = like(arrived.x), weights = like(arrived.rows.weights);
+  std::array<ExpertExchange::Matrices, 2> all = {{{come, of.x}, {arrived.rows.weights, of.weights}}};
+  const ExpertExchange::Room room = exchange_.take_room(context.workspace, all);
+  const std::int64_t free = context.workspace.used_bytes();
+  int index = of.plan.num_rounds() - 1;
+  Travel there = exchange_.dispatch(context, Round{of, index}, all, room), back;
+  if (shared_) shared_->compute_prepared(context, stash);
+  for (there.wait(); index >= 0; --index) {
+    if (index + 1 < of.plan.num_rounds()) context.ops.copy(arrived.rows.weights, weights);
+    compute_inner(context, {of, index}, come, arrived, inner);
+    back.wait();
+    context.workspace.rewind(free);
+    all[1].arrived = weights;
+    if (index > 0) there = exchange_.dispatch(context, Round{of, index - 1}, all, room);
+    const ExpertRows rows = rows_that_came(context, {of, index}, arrived.rows, 1);
+    const Tensor y_rows = index > 0 ? arrived.x : come;
+    {
+      const Stack::Scope of_activated(context.workspace);
+      experts_.outputs(context, inner, rows, y_rows);
+    }
+    const ExpertExchange::Matrices y = {as_they_came(context, y_rows, rows), of.x};
+    there.wait();
+    back = exchange_.give_back(context, Round{of, index}, {&y, 1}, room);
   }
+  if (shared_) shared_->project(context, of_shared, stash);
+  back.wait();
   context.ops.combine_experts({.y = of.plan.rows_of(of.x), .slots = of.slots, .out = partial});
 }
 
-void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+void Mixture::exchanged_backward(Context& context, Tensor dx, const Mlp::Gradients& of_shared, Stash& stash) {
   const Stack::Scope scope(context.workspace);
+  const auto shared_inner = [&] {
+    if (shared_) shared_->backward_inner(context, of_shared, stash);
+  };
+  const auto shared_outer = [&] {
+    if (shared_) shared_->backward_outer(context, of_shared, stash);
+  };
   const Choice choice = saved_choice(stash);
   const Arrived arrived = saved_arrived(stash);
   const Inner inner = saved_inner(stash);
   Exchanged of = exchanged(context, stash);
   of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
-  permute_sent(context, dy, of, of.dy);
+  permute_sent(context, of_shared.dy, of, of.dy);
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
-  for (int round = 0; round < of.plan.num_rounds(); ++round) {
-    if (round > 0) receive(context, of, round, arrived, inner);
+  for (int index = 0; index < of.plan.num_rounds(); ++index) {
+    const Round round = {of, index};
+    if (index > 0) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
-    const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows,
-                 activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
+    const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows;
+    const ExpertRows rows = rows_that_came(context, round, arrived.rows, 6);
+    receive_dy(context, round, rows, dy_rows, index == 0 ? Meanwhile(shared_inner) : Meanwhile());
+    const Tensor activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
                  dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
-    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, 6);
-    receive_dy(context, of, round, rows, dy_rows);
     experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
     experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
     experts_.input_gradients(context.ops, inner, rows, dx_rows);
-    give_back(context, of, round, rows, {dx_rows, dweights});
+    give_back(context, round, rows, {dx_rows, dweights}, index == 0 ? Meanwhile(shared_outer) : Meanwhile());
   }
   const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
@@ -151,8 +203,15 @@ void Mixture::exchanged_backward(Context& context, Tensor dy, Tensor dx, Stash& 
   input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
-void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+void Mixture::exchanged_backward_input(Context& context, Tensor dx, const Mlp::Gradients& of_shared,
+                                       Stash& stash) const {
   const Stack::Scope scope(context.workspace);
+  const auto shared_inner = [&] {
+    if (shared_) shared_->backward_input_inner(context, of_shared, stash);
+  };
+  const auto shared_outer = [&] {
+    if (shared_) shared_->backward_input_outer(context, of_shared, stash);
+  };
   const Choice choice = saved_choice(stash);
   const Arrived first = saved_arrived(stash);
   const Inner first_inner = saved_inner(stash);
@@ -162,22 +221,23 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dy, Tensor dx, S
   const Tensor saved_rows = stash.save_gradient(this, saved_dy_rows, first.x.dtype, first.x.sizes);
   Exchanged of = exchanged(context, stash);
   of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
-  permute_sent(context, dy, of, of.dy);
+  permute_sent(context, stash.saved(this, saved_dy), of, of.dy);
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
-  for (int round = 0; round < of.plan.num_rounds(); ++round) {
-    const bool is_first = round == 0;
+  for (int index = 0; index < of.plan.num_rounds(); ++index) {
+    const bool is_first = index == 0;
+    const Round round = {of, index};
     const Arrived& arrived = is_first ? first : again;
     const Inner& inner = is_first ? first_inner : inner_again;
-    if (!is_first) receive(context, of, round, arrived, inner);
+    if (!is_first) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
-    const Tensor rows = like(first.x), more_activated = like(inner.gate), dweights = like(arrived.rows.weights),
-                 dy_rows = is_first ? saved_rows : rows,
+    const Tensor rows = like(first.x), dy_rows = is_first ? saved_rows : rows;
+    const ExpertRows there = rows_that_came(context, round, arrived.rows, 3);
+    receive_dy(context, round, there, dy_rows, is_first ? Meanwhile(shared_inner) : Meanwhile());
+    const Tensor more_activated = like(inner.gate), dweights = like(arrived.rows.weights),
                  activated = is_first ? stash.saved(this, saved_activated) : more_activated;
-    const ExpertRows there = rows_that_came(context, of, round, arrived.rows, 3);
-    receive_dy(context, of, round, there, dy_rows);
     experts_.row_gradients(context, inner, there, {dy_rows, activated, dweights.rows(0, there.count)});
     experts_.input_gradients(context.ops, inner, there, rows);
-    give_back(context, of, round, there, {rows, dweights});
+    give_back(context, round, there, {rows, dweights}, is_first ? Meanwhile(shared_outer) : Meanwhile());
   }
   const Tensor dlogits = stash.saved(this, saved_dlogits);
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
@@ -197,11 +257,12 @@ void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
     permute_x(context, stash, of);
     permute_sent(context, stash.saved(this, saved_dy), of, of.dy);
   }
-  for (int round = 0; round < of.plan.num_rounds(); ++round) {
-    const ExpertRows rows = rows_that_came(context, of, round, arrived.rows, round > 0 ? 4 : 3);
-    if (round > 0) {
-      receive(context, of, round, arrived, inner);
-      receive_dy(context, of, round, rows, dy_rows);
+  for (int index = 0; index < of.plan.num_rounds(); ++index) {
+    const Round round = {of, index};
+    const ExpertRows rows = rows_that_came(context, round, arrived.rows, index > 0 ? 4 : 3);
+    if (index > 0) {
+      receive(context, round, arrived, inner);
+      receive_dy(context, round, rows, dy_rows);
       experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
     }
     experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});

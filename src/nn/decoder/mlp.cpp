@@ -51,16 +51,31 @@ std::vector<Param*> Mlp::params() {
 }
 
 void Mlp::compute(const ComputePass& pass, Tensor x) const {
-  if (is_chunked()) return save_x(pass.stash, x);
+  prepare(pass, x);
+  if (pass.runs(recomputes_from_x())) compute_prepared(pass.context, pass.stash);
+}
+
+// A backward pass saves x with all tokens where it gathers them, for backward_weight.
+void Mlp::prepare(const ComputePass& pass, Tensor x) const {
+  save_x(pass.stash, x);
+  if (is_chunked()) return;
   const Sizes sizes = {options_.num_tokens(), features_.count};
-  Inner inner;
   for (int i = 0; i < num_inner(options_); ++i)
-    inner.push_back(
-        pass.place({this, saved_inner_0 + i, recomputes_from_x(), LastReader::backward_weight}, options_.dtype, sizes));
+    (void)pass.place({this, saved_inner_0 + i, recomputes_from_x(), LastReader::backward_weight}, options_.dtype,
+                     sizes);
   if (gates_tokens_)
-    inner.push_back(pass.place({this, saved_logits, recomputes_from_x()}, accumulate_dtype(options_.dtype),
-                               {options_.num_tokens(), 1}));
-  compute_first(pass, inner_, x, inner);
+    (void)pass.place({this, saved_logits, recomputes_from_x()}, accumulate_dtype(options_.dtype),
+                     {options_.num_tokens(), 1});
+  if (pass.kind != Pass::forward && recomputes_from_x()) save_x(pass.stash, enter(pass.context, options_, x));
+}
+
+void Mlp::compute_prepared(Context& context, const Stash& stash) const {
+  if (is_chunked()) return;
+  const Tensor x = saved_x(stash);
+  if (x.size(0) == options_.num_tokens())
+    inner_.products(context, x, saved_inner(stash));
+  else
+    inner_.forward(context, x, saved_inner(stash));
 }
 
 void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
@@ -78,16 +93,27 @@ bool Mlp::recomputes_from_x() const { return options_.recompute.operations.conta
 // down's weight reads, where its own gradient was.
 
 void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
-  if (is_chunked()) return backward_input_of_chunks(context, dy, dx, stash);
+  backward_input_inner(context, {dy, dx}, stash);
+  backward_input_outer(context, {dy, dx}, stash);
+}
+
+void Mlp::backward_input_inner(Context& context, const Gradients& of, Stash& stash) const {
+  if (is_chunked()) return;
   const Inner inner = saved_inner(stash);
   const Tensor dy_full =
       stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
   const Tensor activated = stash.save_gradient(this, saved_activated, options_.dtype, inner[0].sizes),
                dlogits = gates_tokens_ ? stash.save_gradient(this, saved_dlogits, options_.dtype, inner.back().sizes)
                                        : Tensor();
-  gather_tokens_into(context, options_, dy_full, dy);
-  const Inner dinner = inner_gradients(context, inner, dy_full, {.activated = activated, .dlogits = dlogits});
-  inner_.backward_input(context, dinner, dx);
+  gather_tokens_into(context, options_, dy_full, of.dy);
+  inner_gradients(context, inner, dy_full, {.activated = activated, .dlogits = dlogits});
+}
+
+void Mlp::backward_input_outer(Context& context, const Gradients& of, Stash& stash) const {
+  if (is_chunked()) return backward_input_of_chunks(context, of.dy, of.dx, stash);
+  Inner dinner = saved_inner(stash);
+  if (gates_tokens_) dinner.back() = stash.saved(this, saved_dlogits);
+  inner_.backward_input(context, dinner, of.dx);
 }
 
 void Mlp::backward_weight(Context& context, Stash& stash) {
@@ -100,20 +126,33 @@ void Mlp::backward_weight(Context& context, Stash& stash) {
 }
 
 void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
-  if (is_chunked()) return backward_chunks(context, dy, dx, stash);
   const Stack::Scope of_pass(context.workspace);
+  const Gradients of = gradients(context, dy, dx);
+  backward_inner(context, of, stash);
+  backward_outer(context, of, stash);
+}
+
+Mlp::Gradients Mlp::gradients(Context& context, Tensor dy, Tensor dx) const {
+  if (!gates_tokens_) return {dy, dx};
+  return {dy, dx, context.workspace.take(options_.dtype, {options_.num_tokens(), 1})};
+}
+
+void Mlp::backward_inner(Context& context, const Gradients& of, const Stash& stash) {
+  if (is_chunked()) return;
+  const Stack::Scope scope(context.workspace);
   const Inner inner = saved_inner(stash);
-  const Tensor dlogits = gates_tokens_ ? context.workspace.take(options_.dtype, inner.back().sizes) : Tensor();
-  Inner dinner;
-  {
-    const Stack::Scope scope(context.workspace);
-    const Tensor dy_full = leave_backward(context, options_, dy),
-                 activated = context.workspace.take(options_.dtype, inner[0].sizes);
-    dinner = inner_gradients(context, inner, dy_full, {activated, bias_gradient(), dlogits});
-    down_.backward_weight(context, dy_full, activated);
-  }
+  const Tensor dy_full = leave_backward(context, options_, of.dy),
+               activated = context.workspace.take(options_.dtype, inner[0].sizes);
+  inner_gradients(context, inner, dy_full, {activated, bias_gradient(), of.dlogits});
+  down_.backward_weight(context, dy_full, activated);
+}
+
+void Mlp::backward_outer(Context& context, const Gradients& of, Stash& stash) {
+  if (is_chunked()) return backward_chunks(context, of.dy, of.dx, stash);
+  Inner dinner = saved_inner(stash);
+  if (gates_tokens_) dinner.back() = of.dlogits;
   inner_.backward_weight(context, dinner, saved_x(stash));
-  inner_.backward_input(context, dinner, dx);
+  inner_.backward_input(context, dinner, of.dx);
 }
 
 void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
@@ -158,19 +197,16 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
 }
 
 // A gate's gradient reads what was weighted, which needs a place of its own.
-Mlp::Inner Mlp::inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const {
+void Mlp::inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dactivated =
       gates_tokens_ ? context.workspace.take(of.activated.dtype, of.activated.sizes) : of.activated;
   down_.backward_input(context, dy, dactivated);
-  Inner dinner = inner;
   if (gates_tokens_) {
     context.ops.swiglu({.gate = inner[0], .up = inner[1], .y = of.activated});
     gate_backward(context, inner.back(), {dactivated, of.activated, of.dlogits});
-    dinner.back() = of.dlogits;
   }
   activation_gradients(context.ops, inner, dactivated, of.dbias);
-  return dinner;
 }
 
 Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {

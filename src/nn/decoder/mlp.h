@@ -22,12 +22,28 @@ class Mlp : public Branch {
   [[nodiscard]] std::vector<Param*> params() override;
 
   void compute(const ComputePass& pass, Tensor x) const override;
+  /// compute in two steps: room for its results; then their matmuls, in a pass that runs them.
+  void prepare(const ComputePass& pass, Tensor x) const;
+  void compute_prepared(Context& context, const Stash& stash) const;
   void project(Context& context, Tensor y, const Stash& stash) const override;
   [[nodiscard]] bool recomputes_from_x() const override;
 
   void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  /// Backward passes in two parts, between which something else is computed: the gradients of the inner features; then
+  /// that of x, and in backward those of the first weights.
+  struct Gradients {
+    Tensor dy, dx;
+    Tensor dlogits = {};
+  };
+  /// Takes workspace that both parts of backward need.
+  [[nodiscard]] Gradients gradients(Context& context, Tensor dy, Tensor dx) const;
+  void backward_inner(Context& context, const Gradients& of, const Stash& stash);
+  void backward_outer(Context& context, const Gradients& of, Stash& stash);
+  void backward_input_inner(Context& context, const Gradients& of, Stash& stash) const;
+  void backward_input_outer(Context& context, const Gradients& of, Stash& stash) const;
 
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const override;
 
@@ -52,7 +68,7 @@ class Mlp : public Branch {
   struct InnerGradients {
     Tensor activated, dbias = {}, dlogits = {};
   };
-  [[nodiscard]] Inner inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const;
+  void inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const;
   /// Of GELU; empty if there is none, or if it is frozen.
   [[nodiscard]] Tensor bias_gradient() const { return gelu_bias_ && gelu_bias_->trains ? gelu_bias_->grad : Tensor(); }
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;

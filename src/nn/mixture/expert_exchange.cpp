@@ -1,16 +1,20 @@
 #include "nn/mixture/expert_exchange.h"
 
 #include "nn/mixture/exchange_bounds.h"
+#include "nn/mixture/row_parts.h"
 #include "spec/groups.h"
 
 namespace echelon {
 namespace {
 
-std::int64_t rows_to_others(const ExchangeRound& round, int rank) {
-  std::int64_t rows = 0;
-  for (std::size_t other = 0; other < round.sent.size(); ++other)
-    if (static_cast<int>(other) != rank) rows += round.sent[other].count;
-  return rows;
+std::int64_t to_others(const std::vector<RowPart>& parts, int own) {
+  return sum_of(parts) - parts[static_cast<std::size_t>(own)].count;
+}
+
+/// Of rounds after those that were planned: none.
+template <class Counts>
+Counts at_round(const std::vector<Counts>& planned, int round) {
+  return round < std::ssize(planned) ? planned[static_cast<std::size_t>(round)] : Counts();
 }
 
 }  // namespace
@@ -23,10 +27,18 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
       num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
       shares_(options.expert_shares),
       kept_shares_(options.kept_shares) {
-  if (options.ep_on_node == 0) return;
-  node_shares_ = node_shares_of(options, shares_);
-  if (!kept_shares_.empty()) kept_node_shares_ = node_shares_of(options, kept_shares_);
-  nodes_ = node_sizes_of(options, node_shares_);
+  if (options.ep_on_node > 0) {
+    node_shares_ = node_shares_of(options, shares_);
+    if (!kept_shares_.empty()) kept_node_shares_ = node_shares_of(options, kept_shares_);
+    nodes_ = node_sizes_of(options, node_shares_);
+  }
+  const auto counts_of = [&](const ExpertRounds& plan) {
+    std::vector<RowCounts> counts;
+    for (int round = 0; round < plan.num_rounds(); ++round) counts.push_back(row_counts({plan, round}));
+    return counts;
+  };
+  if (is_needed()) planned_ = counts_of(plan_of_shares(false));
+  if (is_needed() && !kept_shares_.empty()) planned_kept_ = counts_of(plan_of_shares(true));
 }
 
 Sizes ExpertExchange::of_ranks_sizes() const {
@@ -44,8 +56,7 @@ void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets, T
   context.mesh.comm(expert_node_group(nodes_->ranks_per_node)).all_gather(of_ranks, of_place).wait();
 }
 
-ExpertRounds ExpertExchange::planned(const Context& context) const {
-  const bool drops = context.microbatch.needs_gradient && !kept_shares_.empty();
+ExpertRounds ExpertExchange::plan_of_shares(bool drops) const {
   if (nodes_) return ExpertRounds(NodePlan(*nodes_, drops ? kept_node_shares_ : node_shares_));
   const std::vector<double>& shares = drops ? kept_shares_ : shares_;
   return ExpertRounds(shares.empty() ? ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_)
@@ -53,13 +64,13 @@ ExpertRounds ExpertExchange::planned(const Context& context) const {
 }
 
 ExpertRounds ExpertExchange::plan(Context& context, Tensor of_ranks) const {
-  const ExpertRounds before = planned(context);
-  if (!context.ops.computes_values()) return before;
+  if (!context.ops.computes_values()) return plan_of_shares(drops(context));
+  const auto least_rounds = static_cast<int>(planned(context).size());
   std::vector<std::int32_t> known(static_cast<std::size_t>(of_ranks.num_elements()));
   context.ops.download(known.data(), of_ranks);
-  if (nodes_) return ExpertRounds(NodePlan(*nodes_, std::move(known), before.num_rounds()));
+  if (nodes_) return ExpertRounds(NodePlan(*nodes_, std::move(known), least_rounds));
   ExchangePlan plan(known, num_ranks_, rank_, most_rows_);
-  plan.take_rounds(before.num_rounds());
+  plan.take_rounds(least_rounds);
   return ExpertRounds(std::move(plan));
 }
 
@@ -87,51 +98,74 @@ void ExpertExchange::order(Context& context, const ExpertRounds& plan, int round
   context.ops.upload_like(rows.offsets, of.offsets.data(), like.offsets);
 }
 
-void ExpertExchange::dispatch(Context& context, const ExpertRounds& plan, int round,
-                              std::span<const Matrices> all) const {
-  if (nodes_) return dispatch_by_node(context, plan.by_node(), round, all);
-  exchange(context, plan, round, all, Way::there);
+Travel ExpertExchange::dispatch(Context& context, const Round& round, std::span<const Matrices> all,
+                                const Room& room) const {
+  return nodes_ ? dispatch_by_node(context, round, all, room) : start(context, round, all, Way::there);
 }
 
-void ExpertExchange::give_back(Context& context, const ExpertRounds& plan, int round,
-                               std::span<const Matrices> all) const {
-  if (nodes_) return give_back_by_node(context, plan.by_node(), round, all);
-  exchange(context, plan, round, all, Way::back);
+Travel ExpertExchange::give_back(Context& context, const Round& round, std::span<const Matrices> all,
+                                 const Room& room) const {
+  return nodes_ ? give_back_by_node(context, round, all, room) : start(context, round, all, Way::back);
 }
 
 void ExpertExchange::count_flops(Context& context, const ExpertRounds& plan, int round, std::int64_t of_row) const {
   if (context.microbatch.expert_traffic == nullptr) return;
-  const ExpertRounds before = planned(context);
-  const std::int64_t num_planned = round < before.num_rounds() ? before.num_received(round) : 0;
-  *context.microbatch.expert_traffic +=
-      {.flops = plan.num_received(round) * of_row, .planned_flops = num_planned * of_row};
+  *context.microbatch.expert_traffic += {.flops = plan.num_received(round) * of_row,
+                                         .planned_flops = at_round(planned(context), round).computed * of_row};
 }
 
-void ExpertExchange::exchange(Context& context, const ExpertRounds& plan, int round, std::span<const Matrices> all,
-                              Way way) const {
-  const ExchangeRound parts = plan.direct().round(round);
-  Comm& comm = context.mesh.comm(expert_group(num_ranks_));
-  context.ops.publish();
-  std::vector<Pending> pending;
-  context.mesh.together([&] {
-    for (const auto& [arrived, sent] : all)
-      pending.push_back(way == Way::there ? comm.all_to_all_rows({arrived, sent, parts.received, parts.sent})
-                                          : comm.all_to_all_rows({sent, arrived, parts.sent, parts.received}));
-  });
-  for (Pending& each : pending) each.wait();
+Travel ExpertExchange::start(Context& context, const Round& round, std::span<const Matrices> all, Way way) const {
+  const ExchangeRound parts = round.plan.direct().round(round.index);
+  Hop hop = {.group = expert_group(num_ranks_), .received_parts = parts.received, .sent_parts = parts.sent};
+  if (way == Way::back) std::swap(hop.received_parts, hop.sent_parts);
+  for (const auto& [arrived, sent] : all)
+    hop.rows.emplace_back(way == Way::there ? arrived : sent, way == Way::there ? sent : arrived);
+  Travel travel = start_hop(context, hop);
+  count_bytes(context, round, all, way);
+  return travel;
+}
+
+ExpertExchange::RowCounts ExpertExchange::row_counts(const Round& round) const {
+  if (!nodes_) {
+    const ExchangeRound of = round.plan.direct().round(round.index);
+    return {.there = to_others(of.sent, rank_),
+            .back = to_others(of.received, rank_),
+            .computed = round.plan.num_received(round.index)};
+  }
+  const NodeRound& of = round.plan.by_node().round(round.index);
+  return {.there = to_others(of.sent_inside, nodes_->place()),
+          .back = to_others(of.received_inside, nodes_->place()),
+          .there_across = to_others(of.sent_across, nodes_->node()),
+          .back_across = to_others(of.received_across, nodes_->node()),
+          .computed = of.num_rows};
+}
+
+void ExpertExchange::count_bytes(Context& context, const Round& round, std::span<const Matrices> all, Way way) const {
   if (context.microbatch.expert_traffic == nullptr) return;
   ExpertTraffic& traffic = *context.microbatch.expert_traffic;
-  const ExpertRounds before = planned(context);
-  const ExchangeRound planned_parts = round < before.num_rounds() ? before.direct().round(round) : ExchangeRound();
-  const auto rows_of = [&](const ExchangeRound& of) {
-    if (way == Way::there) return rows_to_others(of, rank_);
-    return rows_to_others({of.received, of.sent}, rank_);
+  const auto count = [&](const RowCounts& of, std::int64_t& across, std::int64_t& inside) {
+    const bool goes = way == Way::there;
+    for (const auto& [arrived, sent] : all) {
+      inside += (goes ? of.there : of.back) * arrived.size(1) * size_of(arrived.dtype);
+      across += (goes ? of.there_across : of.back_across) * sent.size(1) * size_of(sent.dtype);
+    }
   };
-  for (const Matrices& matrices : all) {
-    const std::int64_t row_bytes = matrices.arrived.size(1) * size_of(matrices.arrived.dtype);
-    traffic.sent_bytes += rows_of(parts) * row_bytes;
-    traffic.planned_sent_bytes += rows_of(planned_parts) * row_bytes;
-  }
+  count(row_counts(round), traffic.across_bytes, traffic.sent_bytes);
+  count(at_round(planned(context), round.index), traffic.planned_across_bytes, traffic.planned_sent_bytes);
+}
+
+// The parts belong to the transport as the rows do. Those of a vector stay where they are when it is moved.
+Travel ExpertExchange::start_hop(Context& context, const Hop& hop) {
+  Travel travel;
+  travel.received_parts_ = hop.received_parts;
+  travel.sent_parts_ = hop.sent_parts;
+  Comm& comm = context.mesh.comm(hop.group);
+  context.ops.publish();
+  context.mesh.together([&] {
+    for (const auto& [received, sent] : hop.rows)
+      travel.pending_.push_back(comm.all_to_all_rows({received, sent, travel.received_parts_, travel.sent_parts_}));
+  });
+  return travel;
 }
 
 }  // namespace echelon

@@ -6,6 +6,8 @@
 //     dispatch     sent -> [Q, columns], ordered by the rank they came from
 //     give_back    the inverse; rows that are in no part of the round keep their values
 //
+// Both start and return a Travel: a rank computes something else before it waits.
+//
 // Each rank needs the counts of all ranks (exchange_plan.h) or their choices (node_plan.h) to know what it receives, so
 // the host reads them: on a GPU it waits for the router once for each layer and pass.
 #pragma once
@@ -14,7 +16,10 @@
 #include "nn/mixture/exchange_plan.h"
 #include "nn/mixture/node_plan.h"
 
+#include <functional>
+#include <utility>
 #include <variant>
+#include <vector>
 
 namespace echelon {
 
@@ -40,6 +45,21 @@ class ExpertRounds {
 
  private:
   std::variant<ExchangePlan, NodePlan> plan_;
+};
+
+/// Rows on their way. Until wait() returns, what is sent and received belongs to the exchange, and so does its room.
+class Travel {
+ public:
+  void wait() {
+    for (Pending& each : std::exchange(pending_, {})) each.wait();
+    if (const auto go_on = std::exchange(go_on_, {})) go_on();
+  }
+
+ private:
+  friend class ExpertExchange;
+  std::vector<RowPart> received_parts_ = {}, sent_parts_ = {};
+  std::vector<Pending> pending_ = {};
+  std::function<void()> go_on_ = {};  // inside of the node, after the hop across
 };
 
 class ExpertExchange {
@@ -81,31 +101,71 @@ class ExpertExchange {
     Tensor arrived;  // [Q, columns]
     Tensor sent;     // of tokens of this rank; of weights [S, k], where `arrived` is [Q, 1]
   };
-  void dispatch(Context& context, const ExpertRounds& plan, int round, std::span<const Matrices> all) const;
-  void give_back(Context& context, const ExpertRounds& plan, int round, std::span<const Matrices> all) const;
-  /// Takes the workspace of either, and gives it back.
-  void reserve(Stack& workspace, std::span<const Matrices> all) const;
+  /// What rows need on their way in two hops; directly they need nothing.
+  struct Room {
+    /// Rows of tokens at their node, and copies of them.
+    struct AtNode {
+      Tensor tokens, copies;
+    };
+    std::vector<AtNode> rows = {};  // of each pair of matrices
+    Tensor slots = {};
+  };
+  /// In the workspace, for these matrices or the first ones of them.
+  [[nodiscard]] Room take_room(Stack& workspace, std::span<const Matrices> all) const;
+  /// Of rounds in two hops the hop across nodes is under way until wait(). The one inside of a node is waited for at
+  /// once.
+  struct Round {
+    const ExpertRounds& plan;
+    int index = 0;
+  };
+  [[nodiscard]] Travel dispatch(Context& context, const Round& round, std::span<const Matrices> all,
+                                const Room& room) const;
+  [[nodiscard]] Travel give_back(Context& context, const Round& round, std::span<const Matrices> all,
+                                 const Room& room) const;
   /// Counts what is computed with the rows of a round.
   void count_flops(Context& context, const ExpertRounds& plan, int round, std::int64_t of_row) const;
 
  private:
   enum class Way : std::uint8_t { there, back };
-  void exchange(Context& context, const ExpertRounds& plan, int round, std::span<const Matrices> all, Way way) const;
-  /// Before loads are known.
-  [[nodiscard]] ExpertRounds planned(const Context& context) const;
+  /// Rows that this rank sends to others in a round, there and back: directly or inside of its node, and across nodes;
+  /// and those that it computes.
+  struct RowCounts {
+    std::int64_t there = 0, back = 0, there_across = 0, back_across = 0, computed = 0;
+  };
+  [[nodiscard]] RowCounts row_counts(const Round& round) const;
+  void count_bytes(Context& context, const Round& round, std::span<const Matrices> all, Way way) const;
+  /// Before loads are known. In training experts with a capacity drop rows.
+  [[nodiscard]] ExpertRounds plan_of_shares(bool drops) const;
+  [[nodiscard]] bool drops(const Context& context) const {
+    return context.microbatch.needs_gradient && !kept_shares_.empty();
+  }
+  /// That plan, round by round.
+  [[nodiscard]] const std::vector<RowCounts>& planned(const Context& context) const {
+    return drops(context) ? planned_kept_ : planned_;
+  }
+
+  [[nodiscard]] Travel start(Context& context, const Round& round, std::span<const Matrices> all, Way way) const;
+
+  /// Rows between the ranks of a group.
+  struct Hop {
+    Group group;
+    std::vector<RowPart> received_parts, sent_parts;
+    std::vector<std::pair<Tensor, Tensor>> rows = {};  // received and sent
+  };
+  [[nodiscard]] static Travel start_hop(Context& context, const Hop& hop);
 
   // In two hops (node_exchange.cpp).
-  struct Hop;
-  void hop(Context& context, const Hop& hop) const;
-  void dispatch_by_node(Context& context, const NodePlan& plan, int round, std::span<const Matrices> all) const;
-  void give_back_by_node(Context& context, const NodePlan& plan, int round, std::span<const Matrices> all) const;
-  void count_bytes(Context& context, const NodePlan& plan, int round, std::span<const Matrices> all, Way way) const;
+  [[nodiscard]] Travel dispatch_by_node(Context& context, const Round& round, std::span<const Matrices> all,
+                                        const Room& room) const;
+  [[nodiscard]] Travel give_back_by_node(Context& context, const Round& round, std::span<const Matrices> all,
+                                         const Room& room) const;
 
   int num_ranks_, rank_;
   std::int64_t num_experts_, most_rows_, num_rows_;
   std::vector<double> shares_, kept_shares_;  // LayerOptions
   std::optional<NodeSizes> nodes_;
   NodeShares node_shares_, kept_node_shares_;
+  std::vector<RowCounts> planned_, planned_kept_;
 };
 
 }  // namespace echelon

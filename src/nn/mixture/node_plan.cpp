@@ -49,8 +49,9 @@ double NodePlan::highest_load(int num_rounds) const {
 }
 
 const NodeRound& NodePlan::round(int index) const {
-  if (std::exchange(last_index_, index) != index) last_ = choices_.empty() ? planned_round(index) : chosen_round(index);
-  return last_;
+  auto& [known, round] = last_[static_cast<std::size_t>(index % 2)];
+  if (std::exchange(known, index) != index) round = choices_.empty() ? planned_round(index) : chosen_round(index);
+  return round;
 }
 
 NodeRound NodePlan::chosen_round(int index) const {

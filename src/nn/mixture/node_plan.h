@@ -17,8 +17,10 @@
 #include "comm/comm.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -84,8 +86,8 @@ class NodePlan {
   std::vector<std::int32_t> choices_;
   NodeShares shares_;
   int num_rounds_ = 1;
-  mutable int last_index_ = -1;  // a round is asked for several times in a row
-  mutable NodeRound last_;
+  // A round is asked for several times, while the one before or after it is under way.
+  mutable std::array<std::pair<int, NodeRound>, 2> last_ = {{{-1, {}}, {-1, {}}}};
 };
 
 /// The fraction of tokens with one of their k experts on a node with `share` of E experts, of which `num_groups` groups

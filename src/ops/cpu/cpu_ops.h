@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace echelon {
 
@@ -62,6 +63,10 @@ class CpuOps : public Ops {
   void matmul_float8(const MatmulArgs& args);
   /// matmul without what belongs to the whole call: the checks and the count.
   void multiply(const MatmulArgs& args);
+  /// multiply of each.
+  void multiply_all(const std::vector<MatmulArgs>& all);
+  /// nullptr: by BLAS.
+  [[nodiscard]] const GemmKernels* kernels_of(DType dtype) const;
 
   int num_threads_;
   const Blas& blas_;

@@ -201,25 +201,29 @@ void CpuOps::compute(const WeightRowsBackwardArgs& args) {
 }
 
 void CpuOps::compute(const GroupedMatmulArgs& args) {
+  std::vector<MatmulArgs> products;
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
     expert_flops_ += 2 * count * args.a.size(1) * args.c.size(1);
-    multiply({.a = args.a.rows(first, count),
-              .b = matrix_of(args.w, e),
-              .c = args.c.rows(first, count),
-              .transpose_b = args.transpose_w,
-              .accumulates = args.accumulates});
+    products.push_back({.a = args.a.rows(first, count),
+                        .b = matrix_of(args.w, e),
+                        .c = args.c.rows(first, count),
+                        .transpose_b = args.transpose_w,
+                        .accumulates = args.accumulates});
   });
+  multiply_all(products);
 }
 
 void CpuOps::compute(const GroupedMatmulBackwardWeightArgs& args) {
+  std::vector<MatmulArgs> products;
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
     expert_flops_ += 2 * count * args.dy.size(1) * args.x.size(1);
-    multiply({.a = args.dy.rows(first, count),
-              .b = args.x.rows(first, count),
-              .c = matrix_of(args.dw, e),
-              .transpose_a = true,
-              .accumulates = true});
+    products.push_back({.a = args.dy.rows(first, count),
+                        .b = args.x.rows(first, count),
+                        .c = matrix_of(args.dw, e),
+                        .transpose_a = true,
+                        .accumulates = true});
   });
+  multiply_all(products);
 }
 
 }  // namespace echelon

@@ -3,6 +3,7 @@
 // multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/processor_kind.h"
+#include "ops/cpu/streamed_kernels.h"
 #include "ops/cpu/targets.h"
 
 #include "hwy/base.h"
@@ -94,7 +95,8 @@ constexpr GemmKernels kernels = {.dtype = DType::bfloat16,
                                  .pack_a_columns = pack_rows<panel_rows>,
                                  .pack_b_rows = pack_rows<tile_columns>,
                                  .pack_b_columns = pack_columns<tile_columns>,
-                                 .multiply = multiply};
+                                 .multiply = multiply,
+                                 .streamed = streamed_bfloat16_kernels};
 
 }  // namespace
 }  // namespace echelon

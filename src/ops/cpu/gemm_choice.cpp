@@ -1,7 +1,7 @@
 #include "ops/cpu/gemm_choice.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/instruction_set.h"

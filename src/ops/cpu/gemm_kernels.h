@@ -39,6 +39,8 @@ struct TileArgs {
   float* next_c = nullptr;
 };
 
+struct StreamedKernels;
+
 struct GemmKernels {
   DType dtype = DType::float32;
   int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
@@ -58,6 +60,8 @@ struct GemmKernels {
   void (*pack_b_columns)(const PackArgs&) = nullptr;  // k is contiguous: into [depth][tile_columns]
   void (*multiply)(const TileArgs&) = nullptr;
   void (*open)() = nullptr, (*close)() = nullptr;  // around multiply() of one thread, where they exist
+  // For factors that are multiplied without being packed, where they exist.
+  const StreamedKernels* (*streamed)() = nullptr;
 };
 
 /// The thread multiplies with these kernels.

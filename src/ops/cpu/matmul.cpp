@@ -4,6 +4,7 @@
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm_grouped.h"
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/scratch.h"
 #include "ops/float8.h"
@@ -94,18 +95,26 @@ void multiply_in_blas(const Blas& blas, const MatmulArgs& args, const Product& p
        p.num_threads);
 }
 
-void multiply_packed(const GemmKernels& kernels, const MatmulArgs& args, const Product& p) {
-  multiply(kernels,
-           {.a = {args.a.data, p.lda, args.transpose_a},
-            .b = {args.b.data, p.ldb, args.transpose_b},
-            .c = args.c.data,
-            .c_stride = p.N,
-            .c_dtype = args.c.dtype,
-            .m = p.M,
-            .n = p.N,
-            .k = p.K,
-            .accumulates = args.accumulates},
-           p.num_threads);
+GemmProduct packed_product(const MatmulArgs& args, const Product& p) {
+  return {.a = {args.a.data, p.lda, args.transpose_a},
+          .b = {args.b.data, p.ldb, args.transpose_b},
+          .c = args.c.data,
+          .c_stride = p.N,
+          .c_dtype = args.c.dtype,
+          .m = p.M,
+          .n = p.N,
+          .k = p.K,
+          .accumulates = args.accumulates};
+}
+
+Product product_of(const MatmulArgs& args, int num_threads) {
+  const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
+  return {M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads};
+}
+
+/// Whether nothing is multiplied.
+bool is_empty(const MatmulArgs& args) {
+  return args.c.num_elements() == 0 || args.a.size(args.transpose_a ? 0 : 1) == 0;
 }
 
 }  // namespace
@@ -132,19 +141,37 @@ void CpuOps::compute(const MatmulArgs& args) {
   multiply(args);
 }
 
+const GemmKernels* CpuOps::kernels_of(DType dtype) const {
+  switch (dtype) {
+    case DType::float16: return &widening_kernels(DType::float16);
+    case DType::bfloat16: return &bfloat16_kernels_;
+    case DType::float32: return float32_kernels_;
+    default: return nullptr;
+  }
+}
+
 void CpuOps::multiply(const MatmulArgs& args) {
-  const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
-  if (M == 0 || N == 0) return;
-  if (K == 0) {
-    if (!args.accumulates) std::memset(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()));
+  if (is_empty(args)) {
+    const std::int64_t num_bytes = args.accumulates ? 0 : args.c.num_bytes();
+    if (num_bytes > 0) std::memset(args.c.data, 0, static_cast<std::size_t>(num_bytes));
     return;
   }
-  const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
+  const Product product = product_of(args, num_threads_);
+  if (const GemmKernels* kernels = kernels_of(args.a.dtype))
+    return echelon::multiply(*kernels, packed_product(args, product), num_threads_);
   if (args.a.dtype == DType::float64) return multiply_in_blas<double>(blas_, args, product);
-  if (args.a.dtype == DType::float16) return multiply_packed(widening_kernels(DType::float16), args, product);
-  if (args.a.dtype == DType::bfloat16) return multiply_packed(bfloat16_kernels_, args, product);
-  if (float32_kernels_ != nullptr) return multiply_packed(*float32_kernels_, args, product);
   multiply_in_blas<float>(blas_, args, product);
+}
+
+void CpuOps::multiply_all(const std::vector<MatmulArgs>& all) {
+  const GemmKernels* kernels = all.empty() ? nullptr : kernels_of(all.front().a.dtype);
+  if (kernels == nullptr || is_empty(all.front())) {
+    for (const MatmulArgs& args : all) multiply(args);
+    return;
+  }
+  std::vector<GemmProduct> products;
+  for (const MatmulArgs& args : all) products.push_back(packed_product(args, product_of(args, num_threads_)));
+  echelon::multiply_all(*kernels, products, num_threads_);
 }
 
 }  // namespace echelon

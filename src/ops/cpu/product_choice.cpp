@@ -1,7 +1,7 @@
 #include "ops/cpu/product_choice.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #include "plan/search/long_run.h"
 
 #include "base/error.h"
+#include "base/text/written_number.h"
 #include "plan/search/cost.h"
 #include "predict/machine/device_map.h"
 #include "predict/saving/predicted_save.h"
@@ -56,11 +57,11 @@ LongRun run_of_steps(double num_steps, double step_seconds, const std::optional<
 
 std::string failures_text(const LongRun& run) {
   return fmt::format(
-      "of which {:.1f} % is training: the job fails every {:.3g} hours on average, restarts in {:.3g} s, and saves "
-      "every "
-      "{:.0f} steps for {:.3g} s (Young, Daly)\n",
-      100 * run.goodput, run.failures->mtbf_seconds / seconds_of_an_hour, run.failures->restart_seconds,
-      run.interval_steps, run.failures->checkpoint_seconds);
+      "of which {:.1f} % is training: the job fails every {} hours on average, restarts in {} s, and saves every "
+      "{:.0f} "
+      "steps for {} s (Young, Daly)\n",
+      100 * run.goodput, written(run.failures->mtbf_seconds / seconds_of_an_hour),
+      written(run.failures->restart_seconds), run.interval_steps, written(run.failures->checkpoint_seconds));
 }
 
 }  // namespace
@@ -101,16 +102,17 @@ std::string to_text(const LongRun& run, const PlanRequest& request) {
   if (std::isinf(run.seconds))
     return fmt::format("--mtbf={:.6g}/{} leaves no time to train\n", asked.mtbf->hours, name_of(asked.mtbf->of));
   if (run.num_steps < 1) return fmt::format("--hours={} is less than a step\n", *asked.hours);
-  const std::string price = run.price > 0 ? fmt::format(", for a price of {:.4g}", run.price) : "";
+  const std::string price = run.price > 0 ? fmt::format(", for a price of {}", written(run.price)) : "";
   const std::string without = run.failures ? "" : ", without failures and checkpoints (--mtbf)";
-  std::string text = asked.tokens
-                         ? fmt::format("{:.4g} tokens are {:.0f} steps: {:.4g} days and {:.4g} device hours{}{}\n",
-                                       *asked.tokens, run.num_steps, run.days(), run.device_hours, price, without)
-                         : fmt::format("{:.4g} hours are {:.0f} steps: {:.4g} tokens in {:.4g} device hours{}{}\n",
-                                       *asked.hours, run.num_steps, run.tokens, run.device_hours, price, without);
+  std::string text =
+      asked.tokens
+          ? fmt::format("{} tokens are {} steps: {} days and {} device hours{}{}\n", written(*asked.tokens),
+                        grouped(run.num_steps), written(run.days()), written(run.device_hours), price, without)
+          : fmt::format("{} hours are {} steps: {} tokens in {} device hours{}{}\n", written(*asked.hours),
+                        grouped(run.num_steps), written(run.tokens), written(run.device_hours), price, without);
   if (run.failures) text += failures_text(run);
   if (run.is_in_time)
-    text += fmt::format("that is {:.4g} hours, {} --hours={}\n", run.seconds / seconds_of_an_hour,
+    text += fmt::format("that is {} hours, {} --hours={}\n", written(run.seconds / seconds_of_an_hour),
                         *run.is_in_time ? "within" : "more than", *asked.hours);
   return text;
 }

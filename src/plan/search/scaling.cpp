@@ -1,6 +1,7 @@
 #include "plan/search/scaling.h"
 
 #include "base/error.h"
+#include "base/text/written_number.h"
 #include "plan/search/cost.h"
 #include "plan/search/search.h"
 #include "predict/published/promise.h"
@@ -21,22 +22,22 @@ std::string remark_of_trainings(const Scaling& scaling, const TrainingRequest& a
   std::vector<std::string> trainings;
   for (const ScalingPoint& each : scaling.points) {
     const LongRun& training = *each.training;
-    const std::string price = training.price > 0 ? fmt::format(" for {:.4g}", training.price) : "";
-    trainings.push_back(asked.tokens ? fmt::format("{:.4g} days{} on {}", training.days(), price, each.num_devices)
-                                     : fmt::format("{:.4g}{} on {}", training.tokens, price, each.num_devices));
+    const std::string price = training.price > 0 ? fmt::format(" for {}", written(training.price)) : "";
+    trainings.push_back(asked.tokens ? fmt::format("{} days{} on {}", written(training.days()), price, each.num_devices)
+                                     : fmt::format("{}{} on {}", written(training.tokens), price, each.num_devices));
   }
   const LongRun& first = *scaling.points.front().training;
-  const std::string what = asked.tokens ? fmt::format("a training of {:.0f} steps takes", first.num_steps)
-                                        : fmt::format("tokens in {:.4g} hours:", *asked.hours);
+  const std::string what = asked.tokens ? fmt::format("a training of {} steps takes", grouped(first.num_steps))
+                                        : fmt::format("tokens in {} hours:", written(*asked.hours));
   return fmt::format("{} {} devices{}", what, fmt::join(trainings, ", "),
                      first.failures ? ", with failures and checkpoints" : "");
 }
 
 std::string remark_of_hours(const Scaling& scaling, const TrainingRequest& asked) {
   if (const auto fewest = fewest_in_time(scaling))
-    return fmt::format("the fewest of these devices that train {:.4g} tokens within --hours={}: {}", *asked.tokens,
+    return fmt::format("the fewest of these devices that train {} tokens within --hours={}: {}", written(*asked.tokens),
                        *asked.hours, *fewest);
-  return fmt::format("none of these numbers of devices trains {:.4g} tokens within --hours={}", *asked.tokens,
+  return fmt::format("none of these numbers of devices trains {} tokens within --hours={}", written(*asked.tokens),
                      *asked.hours);
 }
 
@@ -93,7 +94,7 @@ std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& r
   if (!scaling.points.empty() && scaling.points.front().price_per_million_tokens > 0) {
     std::vector<std::string> prices;
     for (const ScalingPoint& each : scaling.points)
-      prices.push_back(fmt::format("{:.4g} on {}", each.price_per_million_tokens, each.num_devices));
+      prices.push_back(fmt::format("{} on {}", written(each.price_per_million_tokens), each.num_devices));
     remarks.push_back(fmt::format("a million tokens cost {} devices", fmt::join(prices, ", ")));
   }
   if (!scaling.points.empty() && request.long_training) {

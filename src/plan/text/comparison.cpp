@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 namespace echelon {
@@ -39,7 +40,13 @@ ComparedLayout layout_of(const PlanRequest& request, const PlanQuestion& questio
   PlanRequest part = request;
   part.top = 1;
   std::istringstream choices(layout);
-  for (std::string choice; std::getline(choices, choice, ',');) fix_choice(setting_of(choice, layout), part);
+  std::set<std::string> keys;
+  for (std::string choice; std::getline(choices, choice, ',');) {
+    const std::string setting = setting_of(choice, layout), key = choice.substr(0, choice.find('='));
+    require(keys.insert(setting.substr(0, setting.find('='))).second,
+            "--compare={} has {} twice; for two layouts give --compare twice", layout, key);
+    fix_choice(setting, part);
+  }
   PlanResult result = find_plans(part);
   return {layout.empty() ? "best" : layout,
           result.plans.empty() ? std::move(*result.nearest) : std::move(result.plans.front()), result.within};

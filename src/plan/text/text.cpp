@@ -1,5 +1,6 @@
 #include "plan/text/text.h"
 
+#include "base/text/written_number.h"
 #include "base/units.h"
 #include "plan/search/cost.h"
 #include "plan/search/draws.h"
@@ -147,7 +148,8 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
-    text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
+    text +=
+        fmt::format("\na million tokens cost {} on {} devices\n", written(price), best.config.mesh_shape().num_ranks());
   if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));

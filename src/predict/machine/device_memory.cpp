@@ -36,12 +36,12 @@ int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
   };
   for (const Group& group : {step_group, data_group, shard_group, replicate_group, tp_group, cp_group, pipeline_group})
     add(group);
-  const int num_stages = mesh.degree(Axis::pp),
-            num_neighbours = std::min(num_stages - 1, 2) + std::min(parts.ring_ranks - 1, 2);
+  const int num_stages = mesh.degree(Axis::pp), num_neighbours = std::min(num_stages - 1, 2);
   const auto is_part = [](int ranks, int all) { return ranks > 1 && ranks < all; };
   int num_parts = parts.has_tied_weight && num_stages > 2 ? 1 : 0;  // the ends of two stages are all of them
   if (is_part(parts.kv_replicas, mesh.degree(Axis::tp))) ++num_parts;
   if (is_part(parts.head_ranks, mesh.degree(Axis::cp))) num_parts += 2;
+  if (parts.ring_ranks > 1) ++num_parts;
   if (parts.has_experts) add(sequence_group);
   const int expert_ranks = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
   if (is_part(parts.ep, expert_ranks)) num_parts += 2;

@@ -19,7 +19,7 @@ struct PartialGroups {
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many
-/// purposes it has, and one for each direction to each of its neighbours in the pipeline and in a ring.
+/// purposes it has, one for the transfers of a ring, and one for each direction to each neighbour in the pipeline.
 [[nodiscard]] int num_communicators(const MeshShape& mesh, const PartialGroups& parts);
 
 /// Of `device`, for a rank with so many communicators; 0 if they leave nothing.

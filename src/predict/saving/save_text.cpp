@@ -1,5 +1,7 @@
 #include "predict/saving/predicted_save.h"
 
+#include "base/text/written_number.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +14,7 @@ using Json = nlohmann::ordered_json;
 std::string size_text(std::int64_t num_bytes) {
   const auto bytes = static_cast<double>(num_bytes);
   if (bytes < 1e6) return fmt::format("{:.4g} kB", bytes / 1e3);
-  return bytes < 1e9 ? fmt::format("{:.4g} MB", bytes / 1e6) : fmt::format("{:.4g} GB", bytes / 1e9);
+  return bytes < 1e9 ? written(bytes / 1e6) + " MB" : written(bytes / 1e9) + " GB";
 }
 
 Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }

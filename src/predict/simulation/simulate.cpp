@@ -53,7 +53,10 @@ SimulatedRank described(const StepWorks& works, int simulated) {
   rank.lane_names = works.lane_names(simulated);
   for (std::size_t action = 0; action < rank.lanes.size(); ++action) {
     const ActionTime& time = *works.times(simulated).times[action];
-    rank.layers_send_seconds.push_back(rank.lanes[action] == compute_lane ? time.exposed_seconds() : 0);
+    const bool computes = rank.lanes[action] == compute_lane;
+    rank.layers_send_seconds.push_back(computes ? time.exposed_seconds() : 0);
+    rank.alone_seconds.push_back(time.seconds);
+    rank.layer_messages.push_back(computes ? time.messages : std::vector<MessageTime>());
   }
   return rank;
 }

@@ -4,6 +4,7 @@
 
 #include "blueprint/blueprint.h"
 #include "predict/software/software_profile.h"
+#include "predict/step/action_time.h"
 #include "predict/step/step_parts.h"
 #include "schedule/timeline.h"
 #include "spec/machine/machine_spec.h"
@@ -33,6 +34,9 @@ struct SimulatedRank {
   std::vector<std::string> lane_names = {};
   // Of each action, as it would be alone: what of a pass is sent inside its layers and not hidden.
   std::vector<double> layers_send_seconds = {};
+  // Likewise, and how long it would take: what is sent inside its layers; empty of others than passes.
+  std::vector<double> alone_seconds = {};
+  std::vector<std::vector<MessageTime>> layer_messages = {};
 };
 
 /// What a pipeline rank holds.

@@ -23,9 +23,14 @@ using CostEvents = std::vector<CostEvent>;
 template <class SecondsOfOperation>
 [[nodiscard]] CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of);
 
-/// Until both lanes have ended. `seconds_of(record)`: of a communication.
+/// Until both lanes have ended. `seconds_of(record)`: of a communication. `placed(record, start, end)` is told when
+/// each is under way.
+template <class SecondsOfCommunication, class Placed>
+[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of, Placed&& placed);
 template <class SecondsOfCommunication>
-[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of);
+[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of) {
+  return seconds_of_events(events, seconds_of, [](const CommRecord&, double, double) {});
+}
 
 /// On a host the seconds are those with all its cores, communication included.
 struct ActionCost {
@@ -75,17 +80,21 @@ CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) 
   return events;
 }
 
-template <class SecondsOfCommunication>
-double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of) {
+template <class SecondsOfCommunication, class Placed>
+double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of, Placed&& placed) {
   double computed = 0, communicated = 0;  // until when each lane is busy
   std::vector<double> ends;               // of communications
   for (const CostEvent& event : events) {
-    if (const auto* seconds = std::get_if<double>(&event))
+    if (const auto* seconds = std::get_if<double>(&event)) {
       computed += *seconds;
-    else if (const auto* started = std::get_if<CommRecord>(&event))
-      ends.push_back(communicated = std::max(communicated, computed) + seconds_of(*started));
-    else
+    } else if (const auto* started = std::get_if<CommRecord>(&event)) {
+      const double start = std::max(communicated, computed);
+      communicated = start + seconds_of(*started);
+      placed(*started, start, communicated);
+      ends.push_back(communicated);
+    } else {
       computed = std::max(computed, ends[std::get<CommWait>(event).start]);
+    }
   }
   return std::max(computed, communicated);
 }

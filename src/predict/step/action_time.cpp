@@ -67,11 +67,14 @@ ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) cons
       events = std::move(cost.events);
     }
   }
-  time.seconds = seconds_of_events(events, [&](const CommRecord& record) {
+  const auto seconds_of = [&](const CommRecord& record) {
     const double seconds = communication_seconds(record, rank_, devices_);
     time.communication_seconds[record.group] += seconds;
     time.sent_bytes[name_of(record.group)] += record.sent_bytes;
     return seconds;
+  };
+  time.seconds = seconds_of_events(events, seconds_of, [&](const CommRecord& record, double start, double end) {
+    time.messages.push_back({record.kind, record.group, start, end});
   });
   if (!config_.training.cuda_graphs) time.issue = issued(action, trace);
   const int coordinate = devices_.mesh().coordinate(rank_, Axis::cp);

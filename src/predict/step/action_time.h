@@ -12,6 +12,13 @@
 
 namespace echelon {
 
+/// A communication that an action starts, in seconds since its own start.
+struct MessageTime {
+  CommKind kind = CommKind::barrier;
+  Group group = {};
+  double start = 0, end = 0;
+};
+
 struct ActionTime {
   double seconds = 0;  // from its start until it has computed and communicated all
   double compute_seconds = 0;
@@ -19,6 +26,7 @@ struct ActionTime {
   double flops = 0;                                    // of one rank, on average over context-parallel ones
   IssueTime issue = {};
   std::map<std::string, std::int64_t> sent_bytes = {};
+  std::vector<MessageTime> messages = {};  // in groups of more than one rank, as it would be alone
 
   /// That nothing hides: while it does not compute.
   [[nodiscard]] double exposed_seconds() const { return seconds - compute_seconds; }

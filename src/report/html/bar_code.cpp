@@ -1,5 +1,7 @@
 #include "report/html/bar_code.h"
 
+#include "base/text/base64.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,18 +17,6 @@ void append(std::string& bytes, std::uint64_t number) {
 void append_signed(std::string& bytes, std::int64_t number) {
   append(bytes,
          number >= 0 ? 2 * static_cast<std::uint64_t>(number) : 2 * static_cast<std::uint64_t>(-(number + 1)) + 1);
-}
-
-std::string base64(const std::string& bytes) {
-  constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? letters[group >> (18 - 6 * j) & 63] : '=';
-  }
-  return text;
 }
 
 /// The bar that the next one is encoded relative to.
@@ -67,7 +57,7 @@ BarCode encode(const HtmlTimeline& timeline) {
       end_before = ticks(bar->end);
     }
   }
-  code.base64 = base64(bytes);
+  code.base64 = to_base64(bytes);
   return code;
 }
 

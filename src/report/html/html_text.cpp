@@ -1,5 +1,7 @@
 #include "report/html/html_text.h"
 
+#include "base/text/written_number.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,14 +10,6 @@
 
 namespace echelon {
 namespace {
-
-// "1,234,567"
-std::string grouped(double amount) {
-  std::string digits = fmt::format("{:.0f}", amount);
-  const std::size_t begin = amount < 0 ? 1 : 0;
-  for (std::size_t at = digits.size(); at > begin + 3; at -= 3) digits.insert(at - 3, ",");
-  return digits;
-}
 
 std::string three_digits(double amount) {
   const double size = std::abs(amount);

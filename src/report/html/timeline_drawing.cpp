@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5,
-                 band = compute_height + 2 * thin_height + 8;
+                 band = compute_height + 3 * thin_height + 8;
 constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
 
 const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
@@ -56,10 +56,27 @@ Rectangle place_of(const Event& event, double scale) {
                            .height = thin_height};
   switch (event.lane) {
     case Lane::compute: return {place.x, y, place.width, compute_height};
-    case Lane::transfer: return {place.x, y + compute_height, place.width, thin_height};
-    case Lane::collective: return {place.x, y + compute_height + thin_height, place.width, thin_height};
+    case Lane::transfer: return {place.x, y + compute_height + thin_height, place.width, thin_height};
+    case Lane::collective: return {place.x, y + compute_height + 2 * thin_height, place.width, thin_height};
   }
   return place;
+}
+
+/// Of the layers of an event's action, in seconds.
+std::vector<DrawnMessage> messages_of(const DrawnRank& rank, const Event& event) {
+  if (rank.layer_messages.empty()) return {};
+  std::vector<DrawnMessage> messages = rank.layer_messages[static_cast<std::size_t>(event.action_id)];
+  for (DrawnMessage& message : messages)
+    for (double* const time : {&message.start, &message.end}) *time = event.start + *time * (event.end - event.start);
+  return messages;
+}
+
+/// The row next to what is computed.
+std::string svg_message(const DrawnMessage& message, int rank, double scale) {
+  return fmt::format(
+      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"#c9a227\"><title>{}</title></rect>\n",
+      label_width + message.start * scale, header_height + band * rank + compute_height,
+      (message.end - message.start) * scale, thin_height, message.name);
 }
 
 /// Ticks in seconds along the lower edge, at round values with room for the labels.
@@ -93,8 +110,8 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
       label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
   svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   svg += fmt::format(
-      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
-      R"(collectives red</text>)",
+      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: inside layers yellow, )"
+      R"(transfers teal, collectives red</text>)",
       label_width, end);
   svg += "\n";
   std::vector<std::map<int, double>> lightness;
@@ -109,6 +126,8 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
     const auto light = lightness[static_cast<std::size_t>(event.rank)].find(action.stage);
     const bool is_pass = is_compute(action.kind) && light != lightness[static_cast<std::size_t>(event.rank)].end();
     svg += svg_box(action, place_of(event, scale), is_pass ? light->second : 0);
+    for (const DrawnMessage& message : messages_of(ranks[static_cast<std::size_t>(event.rank)], event))
+      svg += svg_message(message, event.rank, scale);
   }
   if (end > 0) svg += axis(end, scale, header_height + band * static_cast<double>(ranks.size()));
   return svg + "</svg>\n";
@@ -120,6 +139,8 @@ std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& 
     events.push_back(named("process_name", rank, 0, ranks[rank].name));
     for (std::size_t lane = 0; lane < ranks[rank].lane_names.size(); ++lane)
       events.push_back(named("thread_name", rank, static_cast<int>(lane), ranks[rank].lane_names[lane]));
+    if (!ranks[rank].layer_messages.empty())
+      events.push_back(named("thread_name", rank, static_cast<int>(ranks[rank].lane_names.size()), "inside layers"));
   }
   for (const Event& event : timeline.events) {
     const Action& action = action_of(ranks, event);
@@ -138,6 +159,15 @@ std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& 
                       {"ts", event.start * 1e6},
                       {"dur", (event.end - event.start) * 1e6},
                       {"args", std::move(args)}});
+    for (const DrawnMessage& message : messages_of(rank, event))
+      events.push_back({{"ph", "X"},
+                        {"name", message.name},
+                        {"cat", "inside layers"},
+                        {"pid", event.rank},
+                        {"tid", rank.lane_names.size()},
+                        {"ts", message.start * 1e6},
+                        {"dur", (message.end - message.start) * 1e6},
+                        {"args", {{"id", action.id}}}});
   }
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
 }

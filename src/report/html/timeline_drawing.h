@@ -8,6 +8,12 @@
 
 namespace echelon {
 
+/// What the layers of a pass send and receive, as fractions of its time.
+struct DrawnMessage {
+  std::string name;  // "all_to_all over dp_shard"
+  double start = 0, end = 0;
+};
+
 /// The actions of the timeline's events have the same index.
 struct DrawnRank {
   std::string name;
@@ -16,12 +22,14 @@ struct DrawnRank {
   std::vector<std::string> lane_names = {};  // events of one lane never overlap
   // By action: the part of a pass in which its layers communicate; empty: unknown.
   std::vector<double> layers_send_seconds = {};
+  std::vector<std::vector<DrawnMessage>> layer_messages = {};  // by action, or empty; they have a lane of their own
 };
 
-/// A band per rank: its compute, and below it in thin rows its transfers and collectives. Times are seconds.
+/// A band per rank: its compute, and below it in thin rows what layers send, transfers and collectives. Times are
+/// seconds.
 [[nodiscard]] std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline);
 
-/// A process per rank, a thread per lane. Times are seconds.
+/// A process per rank, a thread per lane, and one for what layers send while they compute. Times are seconds.
 [[nodiscard]] std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& timeline);
 
 }  // namespace echelon

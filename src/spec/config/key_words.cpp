@@ -1,6 +1,6 @@
 #include "spec/config/key_words.h"
 
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "spec/config/config_keys.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "spec/config/toml_file.h"
 
 #include "base/error.h"
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "base/text_file.h"
 #include "spec/config/key_words.h"
 

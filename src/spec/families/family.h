@@ -82,6 +82,7 @@ struct RopeFields {
   std::int64_t no_rope_interval = 0;    // absent no_rope_layers: one layer in so many has no RoPE; 0: no such field
   std::optional<RopeScaling> absent_scaling{};  // where config.json says nothing of RoPE
   bool grows_queries = false;                   // llama_4_scaling_beta
+  bool has_type_alone = false;  // transformers 4 takes rope_scaling with "type" and the constants of that type alone
 };
 
 /// How config.json describes a mixture of experts. num_experts_per_tok has one key in all families.

@@ -13,7 +13,8 @@ FamilyDescription describe_gemma3_text() {
   gemma3.fixed.final_logit_softcapping = 0;
   gemma3.absent_window_pattern = 6;
   gemma3.fields =
-      with(gemma3.fields,
+      // transformers has an attn_logit_softcapping here that it never applies: other values than null are refused.
+      with(without(gemma3.fields, "attn_logit_softcapping"),
            {IntegerField{"hidden_size", &ModelSpec::hidden_size, max_width, always<2304>},
             IntegerField{"num_hidden_layers", &ModelSpec::num_hidden_layers, max_layers, always<26>},
             IntegerField{"num_attention_heads", &ModelSpec::num_attention_heads, max_heads, always<8>},
@@ -21,7 +22,6 @@ FamilyDescription describe_gemma3_text() {
             IntegerField{"intermediate_size", &ModelSpec::intermediate_size, max_width, always<9216>},
             IntegerField{"vocab_size", &ModelSpec::vocab_size, max_rows, always<262208>},
             IntegerField{"max_position_embeddings", &ModelSpec::max_position_embeddings, max_rows, always<131072>},
-            CapField{"attn_logit_softcapping", &ModelSpec::attn_logit_softcapping, 0.0},
             CapField{"final_logit_softcapping", &ModelSpec::final_logit_softcapping, 0.0}});
   gemma3.rope = {.absent_theta = 1e6, .differs_with_windows = true, .theta_of_windows = "rope_local_base_freq"};
   return gemma3;

@@ -14,6 +14,7 @@ FamilyDescription describe_olmo2() {
       .fixed = fixed,
       .fields = with(fields_of_llama(), {NumberField{"rms_norm_eps", &ModelSpec::norm_eps, 1e-5},
                                          FlagField{"attention_bias", {&ModelSpec::qkv_bias, &ModelSpec::o_bias}}}),
+      .rope = {.has_type_alone = true},
   };
 }
 

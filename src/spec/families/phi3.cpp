@@ -12,7 +12,7 @@ FamilyDescription describe_phi3() {
           with(fields_of_llama(), {NumberField{"rms_norm_eps", &ModelSpec::norm_eps, 1e-5}, DropoutField{"embd_pdrop"},
                                    DropoutField{"resid_pdrop"}, FixedField{"attention_bias", false}}),
       .windows = WindowFields::everywhere,
-      .rope = {.partial = "partial_rotary_factor"},
+      .rope = {.partial = "partial_rotary_factor", .has_type_alone = true},
       .weights = {.of_layer = {{"self_attn.q_proj", "self_attn.qkv_proj", Slot::query},
                                {"self_attn.k_proj", "self_attn.qkv_proj", Slot::key},
                                {"self_attn.v_proj", "self_attn.qkv_proj", Slot::value},

@@ -1,7 +1,7 @@
 #include "spec/lora/saved_modules.h"
 
 #include "base/error.h"
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "spec/families/family.h"
 #include "spec/parameter_list.h"
 

@@ -1,6 +1,6 @@
 // The text of a machine file -> MachineSpec.
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "spec/choice.h"
 #include "spec/machine/machine_checks.h"
 #include "spec/machine/machine_fields.h"

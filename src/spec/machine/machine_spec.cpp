@@ -1,7 +1,7 @@
 #include "spec/machine/machine_spec.h"
 
 #include "base/error.h"
-#include "base/similar.h"
+#include "base/text/similar.h"
 #include "base/text_file.h"
 #include "spec/machine/shipped_machines.h"
 

@@ -1,8 +1,8 @@
 #include "checkpoint/hf/adapter/adapter_config.h"
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/shown_json.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/adapter/adapter_fields.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/safetensors/safetensors.h"

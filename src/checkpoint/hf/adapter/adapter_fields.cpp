@@ -2,8 +2,8 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/shown_json.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "files/file.h"
 #include "files/folder_links.h"

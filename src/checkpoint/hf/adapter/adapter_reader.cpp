@@ -1,7 +1,7 @@
 #include "checkpoint/hf/adapter/adapter_reader.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "files/folder_links.h"

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct SpecialTokens {
   std::optional<std::int64_t> bos;
   std::optional<std::int64_t> eos;
 };
+
+/// Reads those of a tokenizer.json. Throws Error if it is none.
+using ReadSpecialTokens = std::function<SpecialTokens(const std::filesystem::path&)>;
 
 /// Throws Error with the key and the closest valid value if config.json cannot express the model: its family fixes
 /// norms and biases, and GPT-2 has no grouped queries.

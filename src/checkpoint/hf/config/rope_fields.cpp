@@ -85,10 +85,11 @@ Json parameters_of(const RopeSpec& rope) {
   return json;
 }
 
-// Phi-3 and OLMo 2 of transformers 4 take no other keys, and Gemma 3 no other name of the type; Phi-3 has the original
-// length next to them.
+// Phi-3 and OLMo 2 of transformers 4 take no other keys, and Granite and Gemma 3 no other name of the type; Phi-3 has
+// the original length next to them.
 Json older_scaling_of(const RopeScaling& s, const RopeFields& fields) {
-  if ((s.rope_type == RopeType::linear || s.rope_type == RopeType::dynamic) && !fields.differs_with_windows)
+  if (!fields.has_type_alone) return scaling_of(s);
+  if (s.rope_type == RopeType::linear || s.rope_type == RopeType::dynamic)
     return {{"type", name_of(s.rope_type)}, {"factor", s.factor}};
   if (s.rope_type != RopeType::longrope || s.attention_factor > 0) return scaling_of(s);
   return {{"type", "longrope"}, {"short_factor", s.short_factor}, {"long_factor", s.long_factor}};

@@ -1,5 +1,6 @@
 // tiktoken's ranks, and GPT-2's vocab.json with merges.txt.
 #include "base/bounded_json.h"
+#include "base/text/base64.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/formats/json_node.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -17,31 +18,6 @@ std::string_view next_line(std::string_view& text) {
   text.remove_prefix(std::min(line.size() + 1, text.size()));
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
-}
-
-int base64_digit(char c) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const std::size_t at = digits.find(c);
-  return at == std::string_view::npos ? -1 : static_cast<int>(at);
-}
-
-/// None if it is not base64.
-std::optional<std::string> from_base64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  std::uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const int digit = base64_digit(c);
-    if (digit < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes += static_cast<char>(bits >> num_bits & 0xff);
-  }
-  return bytes;
 }
 
 /// tiktoken merges two tokens whenever their bytes together are a token: each way to split a token in two is a merge.

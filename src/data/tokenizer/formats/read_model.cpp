@@ -83,6 +83,7 @@ void read_unigram(const JsonNode& model, TokenizerSpec& spec) {
   spec.model = TokenModel::unigram;
   require(!works_on_bytes(spec), "{}.type = Unigram after ByteLevel is not supported", model.name);
   spec.has_byte_fallback = model.flag("byte_fallback", false);
+  spec.has_float32_sums = model.flag("float32_sums", false);  // what was a model of SentencePiece
   const JsonNode vocab = model.at("vocab");
   require(vocab.size() <= static_cast<std::size_t>(most_token_ids), "{} has {} tokens (at most {})", vocab.name,
           vocab.size(), most_token_ids);

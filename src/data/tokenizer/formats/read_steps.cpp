@@ -1,7 +1,9 @@
 #include "data/tokenizer/formats/json_node.h"
 
-#include "base/utf8.h"
+#include "base/text/base64.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/formats/step_names.h"
+#include "data/tokenizer/unicode/character_map.h"
 
 #include <algorithm>
 #include <array>
@@ -74,6 +76,14 @@ NormalizerStep normalizer_step(const JsonNode& step, const std::string& type) {
     NormalizerStep replace{.kind = Kind::replace, .content = step.at("content").text()};
     read_pattern(step.at("pattern"), replace.pattern, replace.is_regex);
     return replace;
+  }
+  if (type == "Precompiled") {
+    // The library's own takes each cluster of characters by itself.
+    if (!step.flag("longest_match", false))
+      step.at("type").refuse("SentencePiece's way, as in the tokenizer.model or with \"longest_match\": true, is");
+    const auto rules = from_base64(step.at("precompiled_charsmap").text());
+    require(rules.has_value(), "{}.precompiled_charsmap is not base64", step.name);
+    return {.kind = Kind::character_map, .content = *rules};
   }
   step.at("type").refuse("NFC, NFD, NFKC, NFKD, Lowercase, Strip, Prepend, Replace and a Sequence of them are");
 }
@@ -156,6 +166,8 @@ void read_normalizer(const JsonNode& normalizer, TokenizerSpec& spec) {
     const NormalizerStep made = normalizer_step(step, type);
     if (made.kind == NormalizerStep::Kind::replace)
       growth *= std::max<std::size_t>(made.content.size() / (made.is_regex ? 1 : made.pattern.size()), 1);
+    if (made.kind == NormalizerStep::Kind::character_map)
+      growth *= std::max<std::size_t>(CharacterMap(made.content, step.name).longest_replacement(), 1);
     require(growth <= most_growth, "{} and those before it make text {} times as long (at most {})", step.name, growth,
             most_growth);
     spec.normalizer.push_back(made);

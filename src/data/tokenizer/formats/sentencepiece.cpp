@@ -1,8 +1,9 @@
 // Reads a model of SentencePiece without its library, which gives neither scores of merges nor its normalizer's map.
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/formats/protobuf_message.h"
 #include "data/tokenizer/tokenizer_files.h"
+#include "data/tokenizer/unicode/character_map.h"
 
 #include <algorithm>
 #include <bit>
@@ -94,6 +95,8 @@ void add_merges(const PieceModel& model, TokenizerSpec& spec) {
 }
 
 void add_steps(const PieceModel& model, TokenizerSpec& spec) {
+  if (!model.character_map.empty())
+    spec.normalizer.push_back({.kind = NormalizerStep::Kind::character_map, .content = model.character_map});
   if (model.removes_spaces) {
     spec.normalizer.push_back(
         {.kind = NormalizerStep::Kind::replace, .pattern = " {2,}", .is_regex = true, .content = " "});
@@ -119,14 +122,14 @@ void check_supported(const PieceModel& model, const std::string& name) {
             model.pieces.size(), field);
   require(model.type == 1 || model.type == 2,
           "{} has model type {}, which is not supported; unigram (1) and BPE (2) are", name, model.type);
-  require(model.character_map.empty(), "{} has a character map (such as nmt_nfkc), which is not supported; identity is",
-          name);
   require(model.decoding_map.empty(),
           "{} has a character map for decoding (denormalizer_spec), which is not supported; identity is", name);
   require(!(model.has_byte_fallback && model.type == 1),
           "{} is unigram with byte fallback, which is not supported; BPE with it is", name);
   const bool has_own = std::ranges::count(model.pieces, piece_type::user_defined, &Piece::type) > 0;
   require(!has_own || !model.adds_prefix, "{} has user-defined pieces and adds a prefix, which is not supported", name);
+  require(!has_own || model.character_map.empty(),
+          "{} has user-defined pieces and a character map (such as nmt_nfkc), which is not supported", name);
   for (const Piece& piece : model.pieces)
     require(!(piece.type == piece_type::user_defined && model.removes_spaces &&
               (piece.text.starts_with(piece_mark) || piece.text.ends_with(piece_mark))),
@@ -140,9 +143,11 @@ void check_supported(const PieceModel& model, const std::string& name) {
 TokenizerSpec parse_sentencepiece(std::string_view bytes, const std::string& name) {
   const PieceModel model = read_pieces(bytes, name);
   check_supported(model, name);
+  if (!model.character_map.empty()) (void)CharacterMap(model.character_map, name + ": the character map");
   TokenizerSpec spec;
   spec.model = model.type == 2 ? TokenModel::bpe : TokenModel::unigram;
   spec.has_byte_fallback = model.has_byte_fallback;
+  spec.has_float32_sums = spec.model == TokenModel::unigram;
   spec.fuses_unknown = spec.model == TokenModel::bpe;  // a unigram model always does
   std::unordered_map<std::string_view, std::int32_t> places;
   for (const auto& [text, score, type] : model.pieces) {

@@ -1,5 +1,6 @@
 #include "data/tokenizer/tokenizer_spec.h"
 
+#include "base/text/base64.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/formats/step_names.h"
 
@@ -27,6 +28,8 @@ Json step_json(const NormalizerStep& step) {
     case NormalizerStep::Kind::prepend: return {{"type", "Prepend"}, {"prepend", step.content}};
     case NormalizerStep::Kind::replace:
       return {{"type", "Replace"}, {"pattern", pattern_json(step.pattern, step.is_regex)}, {"content", step.content}};
+    case NormalizerStep::Kind::character_map:
+      return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(step.content)}, {"longest_match", true}};
   }
   return {};
 }
@@ -102,8 +105,9 @@ std::string model_text(const TokenizerSpec& spec) {
     for (std::int32_t id = 0; id < num_tokens; ++id)
       vocab.push_back(
           Json({spec.tokens[static_cast<std::size_t>(id)], spec.scores[static_cast<std::size_t>(id)]}).dump());
-    return fmt::format(R"({{"type": "Unigram", "unk_id": {}, "byte_fallback": {}, "vocab": [{}]}})",
-                       spec.unknown ? fmt::to_string(*spec.unknown) : "null", spec.has_byte_fallback, joined(vocab));
+    return fmt::format(R"({{"type": "Unigram", "unk_id": {}, "byte_fallback": {}, {}"vocab": [{}]}})",
+                       spec.unknown ? fmt::to_string(*spec.unknown) : "null", spec.has_byte_fallback,
+                       spec.has_float32_sums ? R"("float32_sums": true, )" : "", joined(vocab));
   }
   for (std::int32_t id = 0; id < num_tokens; ++id) {
     if (!spec.tokens[static_cast<std::size_t>(id)].empty())

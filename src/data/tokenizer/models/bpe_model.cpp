@@ -1,7 +1,7 @@
 #include "data/tokenizer/models/bpe_model.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <algorithm>
 #include <functional>

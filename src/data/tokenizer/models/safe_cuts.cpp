@@ -1,6 +1,6 @@
 #include "data/tokenizer/models/safe_cuts.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/code_points.h"
 
 #include <bit>

@@ -1,7 +1,7 @@
 #include "data/tokenizer/models/unigram_model.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <algorithm>
 #include <limits>
@@ -19,7 +19,7 @@ bool has_lower_byte(const std::pair<std::uint8_t, std::uint32_t>& child, std::ui
 }  // namespace
 
 UnigramModel::UnigramModel(const TokenizerSpec& spec, const std::string& name)
-    : scores_(spec.scores), unknown_(spec.unknown) {
+    : scores_(spec.scores), unknown_(spec.unknown), has_float32_sums_(spec.has_float32_sums) {
   require(scores_.size() == spec.tokens.size(), "{} has {} scores for {} tokens", name, scores_.size(),
           spec.tokens.size());
   double least = std::numeric_limits<double>::infinity();
@@ -28,7 +28,7 @@ UnigramModel::UnigramModel(const TokenizerSpec& spec, const std::string& name)
     insert(spec.tokens[id], static_cast<std::int32_t>(id));
     ids_.insert_or_assign(spec.tokens[id], static_cast<std::int32_t>(id));
   }
-  unknown_score_ = least - unknown_penalty;
+  unknown_score_ = rounded(least - unknown_penalty);
   for (const AddedToken& added : spec.added) {
     if (added.is_special) control_.insert(added.id);
   }
@@ -37,6 +37,10 @@ UnigramModel::UnigramModel(const TokenizerSpec& spec, const std::string& name)
     const auto found = ids_.find(fmt::format("<0x{:02X}>", byte));
     byte_ids_[byte] = found == ids_.end() ? -1 : found->second;
   }
+}
+
+double UnigramModel::rounded(double sum) const {
+  return has_float32_sums_ ? static_cast<double>(static_cast<float>(sum)) : sum;
 }
 
 std::uint32_t UnigramModel::child(std::uint32_t node, std::uint8_t byte) const {
@@ -66,7 +70,7 @@ void UnigramModel::insert(std::string_view token, std::int32_t id) {
 void UnigramModel::relax(std::string_view piece, std::size_t begin, bool may_be_control,
                          std::vector<Step>& best) const {
   const auto offer = [&](std::size_t end, double score, std::int32_t id) {
-    if (best[end].begin == no_step || score > best[end].score) best[end] = {score, id, begin};
+    if (best[end].begin == no_step || score > best[end].score) best[end] = {rounded(score), id, begin};
   };
   const std::size_t length = std::max<std::size_t>(utf8_character_length(piece.substr(begin)), 1);
   bool has_character = false;

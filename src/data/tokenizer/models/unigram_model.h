@@ -35,6 +35,7 @@ class UnigramModel {
   };
   static constexpr std::size_t no_step = static_cast<std::size_t>(-1);
 
+  [[nodiscard]] double rounded(double sum) const;
   [[nodiscard]] std::uint32_t child(std::uint32_t node, std::uint8_t byte) const;
   void insert(std::string_view token, std::int32_t id);
   void relax(std::string_view piece, std::size_t begin, bool may_be_control, std::vector<Step>& best) const;
@@ -46,6 +47,7 @@ class UnigramModel {
   std::unordered_set<std::int32_t> control_;
   std::optional<std::int32_t> unknown_;
   double unknown_score_ = 0;
+  bool has_float32_sums_ = false;
   std::array<std::int32_t, 256> byte_ids_{};
   bool has_bytes_ = false;
 };

@@ -1,6 +1,6 @@
 #include "data/tokenizer/splitting/class_syntax.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/character_tables.h"
 
 #include <charconv>
@@ -123,6 +123,13 @@ Result read_members(std::string_view pattern, std::size_t& at) {
 
 std::optional<CodePointSet> read_class(std::string_view pattern, std::size_t& at) {
   if (at >= pattern.size()) return std::nullopt;
+  if (pattern.substr(at).starts_with("\\w") || pattern.substr(at).starts_with("\\W")) {
+    // Oniguruma counts these six as of words here, though not in [\w].
+    static const CodePointSet latin1({{0xb2, 0xb4}, {0xb9, 0xba}, {0xbc, 0xbf}});
+    const CodePointSet word = named_set("regex_word", false)->united(latin1);
+    at += 2;
+    return pattern[at - 1] == 'W' ? word.complement() : word;
+  }
   std::size_t end = at;
   Result set;
   if (pattern[at] == '[') {

@@ -16,7 +16,7 @@ struct Term {
     repeat,      // a character of the class, min to max times
     group,       // one of `alternatives`; with min = 0, or none
     not_before,  // (?!class): the next character, if there is one, is not of the class
-    at_end,      // $, where the text ends
+    at_end,      // $, where a line or the text ends
   };
   Kind kind = Kind::repeat;
   std::uint32_t members = 0;  // the class: a bit of Expression::classes

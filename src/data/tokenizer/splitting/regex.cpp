@@ -1,7 +1,7 @@
 #include "data/tokenizer/splitting/regex.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "data/tokenizer/splitting/class_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -31,6 +31,33 @@ std::string written_out(const CodePointSet& set) {
   return ranges.empty() ? "(?!)" : "[" + ranges + "]";
 }
 
+/// As a pattern has it: with (?i), [^a] is neither a nor A, and \p{Lu} and its like ignore (?i).
+std::string written_class(const CodePointSet& set, std::string_view source, bool has_flags) {
+  if (source.starts_with("[^")) {
+    const std::string rest = written_out(set.complement());
+    return rest.starts_with('[') ? "[^" + rest.substr(1) : written_out(set);
+  }
+  const bool keeps_case =
+      has_flags && source.starts_with('\\') && std::string_view("sSwWdDpP").find(source[1]) != std::string_view::npos;
+  return keeps_case ? "(?-i:" + written_out(set) + ")" : written_out(set);
+}
+
+/// What PCRE2 reads differently from Oniguruma, whose \h is a hexadecimal digit.
+void require_same_meaning(const std::string& pattern, std::size_t at) {
+  const std::string_view rest = std::string_view(pattern).substr(at);
+  const bool is_letter = rest.size() > 1 && ((rest[1] | 0x20) >= 'a' && (rest[1] | 0x20) <= 'z');
+  require(
+      !rest.starts_with('\\') || !is_letter || std::string_view("bBAzZGeaKRNk").find(rest[1]) != std::string_view::npos,
+      "the tokenizer's pattern {} has {}, which is not supported", printable(pattern, 200), rest.substr(0, 2));
+  if (!rest.starts_with("(?")) return;
+  const std::string_view flags = rest.substr(2, rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", 2) - 2);
+  const bool is_option =
+      rest.size() > 2 + flags.size() && (rest[2 + flags.size()] == ':' || rest[2 + flags.size()] == ')');
+  require(!is_option || flags.find_first_not_of("ix-") == std::string_view::npos,
+          "the tokenizer's pattern {} has (?{}, which is not supported; (?i and (?x are", printable(pattern, 200),
+          flags);
+}
+
 /// Whether what starts at pattern[at] is a class; a literal character is not.
 bool is_class(std::string_view pattern, std::size_t at) {
   if (pattern[at] == '[') return true;
@@ -50,13 +77,16 @@ std::string word_boundary(bool is_negated) {
 
 std::string as_pcre2(const std::string& pattern) {
   std::string out;
+  const bool has_flags = pattern.find("(?i") != std::string::npos;
   for (std::size_t at = 0; at < pattern.size();) {
     if (is_class(pattern, at)) {
+      const std::string_view source = std::string_view(pattern).substr(at);
       const auto set = read_class(pattern, at);
       require(set.has_value(), "the tokenizer's pattern {} has a class that is not supported: {}", pattern,
               pattern.substr(at, 20));
-      out += written_out(*set);
+      out += written_class(*set, source, has_flags);
     } else {
+      require_same_meaning(pattern, at);
       const std::string_view escape = std::string_view(pattern).substr(at, 2);
       if (escape == "\\b" || escape == "\\B") {
         out += word_boundary(escape == "\\B");
@@ -96,8 +126,9 @@ Regex::Regex(const std::string& pattern) : code_(std::make_unique<Code>()) {
   const std::string source = as_pcre2(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                              &offset, nullptr);
+  code_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
+                    &error, &offset, nullptr);  // Oniguruma's ^ and $ are of lines
   require(code_->code != nullptr, "the tokenizer's pattern {} cannot be compiled: {}", printable(pattern, 200),
           reason(error));
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // without a JIT, matching is slower with the same result

@@ -96,7 +96,7 @@ std::size_t Scanner::match_rest(Search& search, Next rest, std::size_t at) const
       break;
     }
     case Term::Kind::at_end:
-      if (at < search.text.size()) return no_match;
+      if (at < search.text.size() && search.text[at] != '\n') return no_match;
       break;
   }
   return match_rest(search, {rest.term + 1, rest.end, rest.next}, at);

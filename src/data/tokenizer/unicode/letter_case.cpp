@@ -1,6 +1,6 @@
 #include "data/tokenizer/unicode/letter_case.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/unicode/character_tables.h"
 
 #include <string>

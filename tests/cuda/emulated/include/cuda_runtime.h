@@ -158,6 +158,10 @@ inline unsigned atomicInc(unsigned* address, unsigned limit) {
   return before;
 }
 inline void __threadfence() {}
+template <class T>
+T __ldcg(const T* address) {
+  return *address;
+}
 
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }

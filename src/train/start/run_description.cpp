@@ -1,0 +1,68 @@
+#include "train/start/run_description.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
+  const auto num_ranks = static_cast<int>(schedule.ranks.size());
+  if (num_ranks == 1 && schedule.num_stages == 1) return "1";
+  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule))
+                                                                    : p.pipeline_parallel_schedule_csv;
+  return fmt::format("{} ({}{})", num_ranks, name,
+                     schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
+}
+
+std::string describe_adapters(const RunConfig& config) {
+  if (!config.lora.exists()) return "";
+  const auto millions = [](const std::vector<NamedShape>& parameters) {
+    double sum = 0;
+    for (const NamedShape& each : parameters) sum += static_cast<double>(each.sizes.num_elements());
+    return sum / 1e6;
+  };
+  const std::vector<NamedShape> whole = whole_parameters(config.model, config.lora);
+  return fmt::format(", {:.3f} M in adapters of rank {}{} alone are trained",
+                     millions(adapter_parameters(config.model, config.lora)), config.lora.rank,
+                     whole.empty() ? "" : fmt::format(" and {:.3f} M in modules to save", millions(whole)));
+}
+
+}  // namespace
+
+std::string description(const Blueprint& blueprint, const RankPlacement& placement) {
+  const RunConfig& config = blueprint.config();
+  const ParallelConfig& p = config.parallelism;
+  return fmt::format(
+      "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as "
+      "{}; "
+      "{} microbatches of {} x {} tokens per rank and step",
+      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
+      config.model.mixture.exists()
+          ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
+          : "",
+      describe_adapters(config), p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p),
+      p.data_parallel_shard_degree,
+      p.context_parallel_degree > 1
+          ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
+                        name_of(p.context_parallel_load_balancer))
+          : "",
+      p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),
+      config.training.micro_batch_size, config.training.seq_len);
+}
+
+std::string memory_description(const RankBlueprint& rank) {
+  constexpr double mebibyte = 1024.0 * 1024.0;
+  std::string parts;
+  for (const MemoryCategory category : memory_categories()) {
+    const double size = static_cast<double>(rank.memory(ProgramKind::training).peak_bytes(category)) / mebibyte;
+    if (size >= 0.005) parts += fmt::format("{}{:.2f} MiB of {}", parts.empty() ? "" : ", ", size, name_of(category));
+  }
+  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}", rank.rank(),
+                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts);
+}
+
+}  // namespace echelon
