@@ -96,6 +96,7 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(bounds.bytes().of_pipeline(computation), bounds.bytes().of_layout(choice));
     EXPECT_LE(bounds.bytes().of_any_schedule(computation), bounds.bytes().of_pipeline(computation));
     EXPECT_LE(bounds.bytes().of_any_pipeline(choice.shape), bounds.bytes().of_pipeline(computation));
+    EXPECT_LE(bounds.bytes().of_any_layout(), bounds.bytes().of_pipeline(computation));
     const std::optional<LayoutStep> step = steps.play(choice);
     if (!step) continue;
     if (step->is_exact)

@@ -10,8 +10,12 @@ constexpr double rounding = 1 - 1e-9;
 
 }  // namespace
 
-PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request)
-    : space_(&space), request_(&request), costs_(space, request), stages_(space), bytes_(request, costs_, stages_) {}
+PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownPasses* passes)
+    : space_(&space),
+      request_(&request),
+      costs_(space, request, passes),
+      stages_(space),
+      bytes_(request, costs_, stages_) {}
 
 PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const PlanStages& stages) {
   const auto known =

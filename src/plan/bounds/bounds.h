@@ -19,8 +19,8 @@ namespace echelon {
 
 class PlanBounds {
  public:
-  /// It refers to both.
-  PlanBounds(const PlanSpace& space, const PlanRequest& request);
+  /// It refers to all of them.
+  PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownPasses* passes = nullptr);
   PlanBounds(const PlanBounds&) = delete;
   PlanBounds& operator=(const PlanBounds&) = delete;
 

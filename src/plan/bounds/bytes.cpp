@@ -23,11 +23,17 @@ const PlanStages& PlanBytes::stages(const PlanComputation& computation) {
   return stages_->stages(computation, layers(computation));
 }
 
-std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& stages, int rank) {
-  const UnitStates& state = costs_->traces(choice.shape, choice.data);
-  const std::vector<std::int64_t>& batch = costs_->layers(choice.shape, {}).batch_elements;
-  std::int64_t bytes = state.constant_bytes;
-  for (const std::int64_t size : batch) bytes += choice.shape.num_microbatches * size * size_of(DType::int32);
+PlanBytes::States PlanBytes::states(const PlanChoice& choice) {
+  States all = {costs_->traces(choice.shape, choice.data)};
+  all.of_no_unit = all.of_units.constant_bytes;
+  for (const std::int64_t size : costs_->layers(choice.shape, {}).batch_elements)
+    all.of_no_unit += choice.shape.num_microbatches * size * size_of(DType::int32);
+  return all;
+}
+
+std::int64_t PlanBytes::persistent(const States& states, const PlanStages& stages, int rank) {
+  const UnitStates& state = states.of_units;
+  std::int64_t bytes = states.of_no_unit;
   const auto index = static_cast<std::size_t>(rank);
   bytes += state.of_blocks(&UnitState::persistent_bytes, stages.blocks_of_rank[index], stages.mixtures_of_rank[index]);
   const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
@@ -38,8 +44,7 @@ std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& s
 }
 
 // All of it; or where checkpoint.snapshot_bytes has no room for that, all but a unit that is not copied any more.
-std::int64_t PlanBytes::snapshot(const PlanChoice& choice, const PlanStages& stages, int rank) {
-  const UnitStates& state = costs_->traces(choice.shape, choice.data);
+std::int64_t PlanBytes::snapshot(const UnitStates& state, const PlanStages& stages, int rank) const {
   const std::int64_t limit = request_->base.checkpoint.snapshot_bytes;
   std::int64_t sum = 0, largest = 0;
   const auto add = [&](const UnitState& unit, std::int64_t count) {
@@ -117,10 +122,9 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
 
 // In addition to the pass of a block between two others: under ZeRO-3 the block's parameters and those of the next one;
 // from ZeRO-2 on the block's gradients and those of the previous one, which are being reduced.
-std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& passing) {
+std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const UnitStates& traces, const Passing& passing) {
   const PlanData& data = choice.data;
   if (num_shards(choice.shape, data) == 1 || data.zero_level < 2) return passing.any;
-  const UnitStates& traces = costs_->traces(choice.shape, data);
   const bool gathers = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch;
   std::int64_t most = passing.any;
   for (const bool in_mixture : {false, true}) {
@@ -136,11 +140,10 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
 }
 
 // Where parameters stay gathered, all blocks of a stage with microbatches in flight are; gradients as above.
-std::int64_t PlanBytes::gathered(const PlanChoice& choice, const Passing& passing) {
+std::int64_t PlanBytes::gathered(const PlanChoice& choice, const UnitStates& traces, const Passing& passing) {
   const PlanData& data = choice.data;
   if (num_shards(choice.shape, data) == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::microbatch)
     return 0;
-  const UnitStates& traces = costs_->traces(choice.shape, data);
   std::int64_t most = 0;
   for (const auto& [num_blocks, num_mixtures, bytes, computes_weights, in_mixture] : passing.open) {
     const UnitState& block = in_mixture ? traces.block(true) : traces.block();
@@ -161,26 +164,29 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   const std::vector<Passing>& at_passes = passing(computation);
   const PlanStages& all = stages(computation);
+  const States own = states(choice);
   std::int64_t peak = 0;
-  for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
-    peak = std::max(peak, persistent(choice, all, rank) + snapshot(choice, all, rank) +
-                              std::max(beside_passes(choice, at_passes[static_cast<std::size_t>(rank)]),
-                                       gathered(choice, at_passes[static_cast<std::size_t>(rank)])));
+  for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank) {
+    const Passing& passing = at_passes[static_cast<std::size_t>(rank)];
+    peak = std::max(
+        peak, persistent(own, all, rank) + snapshot(own.of_units, all, rank) +
+                  std::max(beside_passes(choice, own.of_units, passing), gathered(choice, own.of_units, passing)));
+  }
   return peak;
 }
 
 std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
-  const PlanChoice choice = most_sharded(computation);
+  const States own = states(most_sharded(computation));
   const std::vector<Passing>& at_passes = passing(computation);
   const PlanStages& all = stages(computation);
   std::int64_t peak = 0;
   for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
-    peak = std::max(peak, persistent(choice, all, rank) + at_passes[static_cast<std::size_t>(rank)].any);
+    peak = std::max(peak, persistent(own, all, rank) + at_passes[static_cast<std::size_t>(rank)].any);
   return peak;
 }
 
 std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
-  const PlanChoice choice = most_sharded(computation);
+  const States own = states(most_sharded(computation));
   const PlanStages& all = stages(computation);
   const PipelineSchedule schedule = computation.pipeline.schedule;
   // All go forward before the first goes back.
@@ -191,8 +197,18 @@ std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
     kept[static_cast<std::size_t>(stage.rank)] += in_flight * (stage.stash_bytes + stage.input_stash_bytes);
   std::int64_t peak = 0;
   for (int rank = 0; rank < static_cast<int>(kept.size()); ++rank)
-    peak = std::max(peak, persistent(choice, all, rank) + kept[static_cast<std::size_t>(rank)]);
+    peak = std::max(peak, persistent(own, all, rank) + kept[static_cast<std::size_t>(rank)]);
   return peak;
+}
+
+std::int64_t PlanBytes::of_any_layout() const {
+  const RunConfig& base = request_->base;
+  const ShardOptions options = shard_options(base);
+  const bool trains_all = !base.lora.exists() && !base.moe.freeze_router;
+  std::int64_t of_parameter = size_of(options.dtype);
+  if (trains_all) of_parameter += size_of(options.grad_dtype) + 2 * size_of(options.moments_dtype);
+  if (trains_all && options.has_master()) of_parameter += size_of(options.master_dtype());
+  return base.model.num_parameters() * of_parameter / request_->num_devices;
 }
 
 std::int64_t PlanBytes::of_any_pipeline(const PlanShape& shape) {
@@ -202,7 +218,13 @@ std::int64_t PlanBytes::of_any_pipeline(const PlanShape& shape) {
   std::int64_t all = 0;
   for_units({.num_layers = num_blocks, .has_embedding = true, .has_head = true}, model, {}, TiedWeight::none,
             [&](const UnitKind& kind, std::int64_t count) { all += count * state.of(kind).persistent_bytes; });
-  return state.constant_bytes + std::max(most_blocks * state.block().persistent_bytes, all / shape.pp);
+  // When the last stage goes back for the first time, every block has at least its input.
+  const std::int64_t T = request_->base.training.seq_len / shape.cp,
+                     elements =
+                         shape.micro_batch_size * T / (shape.sequence_parallel ? shape.tp : 1) * model.hidden_size,
+                     input = elements * size_of(request_->base.training.dtype);
+  return state.constant_bytes +
+         std::max(most_blocks * (state.block().persistent_bytes + input), (all + num_blocks * input) / shape.pp);
 }
 
 }  // namespace echelon

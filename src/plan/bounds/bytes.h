@@ -1,5 +1,5 @@
-// A lower bound of the highest memory use of a rank, in bytes, without a blueprint. Four grades: of a layout; of a
-// pipeline with any data axes; of that with any schedule; of degrees with any pipeline.
+// A lower bound of the highest memory use of a rank, in bytes, without a blueprint. Five grades: of a layout; of a
+// pipeline with any data axes; of that with any schedule; of degrees with any pipeline; of any layout.
 #pragma once
 
 #include "plan/bounds/stages.h"
@@ -19,11 +19,14 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
-  /// The persistent bytes of the rank with most blocks, or of a rank on average.
+  /// Of parameters, gradients and optimizer states, each held by one rank only.
+  [[nodiscard]] std::int64_t of_any_layout() const;
+  /// The persistent bytes of the rank with most blocks, or of a rank on average, and the inputs of its blocks.
   [[nodiscard]] std::int64_t of_any_pipeline(const PlanShape& shape);
   /// Of the snapshot of a checkpoint on a pipeline rank, which of_layout() has.
   [[nodiscard]] std::int64_t of_snapshot(const PlanChoice& choice, int rank) {
-    return snapshot(choice, stages({choice.shape, choice.pipeline, choice.recompute}), rank);
+    return snapshot(costs_->traces(choice.shape, choice.data),
+                    stages({choice.shape, choice.pipeline, choice.recompute}), rank);
   }
 
  private:
@@ -46,10 +49,17 @@ class PlanBytes {
   [[nodiscard]] const LayerCosts& layers(const PlanComputation& computation);
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation);
   [[nodiscard]] const std::vector<Passing>& passing(const PlanComputation& computation);
-  [[nodiscard]] std::int64_t persistent(const PlanChoice& choice, const PlanStages& stages, int rank);
-  [[nodiscard]] std::int64_t snapshot(const PlanChoice& choice, const PlanStages& stages, int rank);
-  [[nodiscard]] std::int64_t beside_passes(const PlanChoice& choice, const Passing& passing);
-  [[nodiscard]] std::int64_t gathered(const PlanChoice& choice, const Passing& passing);
+  struct States {
+    const UnitStates& of_units;
+    std::int64_t of_no_unit = 0;  // constants and the step's batch
+  };
+  [[nodiscard]] States states(const PlanChoice& choice);
+  [[nodiscard]] static std::int64_t persistent(const States& states, const PlanStages& stages, int rank);
+  [[nodiscard]] std::int64_t snapshot(const UnitStates& state, const PlanStages& stages, int rank) const;
+  [[nodiscard]] static std::int64_t beside_passes(const PlanChoice& choice, const UnitStates& traces,
+                                                  const Passing& passing);
+  [[nodiscard]] static std::int64_t gathered(const PlanChoice& choice, const UnitStates& traces,
+                                             const Passing& passing);
   static void count_open(Passing& peak, const Passing::Open& now);
 
   const PlanRequest* request_;

@@ -73,6 +73,10 @@ class LayoutFold {
     }
   };
   using PassSeconds = std::array<double, num_pass_kinds>;
+  struct Communication {
+    CommRecord record;
+    double seconds = 0;
+  };
 
   void add(const StageUnits& units) {
     Stage& stage = stages_.emplace_back();
@@ -96,14 +100,18 @@ class LayoutFold {
     mesh_rank_ = context_ranks_.busiest_like(devices_.mesh().rank_of(coordinates), devices_.mesh());
     without_units_.pipeline_rank = pipeline_rank_ = rank;
     once_.clear();
+    communications_.clear();
     if (!ranks_differ_ && rank > 0) return;
     passes_.clear();
     states_seconds_.clear();
   }
 
-  [[nodiscard]] double seconds_of(const ActionCost& cost) const {
+  [[nodiscard]] double seconds_of(const ActionCost& cost) {
     return seconds_of_events(cost.events, [&](const CommRecord& record) {
-      return least_communication_seconds(record, mesh_rank_, devices_);
+      const auto same = std::ranges::find(communications_, record, &Communication::record);
+      if (same != communications_.end()) return same->seconds;
+      communications_.push_back({record, least_communication_seconds(record, mesh_rank_, devices_)});
+      return communications_.back().seconds;
     });
   }
 
@@ -240,6 +248,7 @@ class LayoutFold {
   std::map<std::pair<const UnitCost*, bool>, PassSeconds> passes_;
   std::map<std::pair<const UnitState*, ActionKind>, double> states_seconds_;
   std::map<std::pair<ActionKind, int>, double> once_;  // by peer
+  std::vector<Communication> communications_;          // a few: the hops of a ring are the same
 };
 
 }  // namespace

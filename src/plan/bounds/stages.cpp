@@ -21,6 +21,16 @@ double core_seconds_of(const UnitCost& unit, std::size_t kind) {
   return std::min(unit.costs->first[kind].core_seconds, unit.costs->later[kind].core_seconds);
 }
 
+/// Whether they have the same units, of which all blocks are of one kind.
+bool are_alike(const StageLayers& a, const StageLayers& b, const ModelSpec& model) {
+  if (a.num_layers != b.num_layers || a.has_embedding != b.has_embedding || a.has_head != b.has_head) return false;
+  const auto has_one_kind = [&](const StageLayers& each) {
+    return model.end_of_kind_from(each.first_layer) >= each.first_layer + each.num_layers;
+  };
+  return a.num_layers == 0 ||
+         (has_one_kind(a) && has_one_kind(b) && model.kind_of(a.first_layer) == model.kind_of(b.first_layer));
+}
+
 StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
   StageCost stage;
   for_units(layers, *costs.model, recompute_of(recompute), costs.tied,
@@ -129,33 +139,34 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
   if (known != known_stages_.end()) {
     known_stages_.splice(known_stages_.begin(), known_stages_, known);
   } else {
-    known_stages_.push_front({computation, &layers, made(computation, layers)});
-    if (known_stages_.size() > num_known_stages) known_stages_.pop_back();
+    if (known_stages_.size() < num_known_stages) known_stages_.emplace_back();
+    known_stages_.splice(known_stages_.begin(), known_stages_, std::prev(known_stages_.end()));
+    KnownStages& oldest = known_stages_.front();  // whose memory is used again
+    oldest.computation = computation;
+    oldest.layers = &layers;
+    make(computation, layers, oldest.stages);
   }
   return known_stages_.front().stages;
 }
 
-PlanStages PlanStageTable::made(const PlanComputation& computation, const LayerCosts& layers) {
+void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made) {
   const auto& [shape, pipeline, recompute] = computation;
   const ScheduleEntry& entry = entry_of(pipeline.schedule);
   const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
-  PlanStages made;
+  made.stages.clear();
   for (std::vector<std::int64_t>* each : {&made.blocks_of_rank, &made.mixtures_of_rank})
     each->assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
-  const bool has_one_kind = layers.model->layer_kinds().size() == 1;
   const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    const bool is_like_before = before != nullptr && has_one_kind && each.num_layers == before->num_layers &&
-                                each.has_embedding == before->has_embedding && each.has_head == before->has_head;
+    const bool is_like_before = before != nullptr && are_alike(*before, each, *layers.model);
     StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
     before = &each;
     stage.rank = rank_of_stage(static_cast<int>(made.stages.size()) - 1, num_ranks, entry.placement);
     made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
     made.mixtures_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_mixtures;
   }
-  return made;
 }
 
 std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {

@@ -90,7 +90,7 @@ class PlanStageTable {
     const LayerCosts* layers = nullptr;
     PlanStages stages = {};
   };
-  [[nodiscard]] PlanStages made(const PlanComputation& computation, const LayerCosts& layers);
+  void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
   std::list<KnownStages> known_stages_;  // those that were used last come first
   std::int64_t num_made_ = 0;
 };

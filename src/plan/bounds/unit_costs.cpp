@@ -77,8 +77,12 @@ const Unit& of_kind(const std::vector<Unit>& units, const UnitKind& kind) {
 const UnitCost& LayerCosts::of(const UnitKind& kind) const { return of_kind(units, kind); }
 const UnitState& UnitStates::of(const UnitKind& kind) const { return of_kind(units, kind_of_state(kind)); }
 
-CostTable::CostTable(const PlanSpace& space, const PlanRequest& request)
-    : space_(&space), request_(&request), timer_(request.machine, request.num_devices), orders_(space, request) {}
+CostTable::CostTable(const PlanSpace& space, const PlanRequest& request, KnownPasses* known)
+    : space_(&space),
+      request_(&request),
+      timer_(request.machine, request.num_devices),
+      orders_(space, request),
+      passes_(known != nullptr && !request.machine.host ? known : &own_passes_) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
   const LayerKey key = {key_of(shape), recomputed};
@@ -137,18 +141,33 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
   return states_.emplace(key, costs).first->second;
 }
 
-UnitCost CostTable::cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape) {
-  const auto costs = std::make_shared<PassCosts>();
-  UnitCost cost = {.kind = kind, .costs = costs};
+std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes) {
+  auto costs = std::make_shared<PassCosts>();
   costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
     costs->first[pass] = timer_.cost_of(passes.first[pass]);
     costs->later[pass] = timer_.cost_of(passes.later[pass]);
-    cost.seconds[pass] = no_time;
-    for (const MeshShape& mesh : orders_.of_layer_axes(shape))
-      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(costs->first[pass], mesh));
   }
+  return costs;
+}
+
+UnitCost CostTable::timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape) {
+  UnitCost cost = {.kind = kind, .costs = std::move(costs)};
+  cost.seconds.fill(no_time);
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass)
+    for (const MeshShape& mesh : orders_.of_layer_axes(shape))
+      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.costs->first[pass], mesh));
   return cost;
+}
+
+/// Only what the unit's passes depend on.
+PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape) {
+  PlanShape of_unit = shape;
+  const bool is_block = kind.role == UnitKind::Role::block;
+  if (!is_block) of_unit.exchange = {};
+  if (!is_block || !kind.layer.has_experts) of_unit.ep = 1;
+  if (!is_block || !kind.layer.has_experts) of_unit.has_whole_experts = false;
+  return key_of(of_unit);
 }
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
@@ -169,7 +188,11 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   for (const BufferRole role : batch_roles) costs.batch_elements.push_back(part.batch_size(role));
   const auto add = [&](const UnitKind& kind) {
     const auto [cost, is_new] = units.try_emplace(kind);
-    if (is_new) cost->second = cost_of(traces.passes(kind, rank), kind, shape);
+    if (is_new) {
+      std::shared_ptr<const PassCosts>& known = (*passes_)[{pass_degrees(kind, shape), kind}];
+      if (known == nullptr) known = costs_of(traces.passes(kind, rank));
+      cost->second = timed(kind, known, shape);
+    }
     costs.units.push_back(cost->second);
   };
   add({.role = UnitKind::Role::embedding});

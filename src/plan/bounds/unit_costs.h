@@ -133,10 +133,17 @@ struct StateCosts {
   }
 };
 
+/// Degrees of a shape that decide what a unit's passes are: tp with and without sequence parallelism, microbatch, cp
+/// with its method, ep with and without whole experts.
+using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, bool>;
+/// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
+using KnownPasses = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
+
 /// Memoised; not thread-safe.
 class CostTable {
  public:
-  CostTable(const PlanSpace& space, const PlanRequest& request);
+  /// `known`: of requests that differ in the number of devices alone; null: of this one.
+  CostTable(const PlanSpace& space, const PlanRequest& request, KnownPasses* known);
 
   [[nodiscard]] PlanOrders& orders() { return orders_; }
   /// Seconds are those with the closest placement of tensor-parallel groups, of all orders.
@@ -156,7 +163,7 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, bool>;
+  using ShapeKey = PassDegrees;
   using LayerKey = std::tuple<ShapeKey, BlockOperations>;
   /// Of the kinds of units of a shape that were asked for.
   using KnownUnits = std::map<UnitKind, UnitCost>;
@@ -173,8 +180,10 @@ class CostTable {
     return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange,
             shape.ep, shape.has_whole_experts};
   }
+  [[nodiscard]] static PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
-  [[nodiscard]] UnitCost cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape);
+  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes);
+  [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
@@ -184,6 +193,8 @@ class CostTable {
   const PlanRequest* request_;
   CostTimer timer_;
   PlanOrders orders_;
+  KnownPasses own_passes_;
+  KnownPasses* passes_;
   std::map<ShapeKey, KnownUnits> units_;
   std::map<LayerKey, LayerCosts> layers_;
   // By the strides of the tensor, the context and the shard axis, the last one with expert groups.

@@ -24,6 +24,7 @@ double price_per_token(const Plan& plan, const PlanRequest& request) {
 
 PlanResult find_cheapest_plans(const PlanRequest& request) {
   PlanResult all;
+  KnownPasses passes;
   for (std::int64_t n = request.num_devices; n >= 1; --n) {
     if (request.num_devices % n != 0) continue;
     PlanRequest part = request;
@@ -31,7 +32,7 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
     part.objective = PlanObjective::time;
     part.top = 1;
     try {
-      PlanResult result = find_fitting_plans(part);
+      PlanResult result = find_fitting_plans(part, &passes);
       all.num_configurations += result.num_configurations;
       all.num_evaluated += result.num_evaluated;
       all.num_played += result.num_played;

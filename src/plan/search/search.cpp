@@ -9,6 +9,7 @@
 #include "plan/search/suggestions.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -24,9 +25,9 @@ void count(PlanResult& result, const PlanCounts& counts) {
   result.work = counts.work;
 }
 
-PlanResult search(const PlanRequest& request, bool must_fit, int wanted) {
-  const double start = request.clock();
-  PlanTree tree(request, must_fit);
+PlanResult search(PlanTables& tables, bool must_fit, int wanted) {
+  const PlanRequest& request = tables.request;
+  PlanTree tree(tables, must_fit);
   PlanResult result;
   result.num_configurations = tree.space().num_configurations();
   PlanHeap open = tree.roots();
@@ -55,7 +56,8 @@ PlanResult search(const PlanRequest& request, bool must_fit, int wanted) {
     result.plans.push_back(tree.take_plan(best));
   }
   count(result, tree.counts());
-  result.seconds = request.clock() - start;
+  const double now = request.clock();
+  result.seconds = now - std::exchange(tables.since, now);
   return result;
 }
 
@@ -67,24 +69,30 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
 }
 
 /// In as much work as the search for all.
-std::optional<Plan> without_context(const Plan& best, const PlanRequest& request) {
+std::optional<Plan> without_context(const Plan& best, const PlanRequest& request, KnownPasses& passes) {
   constexpr std::string_view key = "parallelism.context_parallel_degree";
   if (best.choice.shape.cp == 1 || request.fixes(key)) return std::nullopt;
   PlanRequest whole = request;
   whole.fixed.emplace(key);
   whole.top = 1;
-  PlanResult result = search(whole, true, 1);
+  PlanTables tables(whole, &passes);
+  PlanResult result = search(tables, true, 1);
   if (result.plans.empty()) return std::nullopt;
   return std::move(result.plans.front());
 }
 
 }  // namespace
 
-PlanResult find_fitting_plans(const PlanRequest& request) { return search(request, true, request.top); }
+PlanResult find_fitting_plans(const PlanRequest& request, KnownPasses* passes) {
+  PlanTables tables(request, passes);
+  return search(tables, true, request.top);
+}
 
 PlanResult find_plans(const PlanRequest& request) {
+  KnownPasses passes;
+  PlanTables tables(request, &passes);
   PlanResult result =
-      request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
+      request.objective == PlanObjective::cost ? find_cheapest_plans(request) : search(tables, true, request.top);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
     // A search that has ended may not have seen it.
@@ -94,18 +102,18 @@ PlanResult find_plans(const PlanRequest& request) {
       result.plans.front() = std::move(*result.in_default_order);
       result.in_default_order.reset();
     }
-    result.without_context = without_context(result.plans.front(), request);
+    result.without_context = without_context(result.plans.front(), request, passes);
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }
-  PlanResult any = search(request, false, 1);
+  PlanResult any = search(tables, false, 1);
   result.is_complete &= any.is_complete;
   require(!any.plans.empty(), "no layout was found with --work={} and --seconds={} (use 0 for no limit)", request.work,
           request.seconds);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;
-  result.suggestions = suggestions_for(request);
+  result.suggestions = suggestions_for(request, passes);
   return result;
 }
 

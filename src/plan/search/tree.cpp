@@ -15,6 +15,13 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another o
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
 
+/// The first one of a chain that fits. Most often all do.
+template <class Fits>
+std::vector<PlanRecompute>::iterator first_fitting(std::vector<PlanRecompute>& chain, const Fits& fits) {
+  if (fits(chain.front())) return chain.begin();
+  return std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); });
+}
+
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
   return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
@@ -22,19 +29,24 @@ std::int64_t num_passes(const PlanChoice& choice) {
 
 }  // namespace
 
-PlanTree::PlanTree(const PlanRequest& request, bool must_fit)
-    : request_(request),
+PlanTree::PlanTree(PlanTables& tables, bool must_fit)
+    : request_(tables.request),
       must_fit_(must_fit),
-      space_(request),
-      bounds_(space_, request),
-      steps_(space_, request, bounds_.costs()),
+      space_(tables.space),
+      bounds_(tables.bounds),
+      steps_(tables.steps),
       device_bytes_(most_arena_bytes(0)) {}
 
 PlanHeap PlanTree::roots() {
   PlanHeap open;
+  if (!may_fit(bounds_.bytes().of_any_layout())) return open;
   for (const PlanShape& shape : space_.shapes()) {
-    const std::int64_t bytes = memory_first() ? bounds_.bytes().of_any_pipeline(shape) : 0;
-    open.push({key({bounds_.shape_seconds(shape), bytes}), PlanGrade::shape, {.shape = shape}});
+    // A trace of passes takes much longer than one of states, so only those shapes get one that may fit.
+    const bool has_bytes = memory_first() || must_fit_;
+    const std::int64_t bytes = has_bytes ? bounds_.bytes().of_any_pipeline(shape) : 0;
+    if (!may_fit(bytes)) continue;
+    const Bound bound = memory_first() ? Bound{0, bytes} : Bound{bounds_.shape_seconds(shape), 0};
+    open.push({key(bound), PlanGrade::shape, {.shape = shape}});
   }
   return open;
 }
@@ -54,7 +66,6 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
 }
 
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
-  if (must_fit_ && !may_fit(bounds_.bytes().of_any_pipeline(shape))) return;
   const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
@@ -76,16 +87,14 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
 template <class Fits>
 void PlanTree::push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open) {
   std::vector<PlanRecompute>& chain = node.chain;
-  const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
-                                                      [&](const PlanRecompute& each) { return !fits(each); })
-                               : chain.begin();
-  chain.erase(chain.begin(), first);
+  if (must_fit_) chain.erase(chain.begin(), first_fitting(chain, fits));
   if (chain.empty()) return;
   node.grade = PlanGrade::pipeline;
   node.choice.recompute = chain.front();
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
-  const double seconds = bounds_.pipeline_seconds({shape, pipeline, recompute}, node.placement);
-  node.key = key({seconds, memory_first() ? bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()}) : 0});
+  // Where memory comes first, seconds decide between layouts alone.
+  node.key = key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()})}
+                                : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, node.placement), 0});
   open.push(std::move(node));
 }
 
@@ -105,28 +114,29 @@ void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
   open.push(std::move(clocked));
 }
 
-/// The first layouts of a chain, one for each data-parallel configuration; the rest of the chain stays a node.
+/// The first layouts of a chain, one for each data-parallel configuration; the rest of the chain stays a node. Where
+/// memory comes first those are the last ones, which keep least.
 void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
-  const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
-  for (std::size_t i = 0; i < num_taken; ++i) {
-    choice.recompute = node.chain[i];
-    if (!may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute}))) continue;
-    for (const PlanData& data : space_.data_layouts(choice.shape)) {
-      if (bounds_.costs().orders().of(choice.shape, data, node.placement).empty()) continue;
-      choice.data = data;
-      const std::int64_t bytes = bounds_.bytes().of_layout(choice);
-      if (!may_fit(choice, bytes)) continue;
-      const double seconds = bounds_.seconds_of_any_order(choice, node.placement, false);
-      open.push(
-          {.key = key({seconds, bytes}), .grade = PlanGrade::any_order, .choice = choice, .placement = node.placement});
-    }
-  }
-  if (num_taken == node.chain.size()) return;
+  choice.recompute = memory_first() ? node.chain.back() : node.chain.front();
+  if (may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute})))
+    expand_data(choice, node.placement, open);
+  if (node.chain.size() == 1) return;
   PlanNode rest = node;
-  rest.chain.erase(rest.chain.begin());
+  rest.chain.erase(memory_first() ? rest.chain.end() - 1 : rest.chain.begin());
   push_pipeline(
       std::move(rest), [](const PlanRecompute&) { return true; }, open);
+}
+
+void PlanTree::expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open) {
+  for (const PlanData& data : space_.data_layouts(choice.shape)) {
+    if (bounds_.costs().orders().of(choice.shape, data, placement).empty()) continue;
+    choice.data = data;
+    const std::int64_t bytes = bounds_.bytes().of_layout(choice);
+    if (!may_fit(choice, bytes)) continue;
+    const double seconds = bounds_.seconds_of_any_order(choice, placement, false);
+    open.push({.key = key({seconds, bytes}), .grade = PlanGrade::any_order, .choice = choice, .placement = placement});
+  }
 }
 
 /// From ZeRO-2 on passes and data axes slow each other down.

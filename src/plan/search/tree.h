@@ -22,10 +22,28 @@ struct PlanCounts {
   std::int64_t num_evaluated = 0, num_played = 0, num_stepped = 0, work = 0;
 };
 
+/// What searches for one request know of its layouts. It refers to the request.
+struct PlanTables {
+  PlanTables(const PlanRequest& asked, KnownPasses* passes)
+      : request(asked),
+        since(asked.clock()),
+        space(asked),
+        bounds(space, asked, passes),
+        steps(space, asked, bounds.costs()) {}
+  PlanTables(const PlanTables&) = delete;
+  PlanTables& operator=(const PlanTables&) = delete;
+
+  const PlanRequest& request;
+  double since;  // when the next search, with its part of these tables, started
+  PlanSpace space;
+  PlanBounds bounds;
+  LayoutSteps steps;
+};
+
 class PlanTree {
  public:
-  /// `must_fit`: layouts that do not fit are left out. It refers to the request.
-  PlanTree(const PlanRequest& request, bool must_fit);
+  /// `must_fit`: layouts that do not fit are left out. It refers to the tables.
+  PlanTree(PlanTables& tables, bool must_fit);
   PlanTree(const PlanTree&) = delete;
   PlanTree& operator=(const PlanTree&) = delete;
 
@@ -60,6 +78,7 @@ class PlanTree {
   void expand_shape(const PlanShape& shape, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
+  void expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open);
   void clock_any_order(const PlanNode& node, PlanHeap& open);
   void expand_orders(const PlanNode& node, PlanHeap& open);
   template <class Fits>
@@ -77,9 +96,9 @@ class PlanTree {
 
   const PlanRequest& request_;
   bool must_fit_;
-  PlanSpace space_;
-  PlanBounds bounds_;
-  LayoutSteps steps_;
+  const PlanSpace& space_;
+  PlanBounds& bounds_;
+  LayoutSteps& steps_;
   std::int64_t device_bytes_;
   PlanHeap timed_;
   std::vector<Plan> plans_;
