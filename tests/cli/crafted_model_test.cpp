@@ -101,7 +101,7 @@ TEST(CraftedModels, WithAHeaderThatNobodyCanRead) {
        },
        "holds a value that is NaN or infinite", of_weights},
       {header("{", R"({"\u001b[31m\u009b31m":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"),
-       "a tensor that nobody uses is no fault", Commands{}},
+       "has 1 tensor that its config.json does not ask for: \\x1b[31m"},
   });
 }
 
