@@ -5,10 +5,10 @@
 //     m' = max(m, max_j s_j)    l' = l e^(m - m') + sum_j e^(s_j - m')
 //     out' = out e^(m - m') + sum_j e^(s_j - m') v_j
 #include "cuda/device/launch.h"
+#include "cuda/device/pair_counter.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_tiles.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/device/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {

@@ -5,11 +5,11 @@
 // One pass has a block for 64 queries, which also writes their delta; the next a block for 64 keys, which goes along
 // the queries that see them, head by head of the group. So every sum belongs to one block and has one order.
 #include "cuda/device/launch.h"
+#include "cuda/device/pair_counter.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_tiles.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/device/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {

@@ -2,10 +2,10 @@
 // a warp 16 M of them with their sums in registers; keys and values come by in tiles of 64. Weights are rounded to
 // bfloat16 for the matmul with v; sums, maxima and lse are float32.
 #include "cuda/device/launch.h"
+#include "cuda/device/pair_counter.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/device/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {

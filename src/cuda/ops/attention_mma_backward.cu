@@ -4,11 +4,11 @@
 // operands of the sums without shared memory. So scores are computed twice: seven matmuls in place of five, but no sum
 // is shared by blocks. There are no atomics and no float32 scratch, and the bits are the same every time.
 #include "cuda/device/launch.h"
+#include "cuda/device/pair_counter.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/device/pair_counter.h"
 
 namespace echelon::cuda {
 namespace {

@@ -216,8 +216,8 @@ long num_enqueued_by_this_thread();
 /// Read and written so far by kernels, several values at a time, and by matmuls.
 inline std::atomic<std::int64_t> num_bytes_moved = 0;
 inline void note_access(std::int64_t num_bytes) { num_bytes_moved.fetch_add(num_bytes, std::memory_order_relaxed); }
-/// Pairs (query, key) of all heads so far, by the kernel of attention (cuda/device/pair_counter.h): forward, or gradients
-/// of queries or of keys.
+/// Pairs (query, key) of all heads so far, by the kernel of attention (cuda/device/pair_counter.h): forward, or
+/// gradients of queries or of keys.
 enum class PairsOf : int { forward, queries, keys };
 inline std::array<std::atomic<std::int64_t>, 3> num_pairs = {};
 inline void note_pairs(PairsOf kernel, std::int64_t count) {
