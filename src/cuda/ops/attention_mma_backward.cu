@@ -1,388 +1,17 @@
 // Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; formulas: attention_general_backward.cu). The
-// first kernel has a block for queries, and writes their delta. The second has a block for keys, whose dk and dv stay
-// in registers during the loop over queries, head by head of the group. It computes the transposed scores, which are
-// operands of the sums without shared memory. So scores are computed twice: seven matmuls in place of five, but no sum
-// is shared by blocks. There are no atomics and no float32 scratch, and the bits are the same every time.
+// first kernel has blocks for queries (attention_mma_dq.h), and writes their delta. The second has blocks for keys
+// (attention_mma_dk_dv.h). So scores are computed twice: seven matmuls in place of five, but no sum is shared by
+// blocks. There are no atomics and no float32 scratch, and the bits are the same every time.
 #include "cuda/device/launch.h"
-#include "cuda/device/pair_counter.h"
 #include "cuda/ops/attention.h"
-#include "cuda/ops/attention_documents.h"
-#include "cuda/ops/attention_fragments.h"
+#include "cuda/ops/attention_mma_dk_dv.h"
+#include "cuda/ops/attention_mma_dq.h"
 #include "cuda/ops/numbers.h"
 
 namespace echelon::cuda {
 namespace {
 
 using namespace fragments;
-
-struct Backward {
-  const __nv_bfloat16 *q, *k, *v, *out, *dout;
-  const float* lse;
-  float* delta;
-  __nv_bfloat16 *dq, *dk, *dv;
-  float scale, base_scale;  // base_scale: scale log2 e
-  AttentionSizes sizes;
-};
-
-template <int M>
-__device__ __forceinline__ void set_all(float (&factor)[M][2], float value) {
-#pragma unroll
-  for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = value;
-}
-
-// ---- dk and dv
-
-/// How a head of C is divided: num_warps times 16 M keys for a block, `queries` of a tile.
-template <int C_, int M_, int num_warps_, int queries_>
-struct KeyBlocks {
-  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_,
-                       queries = queries_;
-  static_assert(4 * queries <= num_threads);
-
-  // Shared memory: k, v and twice q, dout, lse, delta, both bounds of ranges; the first query and the end.
-  static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes,
-                               query_bytes = queries * SharedRows<C>::row_bytes;
-  static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
-  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 4 * statistics_bytes;
-  // An int: registers are few.
-  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, begin_place = end_place + 4,
-                               shared_bytes = end_place + 16;
-  static_assert(stage_bytes % 128 == 0);
-  struct Stage {
-    SharedPlace place;
-    [[nodiscard]] __device__ __forceinline__ SharedRows<C> q() const { return {place}; }
-    [[nodiscard]] __device__ __forceinline__ SharedRows<C> dout() const { return {place + query_bytes}; }
-    [[nodiscard]] __device__ __forceinline__ SharedPlace lse() const { return place + 2 * query_bytes; }
-    [[nodiscard]] __device__ __forceinline__ SharedPlace delta() const { return lse() + statistics_bytes; }
-    [[nodiscard]] __device__ __forceinline__ SharedPlace begins() const { return delta() + statistics_bytes; }
-    [[nodiscard]] __device__ __forceinline__ SharedPlace ends() const { return begins() + statistics_bytes; }
-  };
-};
-
-template <class Blocks, Bounds bounds>
-__device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const Backward& a, int b, int h,
-                                            int first_query) {
-  const AttentionSizes& sizes = a.sizes;
-  const int width = static_cast<int>(sizes.C), thread = static_cast<int>(threadIdx.x);
-  using Loads = TileLoads<Blocks::queries, Blocks::num_threads, Blocks::C>;
-  Loads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(stage.q());
-  Loads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(stage.dout());
-  if (thread < 2 * Blocks::queries) {
-    const int i = thread % Blocks::queries;
-    const float* const from = sizes.statistics(thread < Blocks::queries ? a.lse : a.delta, b, h) + first_query + i;
-    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), from, first_query + i < sizes.Tq);
-  } else if (thread < 4 * Blocks::queries) {
-    const std::int64_t i = b * sizes.Tq + min(std::int64_t{first_query} + thread % Blocks::queries, sizes.Tq - 1);
-    const SharedPlace place = stage.lse() + static_cast<SharedPlace>(4 * thread);
-    if (thread < 3 * Blocks::queries) {
-      if (sizes.begins != nullptr) begin_copy<4>(place, sizes.begins + i, true);
-    } else if constexpr (bounds == Bounds::begins_and_ends) {
-      begin_copy<4>(place, sizes.ends + i, true);
-    }
-  }
-}
-
-/// Two columns' values.
-template <class Pair = float2>
-__device__ __forceinline__ Pair of_columns(SharedPlace numbers, int n) {
-  return *pointer_to<Pair>(numbers + static_cast<SharedPlace>(8 * n + column_in_fragment()) * 4);
-}
-
-/// Matmuls k . q become p = e^(scale k . q - lse).
-template <int M, int N>
-__device__ __forceinline__ void exponentiate(Sums<M, N>& s, SharedPlace lse, float base_scale) {
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    const float2 of_query = of_columns(lse, n);
-    const float base[2] = {of_query.x * log2_e, of_query.y * log2_e};
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[i % 2]));
-  }
-}
-/// Zero where a query does not see the key: row r of the warp is seen from column first_seen + r on, up to num_queries.
-template <int M, int N>
-__device__ __forceinline__ void mask(Sums<M, N>& p, int first_seen, int num_queries) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int begin = first_seen + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2,
-                end = num_queries - column_in_fragment() - i % 2;
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-        if (8 * n < begin || 8 * n >= end) p[m][n][i] = 0;
-    }
-}
-/// Zero where the key is before the query's range: the warp's first key is at `position`.
-template <int M, int N>
-__device__ __forceinline__ void mask_begins(Sums<M, N>& p, SharedPlace begins, int position) {
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    const int2 of_query = of_columns<int2>(begins, n);
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (position + 16 * m + row_in_fragment(i / 2) < (i % 2 == 0 ? of_query.x : of_query.y)) p[m][n][i] = 0;
-  }
-}
-/// Zero where the key is not before the end of the query's range, and for queries from num_queries on.
-template <int M, int N>
-__device__ __forceinline__ void mask_ends(Sums<M, N>& p, SharedPlace ends, int position, int num_queries) {
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    const int2 of_query = of_columns<int2>(ends, n);
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (position + 16 * m + row_in_fragment(i / 2) >= (i % 2 == 0 ? of_query.x : of_query.y) ||
-            8 * n + column_in_fragment() + i % 2 >= num_queries)
-          p[m][n][i] = 0;
-  }
-}
-/// Matmuls v . dout become ds / scale = p (v . dout - delta).
-template <int M, int N>
-__device__ __forceinline__ void differentiate(Sums<M, N>& dp, const Sums<M, N>& p, SharedPlace delta) {
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    const float2 of_query = of_columns(delta, n);
-#pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) dp[m][n][i] = p[m][n][i] * (dp[m][n][i] - (i % 2 == 0 ? of_query.x : of_query.y));
-  }
-}
-
-// blockIdx: x the keys, those first that most queries see; y the kv head; z the sequence.
-template <class Blocks, Bounds bounds>
-__global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) {
-  constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::queries;
-  const AttentionSizes& sizes = a.sizes;
-  const int width = static_cast<int>(sizes.C), kv_head = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
-  const int first_key = static_cast<int>(blockIdx.x) * Blocks::keys, first_row = 16 * M * warp(),
-            num_queries = static_cast<int>(sizes.Tq);
-  const SharedRows<C> k = {0}, v = {Blocks::key_bytes}, my_k = k.from(first_row), my_v = v.from(first_row);
-
-  const int first_head = static_cast<int>(sizes.first_of(kv_head)),
-            end_head = static_cast<int>(sizes.first_of(kv_head + 1));
-  using Loads = TileLoads<Blocks::keys, Blocks::num_threads, C>;
-  Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
-  Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
-  typename Blocks::Stage stage = {Blocks::first_stage};
-  const int begin = static_cast<int>(bounds == Bounds::begins_and_ends ? first_seeing(sizes, b, first_key)
-                                                                       : sizes.first_seeing(first_key)),
-            end = static_cast<int>(end_seeing(sizes, b, first_key + Blocks::keys - 1));
-  if (threadIdx.x == 0) *pointer_to<int>(Blocks::end_place) = end;
-  if constexpr (bounds == Bounds::begins_and_ends)
-    if (threadIdx.x == 0) *pointer_to<int>(Blocks::begin_place) = begin;
-  if (first_head < end_head && begin < end) begin_stage<Blocks, bounds>(stage, a, b, first_head, begin);
-  close_group_of_copies();
-
-  Sums<M, C> dk, dv;
-  clear<M, C>(dk);
-  clear<M, C>(dv);
-  int h = begin < end ? first_head : end_head, first_query = begin;
-  while (h < end_head) {
-    wait_for_copies_but_last<0>();
-    __syncthreads();  // the stage has arrived, and no thread uses the other one any more
-    int next_head = h, next_query = first_query + N;
-    if (next_query >= *pointer_to<int>(Blocks::end_place)) {
-      ++next_head;
-      next_query = bounds == Bounds::begins_and_ends ? *pointer_to<int>(Blocks::begin_place)
-                                                     : static_cast<int>(sizes.first_seeing(first_key));
-    }
-    const typename Blocks::Stage other = {2 * Blocks::first_stage + Blocks::stage_bytes - stage.place};
-    if (next_head < end_head) begin_stage<Blocks, bounds>(other, a, b, next_head, next_query);
-    close_group_of_copies();
-
-    // The column from which the warp's first key is seen by a causal mask.
-    const int first_seen = first_key + first_row - static_cast<int>(sizes.Tk - sizes.Tq) - first_query;
-    const int position = first_key + first_row;
-    const auto bound_at = [](SharedPlace all, int column) {
-      return *pointer_to<int>(all + static_cast<SharedPlace>(4 * column));
-    };
-    const bool ends_later =
-        bounds == Bounds::begins_and_ends ? bound_at(stage.ends(), N - 1) > position : first_seen < N;
-    if (ends_later && (sizes.begins == nullptr || bound_at(stage.begins(), 0) < position + 16 * M)) {
-      const auto hide = [&](Sums<M, N>& x) {
-        if constexpr (bounds == Bounds::begins_and_ends) {
-          if (bound_at(stage.ends(), 0) < position + 16 * M || first_query + N > num_queries)
-            mask_ends<M, N>(x, stage.ends(), position, num_queries - first_query);
-        } else if (first_seen + 16 * M > 1 || first_query + N > num_queries) {
-          mask<M, N>(x, first_seen, num_queries - first_query);
-        }
-        if (sizes.begins != nullptr && bound_at(stage.begins(), N - 1) > position)
-          mask_begins<M, N>(x, stage.begins(), position);
-      };
-      Sums<M, N> p, ds;
-      Weights<M, N> weights;
-      multiply_transposed<M, N>(p, my_k, stage.q());
-      exponentiate<M, N>(p, stage.lse(), a.base_scale);
-      hide(p);
-      note_pairs<PairsOf::keys>(
-          [&] { return count_left<M, N>(static_cast<int>(sizes.Tk) - first_key - first_row, hide); });
-      narrow<M, N>(weights, p);
-      add_weighted<M, N>(dv, weights, stage.dout());
-      multiply_transposed<M, N>(ds, my_v, stage.dout());
-      differentiate<M, N>(ds, p, stage.delta());
-      narrow<M, N>(weights, ds);
-      add_weighted<M, N>(dk, weights, stage.q());
-    }
-    h = next_head;
-    first_query = next_query;
-    stage = other;
-  }
-
-  wait_for_copies_but_last<0>();  // of k and v, if no head reads them
-  __syncthreads();
-  float factor[M][2];
-  set_all(factor, a.scale);
-  store<M, C>(sizes.keys(a.dk, b, kv_head).from(first_key + first_row), width, dk, factor, my_k);
-  set_all(factor, 1.0F);
-  store<M, C>(sizes.keys(a.dv, b, kv_head).from(first_key + first_row), width, dv, factor, my_v);
-}
-
-// ---- dq
-
-template <int C_, int M_, int num_warps_, int keys_>
-struct QueryBlocks {
-  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, queries = 16 * M_ * num_warps_,
-                       keys = keys_;
-
-  // Shared memory: q, dout and twice k, v.
-  static constexpr SharedPlace query_bytes = queries * SharedRows<C>::row_bytes,
-                               key_bytes = keys * SharedRows<C>::row_bytes;
-  static constexpr SharedPlace first_stage = 2 * query_bytes, stage_bytes = 2 * key_bytes,
-                               shared_bytes = first_stage + 2 * stage_bytes;
-};
-
-/// Matmuls q . k become ds / scale = p (dout . v - delta) with p = e^(scale q . k - lse).
-template <int M, int N>
-__device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& dp, const float (&base)[M][2],
-                                              const float (&delta)[M][2], float base_scale) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
-}
-/// Zero where a query does not see the key: row r of the warp sees num_visible + r of them, up to num_keys.
-template <int M, int N>
-__device__ __forceinline__ void mask_keys(Sums<M, N>& ds, int num_visible, int num_keys) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int end = min(num_visible + 16 * m + row_in_fragment(i / 2), num_keys) - column_in_fragment() - i % 2;
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-        if (8 * n >= end) ds[m][n][i] = 0;
-    }
-}
-
-/// delta of query i, dout . out, of which the four lanes of a row take chunks alternately; 0 if it does not exist.
-__device__ __forceinline__ float product_of_rows(const Backward& a, int b, int h, int i) {
-  const AttentionSizes& sizes = a.sizes;
-  float sum = 0;
-  if (i < sizes.Tq) {
-    const __nv_bfloat16 *const dout = sizes.queries(a.dout, b, h).from(i).first,
-                               *const out = sizes.queries(a.out, b, h).from(i).first;
-    for (int c = lane() % 4 * chunk_size; c < static_cast<int>(sizes.C); c += 4 * chunk_size) {
-      const auto dout_c = widen(load_pack<chunk_size>(dout + c)), out_c = widen(load_pack<chunk_size>(out + c));
-#pragma unroll
-      for (int j = 0; j < chunk_size; ++j) sum += dout_c.at[j] * out_c.at[j];
-    }
-  }
-  sum += __shfl_xor_sync(whole_warp, sum, 1);
-  return sum + __shfl_xor_sync(whole_warp, sum, 2);
-}
-
-// blockIdx: x the queries, the last first since they see most keys; y the head; z the sequence.
-template <class Blocks, Bounds bounds>
-__global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
-  constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::keys;
-  const AttentionSizes& sizes = a.sizes;
-  const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
-  // Seen by any query.
-  const std::int64_t last_query = min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1;
-  const int num_keys =
-      static_cast<int>(bounds == Bounds::begins_and_ends ? sizes.end_visible(b, last_query)
-                                                         : min(sizes.num_visible(last_query), sizes.Tk));
-  const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / N * N;  // and not those before
-  const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
-
-  using QueryLoads = TileLoads<Blocks::queries, Blocks::num_threads, C>;
-  using KeyLoads = TileLoads<N, Blocks::num_threads, C>;
-  QueryLoads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
-  QueryLoads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(dout);
-  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width),
-      values(sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width);
-  SharedPlace stage = Blocks::first_stage;
-  keys.begin_next({stage});
-  values.begin_next({stage + Blocks::key_bytes});
-  close_group_of_copies();
-
-  float base[M][2], delta[M][2];
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int i = first_query + first_row + 16 * m + row_in_fragment(r);
-      base[m][r] = i < sizes.Tq ? sizes.statistics(a.lse, b, h)[i] * log2_e : 0;
-      delta[m][r] = product_of_rows(a, b, h, i);
-      if (column_in_fragment() == 0 && i < sizes.Tq) sizes.statistics(a.delta, b, h)[i] = delta[m][r];
-    }
-
-  Sums<M, C> dq;
-  clear<M, C>(dq);
-  const int num_visible = static_cast<int>(sizes.num_visible(first_query + first_row));  // to the warp's first query
-  const WarpRanges ranges = ranges_of_warp<M>(sizes, b, first_query + first_row);
-  for (int first_key = begin; first_key < num_keys; first_key += N) {
-    wait_for_copies_but_last<0>();
-    __syncthreads();  // the stage has arrived, and no thread uses the other one any more
-    const SharedPlace other = 2 * Blocks::first_stage + Blocks::stage_bytes - stage;
-    if (first_key + N < num_keys) {
-      keys.begin_next({other});
-      values.begin_next({other + Blocks::key_bytes});
-    }
-    close_group_of_copies();
-    const int end = bounds == Bounds::begins_and_ends ? ranges.last_end : num_visible + 16 * M - 1;
-    if (first_key < end && ranges.first_begin < first_key + N) {
-      const auto hide = [&](Sums<M, N>& x) {
-        if constexpr (bounds == Bounds::begins_and_ends) {
-          if (ranges.first_end < first_key + N)
-            fragments::mask_ends<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
-        } else if (min(num_visible, num_keys) < first_key + N) {
-          mask_keys<M, N>(x, num_visible - first_key, num_keys - first_key);
-        }
-        if (ranges.last_begin > first_key) mask_documents<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
-      };
-      const SharedRows<C> k = {stage}, v = {stage + Blocks::key_bytes};
-      Sums<M, N> s, dp;
-      Weights<M, N> weights;
-      multiply_transposed<M, N>(s, my_q, k);
-      multiply_transposed<M, N>(dp, my_dout, v);
-      differentiate<M, N>(s, dp, base, delta, a.base_scale);
-      hide(s);
-      note_pairs<PairsOf::queries>(
-          [&] { return count_left<M, N>(static_cast<int>(sizes.Tq) - first_query - first_row, hide); });
-      narrow<M, N>(weights, s);
-      add_weighted<M, N>(dq, weights, k);
-    }
-    stage = other;
-  }
-  wait_for_copies_but_last<0>();  // of q, if there were no keys
-  __syncthreads();
-  float factor[M][2];
-  set_all(factor, a.scale);
-  store<M, C>(sizes.queries(a.dq, b, h).from(first_query + first_row), width, dq, factor, my_q);
-}
 
 template <class Keys_, class Queries_>
 struct Width {
@@ -407,22 +36,22 @@ bool visit_width(std::int64_t C, std::int64_t most_shared_bytes, F&& f) {
 }
 
 template <Bounds bounds, class Keys, class Queries>
-void start(Width<Keys, Queries> /*width*/, const Backward& backward, cudaStream_t stream) {
-  const AttentionSizes& sizes = backward.sizes;
+void start(Width<Keys, Queries> /*width*/, const AttentionGradients& of, cudaStream_t stream) {
+  const AttentionSizes& sizes = of.sizes;
   launch({.num_blocks = blocks_for(sizes.Tq, Queries::queries),
           .num_threads = Queries::num_threads,
           .num_blocks_y = sizes.H,
           .num_blocks_z = sizes.B,
           .shared_bytes = Queries::shared_bytes,
           .stream = stream},
-         dq_kernel<Queries, bounds>, backward);
+         dq_kernel<Queries, bounds>, of);
   launch({.num_blocks = blocks_for(sizes.Tk, Keys::keys),
           .num_threads = Keys::num_threads,
           .num_blocks_y = sizes.K,
           .num_blocks_z = sizes.B,
           .shared_bytes = Keys::shared_bytes,
           .stream = stream},
-         dk_dv_kernel<Keys, bounds>, backward);
+         dk_dv_kernel<Keys, bounds>, of);
 }
 
 }  // namespace
@@ -431,24 +60,24 @@ bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most
   const AttentionSizes sizes = sizes_of(args);
   if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || args.soft_cap > 0) return false;
   const auto scale = static_cast<float>(args.scale);
-  const Backward backward = {numbers<bfloat16>(args.q),
-                             numbers<bfloat16>(args.k),
-                             numbers<bfloat16>(args.v),
-                             numbers<bfloat16>(args.out),
-                             numbers<bfloat16>(args.dout),
-                             numbers<float>(args.lse),
-                             numbers<float>(args.delta),
-                             numbers<bfloat16>(args.dq),
-                             numbers<bfloat16>(args.dk),
-                             numbers<bfloat16>(args.dv),
-                             scale,
-                             scale * log2_e,
-                             sizes};
+  const AttentionGradients of = {numbers<bfloat16>(args.q),
+                                 numbers<bfloat16>(args.k),
+                                 numbers<bfloat16>(args.v),
+                                 numbers<bfloat16>(args.out),
+                                 numbers<bfloat16>(args.dout),
+                                 numbers<float>(args.lse),
+                                 numbers<float>(args.delta),
+                                 numbers<bfloat16>(args.dq),
+                                 numbers<bfloat16>(args.dk),
+                                 numbers<bfloat16>(args.dv),
+                                 scale,
+                                 scale * log2_e,
+                                 sizes};
   return visit_width(sizes.C, most_shared_bytes, [&](auto width) {
     if (sizes.ends == nullptr)
-      start<Bounds::begins>(width, backward, stream);
+      start<Bounds::begins>(width, of, stream);
     else
-      start<Bounds::begins_and_ends>(width, backward, stream);
+      start<Bounds::begins_and_ends>(width, of, stream);
   });
 }
 
