@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "comm/timed/timed_mesh.h"
 #include "engine/layout_run.h"
+#include "some_tokens.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -24,9 +25,15 @@ namespace echelon {
 namespace {
 
 std::vector<std::string> default_options() {
-  return {"--model.preset=mixtral-30m",
-          "--model.model_type=qwen2_moe",
+  return {"--model.model_type=qwen2_moe",
+          "--model.hidden_size=256",
           "--model.num_hidden_layers=2",
+          "--model.num_attention_heads=4",
+          "--model.vocab_size=4096",
+          "--model.max_position_embeddings=512",
+          "--model.intermediate_size=1024",
+          "--model.num_experts=8",
+          "--model.num_experts_per_tok=2",
           "--model.moe_intermediate_size=128",
           "--model.shared_expert_intermediate_size=1024",
           "--training.seq_len=512",
@@ -37,23 +44,6 @@ std::vector<std::string> default_options() {
           "--parallelism.expert_parallel_degree=2",
           "--moe.dispatch_bound=2"};
 }
-
-class SomeTokens : public BatchSource {
- public:
-  explicit SomeTokens(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
-  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    const auto token = [&](std::int64_t i) {
-      return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + i) % vocab_size_);
-    };
-    for (std::int64_t i = 0; i < seq_len; ++i) {
-      tokens[i] = token(i);
-      targets[i] = token(i + 1);
-    }
-  }
-
- private:
-  std::int64_t vocab_size_;
-};
 
 /// A rank at a link.
 class LinkedRank final : public RankInterposer {

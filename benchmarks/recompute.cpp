@@ -11,6 +11,7 @@
 #include "engine/layout_run.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm_choice.h"
+#include "some_tokens.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -31,23 +32,6 @@ std::vector<std::string> default_options() {
           "--model.num_attention_heads=6", "--model.vocab_size=8192",        "--training.seq_len=256",
           "--training.micro_batch_size=8", "--training.global_batch_size=8", "--model.max_position_embeddings=256"};
 }
-
-class SomeTokens : public BatchSource {
- public:
-  explicit SomeTokens(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
-  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    const auto token = [&](std::int64_t i) {
-      return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + i) % vocab_size_);
-    };
-    for (std::int64_t i = 0; i < seq_len; ++i) {
-      tokens[i] = token(i);
-      targets[i] = token(i + 1);
-    }
-  }
-
- private:
-  std::int64_t vocab_size_;
-};
 
 /// One way to run the model, and how long its steps took.
 struct Kind {
