@@ -50,7 +50,8 @@ EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     if (placement.transport != Transport::thread)
-      require_same_run(config, "data.validation_path", fingerprint_of(validation), host.comm(step_group));
+      require_same_run(config, {"data.validation_path", config.data.validation_path, fingerprint_of(validation)},
+                       host.comm(step_group));
     const std::unique_ptr<RankDevice> device =
         open_device(*backend, blueprint, host, claim_cores(config, host).num_threads,
                     {.is_of_processes = placement.transport == Transport::mpi});

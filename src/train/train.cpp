@@ -144,7 +144,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   BackgroundThread background;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     Comm& all = host.comm(step_group);
-    if (placement.transport != Transport::thread) require_same_run(config, "data.path", resume.data(), all);
+    if (placement.transport != Transport::thread)
+      require_same_run(config, {"data.path", config.data.path, resume.data()}, all);
     const RunRequests* requests = host.rank() == placement.first_rank_here ? options.requests : nullptr;
     const RankCores cores = claim_cores(config, host);
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads, products);

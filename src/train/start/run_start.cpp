@@ -91,8 +91,8 @@ std::string differences(const RunConfig& first, const RunConfig& own) {
 
 }  // namespace
 
-void require_same_run(const RunConfig& config, std::string_view key, const DataFingerprint& data, Comm& all) {
-  const std::string first_config = text_of_rank_0(to_toml(config), '\n', all), own_data = to_text(data);
+void require_same_run(const RunConfig& config, const NamedData& data, Comm& all) {
+  const std::string first_config = text_of_rank_0(to_toml(config), '\n', all), own_data = to_text(data.fingerprint);
   std::string first_data = text_of_rank_0(own_data, ' ', all);
   first_data.erase(first_data.find_last_not_of(' ') + 1);
   const auto failure = agreed_failure(all, [&] {
@@ -100,8 +100,8 @@ void require_same_run(const RunConfig& config, std::string_view key, const DataF
     first.config = first_config;
     const std::string text = differences(config_of(first, "rank 0"), config);
     require(text.empty(), "{} (give all processes of a run the same config)", text);
-    require(first_data == own_data, "{} = '{}' has {} here and {} on rank 0 (copy the same files to all hosts)", key,
-            key == "data.path" ? config.data.path : config.data.validation_path, own_data, first_data);
+    require(first_data == own_data, "{} = '{}' has {} here and {} on rank 0 (copy the same files to all hosts)",
+            data.key, data.path, own_data, first_data);
   });
   if (failure) throw_agreed(all, *failure);
 }

@@ -18,10 +18,16 @@ struct RunStart {
   std::vector<std::int64_t> damaged;   // steps whose checkpoints cannot be read
 };
 
+/// What a run reads.
+struct NamedData {
+  std::string_view key;  // data.path or data.validation_path
+  std::string_view path;
+  DataFingerprint fingerprint;
+};
+
 /// Collective, before all others of a run: throws Error on a rank whose keys or whose data differ from those of rank 0,
 /// so that a job never trains with two configs. A rank's threads, their binding and the path of its data are its own.
-/// `key` is that of the data: data.path or data.validation_path.
-void require_same_run(const RunConfig& config, std::string_view key, const DataFingerprint& data, Comm& all);
+void require_same_run(const RunConfig& config, const NamedData& data, Comm& all);
 
 /// What the ranks of one process know; all of it outlives the start.
 struct RunStartContext {
