@@ -165,8 +165,10 @@ PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape
   PlanShape of_unit = shape;
   const bool is_block = kind.role == UnitKind::Role::block;
   if (!is_block) of_unit.exchange = {};
-  if (!is_block || !kind.layer.has_experts) of_unit.ep = 1;
-  if (!is_block || !kind.layer.has_experts) of_unit.has_whole_experts = false;
+  if (!is_block || !kind.layer.has_experts) {
+    of_unit.ep = 1;
+    of_unit.has_whole_experts = false;
+  }
   return key_of(of_unit);
 }
 
