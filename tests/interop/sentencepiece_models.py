@@ -37,7 +37,7 @@ LARGE_MODELS = {
     "unigram_nmt_nfkc": dict(model_type="unigram", vocab_size=600, normalization_rule_name="nmt_nfkc"),
 }
 # Sequences of several characters, one of which starts another; spaces; a removal; a replacement that has a rule itself.
-RULES = {"é": "e", "é": "e", "e": "E", "eo": "ö", "fi": "fi", "ﬁ": "fi", "\u3000": " ", "\t": " ", "\u200b": "", "ü": "ue", "¨": " \u0308", "ａ": "a", "①": "(1)", "ab": "ba", "abc": "x", "\u0301": "'"}
+RULES = {"\u00e9": "e", "e\u0301": "e", "e": "E", "eo": "\u00f6", "fi": "fi", "\ufb01": "fi", "\u3000": " ", "\t": " ", "\u200b": "", "\u00fc": "ue", "\u00a8": " \u0308", "\uff41": "a", "\u2460": "(1)", "ab": "ba", "abc": "x", "\u0301": "'"}
 
 
 def write_rules(path):
