@@ -307,6 +307,25 @@ TEST(TokenizerJson, NamesWhatItCannotUse) {
               HasSubstr("/no/such/tokenizer.json cannot be read"));
 }
 
+// The library gives them ids that follow the vocabulary, in the file's order.
+TEST(TokenizerJson, AddedTokensFollowTheVocabulary) {
+  TokenizerSpec spec = trained("ab ab", 300);
+  const auto num_tokens = static_cast<std::int32_t>(spec.tokens.size());
+  const AddedToken known = spec.added.at(0);
+  spec.added = {
+      {num_tokens + 7, "<b>", true}, {num_tokens + 2, "<a>", true}, {3, known.content, true}, {9, "<a>", true}};
+  const TokenizerSpec read = parse_tokenizer_json(to_tokenizer_json(spec), "file");
+  EXPECT_EQ(read.added, (std::vector<AddedToken>{{known.id, known.content, true},
+                                                 {num_tokens, "<b>", true},
+                                                 {num_tokens + 1, "<a>", true},
+                                                 {num_tokens + 1, "<a>", true}}));
+  // A vocabulary with a gap counts its tokens.
+  spec.tokens.push_back("");
+  spec.tokens.push_back("zz");
+  spec.added = {{num_tokens + 2, "<a>", true}};
+  EXPECT_EQ(parse_tokenizer_json(to_tokenizer_json(spec), "file").added.at(0).id, num_tokens + 1);
+}
+
 TEST(TokenizerJson, MutationsNeverCrash) {
   const std::string good = to_tokenizer_json(trained("hello hello world world", 270));
   std::mt19937 random(11);

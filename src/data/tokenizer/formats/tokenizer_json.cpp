@@ -10,7 +10,8 @@
 namespace echelon {
 namespace {
 
-/// A token that the vocabulary has keeps the vocabulary's id, as in the library.
+/// Ids as the library gives them, whatever the file says: a token that the vocabulary has keeps the vocabulary's id,
+/// and the others follow the vocabulary in the file's order.
 void read_added(const JsonNode& added, TokenizerSpec& spec) {
   std::unordered_map<std::string, std::int32_t> known;
   const auto is_bytes = [&](std::size_t id) {
@@ -20,6 +21,9 @@ void read_added(const JsonNode& added, TokenizerSpec& spec) {
   for (std::size_t id = 0; id < spec.tokens.size(); ++id)
     known.insert_or_assign(is_bytes(id) ? to_byte_alphabet(spec.tokens[id]) : spec.tokens[id],
                            static_cast<std::int32_t>(id));
+  const bool may_have_gaps = spec.model != TokenModel::unigram;
+  auto next = static_cast<std::int32_t>(std::ssize(spec.tokens) -
+                                        (may_have_gaps ? std::ranges::count(spec.tokens, std::string()) : 0));
   for (std::size_t i = 0; i < added.size(); ++i) {
     const JsonNode token = added.at(i);
     AddedToken one{token.at("id").id(spec.tokens.size() + added.size()), token.at("content").text(),
@@ -29,7 +33,9 @@ void read_added(const JsonNode& added, TokenizerSpec& spec) {
     one.strips_left = token.flag("lstrip", false);
     one.strips_right = token.flag("rstrip", false);
     one.is_single_word = token.flag("single_word", false);
-    if (const auto found = known.find(one.content); found != known.end()) one.id = found->second;
+    const auto [found, is_new] = known.try_emplace(one.content, next);
+    if (is_new) ++next;
+    one.id = found->second;
     spec.added.push_back(std::move(one));
   }
   std::stable_sort(spec.added.begin(), spec.added.end(),
