@@ -54,6 +54,18 @@ TEST(Verdict, NamesTheFieldsOfOtherArchitectures) {
   }
 }
 
+// Python writes Infinity, which JSON has not.
+TEST(Verdict, ReadsNumbersThatAreNotFinite) {
+  const ScratchFolder scratch;
+  put(scratch / "config.json", R"({"model_type": "nemotron_h", "of": "\\\" [NaN", "time_step_limit": [0.0, Infinity],
+                                   "low": -Infinity, "ssm_state_size": 128})");
+  EXPECT_THAT(verdict_of(scratch.path()).missing, ElementsAre(HasSubstr("ssm_state_size = 128")));
+  std::string llama = config_of("llama", {{"rope_theta", 7}}).dump();
+  llama.replace(llama.find("\"rope_theta\":7"), 14, "\"rope_theta\":NaN");
+  put(scratch / "config.json", llama);
+  EXPECT_THAT(verdict_of(scratch.path()).missing, ElementsAre(HasSubstr("rope_theta = {\"__float__\":\"NaN\"} is")));
+}
+
 // All that is wrong with a config of a family that is read otherwise, and the same first as when it is read.
 TEST(Verdict, NamesEveryFaultOfAConfig) {
   const json config = config_of("llama", {{"quantization_config", {{"quant_method", "awq"}, {"bits", 4}}},

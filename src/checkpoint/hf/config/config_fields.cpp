@@ -12,12 +12,33 @@
 
 namespace echelon {
 namespace {
+
 constexpr std::int64_t max_config_bytes = 16 << 20;
+
+/// Numbers that Python writes though JSON has none, in the form that transformers 5 gives them.
+std::string without_python_numbers(std::string_view text) {
+  std::string json;
+  bool is_string = false;
+  while (!text.empty()) {
+    const auto is_number = [&](std::string_view name) { return !is_string && text.starts_with(name); };
+    std::string_view taken = text.substr(0, is_string && text[0] == '\\' ? 2 : 1);
+    for (const std::string_view name : {"-Infinity", "Infinity", "NaN"})
+      if (is_number(name)) taken = name;
+    if (taken.size() > 2)
+      json += fmt::format(R"({{"__float__": "{}"}})", taken);
+    else
+      json += taken;
+    if (taken == "\"") is_string = !is_string;
+    text.remove_prefix(taken.size());
+  }
+  return json;
 }
 
+}  // namespace
+
 ConfigFields::ConfigFields(const std::filesystem::path& path) : path_(path.string()) {
-  fields_ =
-      parse_json_object(read_text_in_folder(path.parent_path(), path.filename().string(), max_config_bytes), path_);
+  const std::string text = read_text_in_folder(path.parent_path(), path.filename().string(), max_config_bytes);
+  fields_ = parse_json_object(without_python_numbers(text), path_);
 }
 
 ConfigFields::ConfigFields(const std::filesystem::path& path, nlohmann::json fields)
