@@ -77,6 +77,19 @@ TEST(GemmaConfig, Gemma3ScalesTheRopeOfLayersWithoutAWindow) {
   newer["rope_parameters"]["sliding_attention"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 123.0}};
   EXPECT_EQ(read(newer).sliding_rope->scaling, (RopeScaling{.rope_type = RopeType::linear, .factor = 2}));
   EXPECT_EQ(read(written(read(newer))), read(newer));
+  EXPECT_FALSE(has_rope_of_version_4(read(newer)));
+  EXPECT_TRUE(has_rope_of_version_4(model));
+}
+
+// There layers with a window have the same theta.
+TEST(Olmo3Config, KnowsWhatVersion4CannotSay) {
+  ModelSpec model = read(config_of("olmo3", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}}));
+  ASSERT_GT(model.sliding_window, 0);
+  EXPECT_TRUE(has_rope_of_version_4(model));
+  model.sliding_rope->rope_theta *= 2;
+  EXPECT_FALSE(has_rope_of_version_4(model));
+  model.sliding_rope.reset();
+  EXPECT_FALSE(has_rope_of_version_4(model));
 }
 
 }  // namespace

@@ -188,6 +188,8 @@ std::string HuggingFaceReader::note() const {
     if (const auto* dropout = std::get_if<DropoutField>(&field); dropout && config.number(dropout->key, 0.0) != 0)
       parts.push_back(fmt::format("{} = {} is kept and not applied: Echelon has no dropout", dropout->key,
                                   config.number(dropout->key)));
+  if (!has_rope_of_version_4(spec_))
+    parts.push_back("rope_parameters.sliding_attention is read by transformers 5 alone: version 4 has no such RoPE");
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 

@@ -20,6 +20,9 @@ namespace echelon {
 /// All that read_config_json would refuse of it, as sentences. Throws Error if it is not a JSON object.
 [[nodiscard]] std::vector<std::string> faults_of_config(const std::filesystem::path& folder);
 
+/// Whether config.json can say to transformers 4 how RoPE is in layers with a window: it scales none of them.
+[[nodiscard]] bool has_rope_of_version_4(const ModelSpec& model);
+
 /// Ids of the tokenizer's special tokens, if known.
 struct SpecialTokens {
   std::optional<std::int64_t> bos;

@@ -1,5 +1,6 @@
 // rope_theta and rope_scaling of transformers 4, rope_parameters of transformers 5: a kind of RoPE and its constants.
 #include "checkpoint/hf/config/family_fields.h"
+#include "checkpoint/hf/config/model_config.h"
 
 #include <algorithm>
 
@@ -138,6 +139,13 @@ void read_rope(const ConfigFields& config, const RopeFields& fields, ModelSpec& 
                .scaling = read_scaling(config, own, fields, model)};
   }
   if (sliding != RopeSpec{model.rope_theta, model.rope_scaling}) model.sliding_rope = sliding;
+}
+
+bool has_rope_of_version_4(const ModelSpec& model) {
+  const RopeFields& fields = description_of(model.family).rope;
+  if (!fields.differs_with_windows || model.sliding_window == 0) return true;
+  const RopeSpec sliding = model.sliding_rope.value_or(RopeSpec{model.rope_theta, model.rope_scaling});
+  return !sliding.scaling && (!fields.theta_of_windows.empty() || sliding.rope_theta == model.rope_theta);
 }
 
 void write_rope(const ModelSpec& model, const RopeFields& fields, Json& config) {
