@@ -111,6 +111,8 @@ TEST(SavedModules, ThoseThatPeftWouldSaveInAnotherWayAreRefused) {
   LoraConfig none;
   none.modules_to_save = {"lm_head"};
   EXPECT_THAT(complaint_about(none, llama), HasSubstr("[lora] does not apply"));
+  EXPECT_THAT(complaint_about({.initial_load_path = "first"}, llama),
+              HasSubstr("lora.initial_load_path = 'first' needs lora.rank and lora.alpha"));
 }
 
 }  // namespace

@@ -134,6 +134,10 @@ bool is_trained(const LoraConfig& lora, const ModelSpec& model, std::string_view
 
 void validate(const LoraConfig& lora, const ModelSpec& model) {
   if (!lora.exists()) {
+    require(lora.initial_load_path.empty(),
+            "lora.initial_load_path = '{}' needs lora.rank and lora.alpha: its adapter_config.json has them as r and "
+            "lora_alpha",
+            lora.initial_load_path);
     require(lora == LoraConfig(), "[lora] does not apply: lora.rank = 0 makes no adapters (use lora.rank = 8)");
     return;
   }
