@@ -99,6 +99,9 @@ class Step {
     return expert_traffic_[static_cast<std::size_t>(kind)];
   }
 
+  /// The same of the last step.
+  [[nodiscard]] const ExpertTraffic& expert_traffic() const { return executor_.expert_traffic(); }
+
   /// Of the last step, where it trained: RouterState::sums over all ranks, and the bias of the next step.
   [[nodiscard]] const std::vector<double>& router_sums() const { return values_.router_sums; }
   [[nodiscard]] const std::vector<float>& router_bias() const { return values_.router_bias; }

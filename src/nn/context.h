@@ -110,6 +110,7 @@ struct ExpertTraffic {
   std::int64_t across_bytes = 0, planned_across_bytes = 0;  // in two hops: across nodes, and the above inside of them
   std::int64_t flops = 0, planned_flops = 0;
   std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were
+  std::int64_t rows_again = 0;                     // that backward passes received and computed once more
 
   ExpertTraffic& operator+=(const ExpertTraffic& more) {
     sent_bytes += more.sent_bytes;
@@ -120,6 +121,7 @@ struct ExpertTraffic {
     planned_flops += more.planned_flops;
     num_rounds += more.num_rounds;
     num_exchanges += more.num_exchanges;
+    rows_again += more.rows_again;
     return *this;
   }
 };

@@ -4,18 +4,33 @@
 #include <numeric>
 
 namespace echelon {
+namespace {
 
-std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture, bool lists_loads) {
+/// The largest of `num_parts` equal parts of the loads over their mean.
+template <class Iterator>
+double largest_over_mean(Iterator begin, Iterator end, std::int64_t num_parts) {
+  const double all = std::accumulate(begin, end, 0.0);
+  if (all == 0) return 1;
+  double largest = 0;
+  for (const auto size = (end - begin) / num_parts; begin != end; begin += size)
+    largest = std::max(largest, std::accumulate(begin, begin + size, 0.0));
+  return largest * static_cast<double>(num_parts) / all;
+}
+
+}  // namespace
+
+std::optional<MoeReport> moe_report(const Step& step, const RunConfig& config) {
+  const MixtureSpec& mixture = config.model.mixture;
+  const std::int64_t ep = config.parallelism.expert_parallel_degree;
   const std::vector<double>& sums = step.router_sums();
   if (sums.empty()) return std::nullopt;
   const RouterSums columns = {mixture.num_experts};
   MoeReport report;
   for (auto row = sums.begin(); row != sums.end(); row += columns.num_columns()) {
     const auto end = row + columns.num_experts;
-    const double all = std::accumulate(row, end, 0.0);
-    report.max_load.push_back(all == 0 ? 1
-                                       : *std::max_element(row, end) * static_cast<double>(mixture.num_experts) / all);
-    if (lists_loads) report.loads.emplace_back(row, end);
+    report.max_load.push_back(largest_over_mean(row, end, mixture.num_experts));
+    if (ep > 1) report.max_rank_load.push_back(largest_over_mean(row, end, ep));
+    if (config.metrics.expert_loads) report.loads.emplace_back(row, end);
     report.idle_experts.push_back(std::count(row, end, 0.0));
     report.dropped_rows.push_back(static_cast<std::int64_t>(row[columns.num_dropped()]));
     report.seq_aux_loss += row[columns.losses()];
@@ -26,6 +41,10 @@ std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture
   for (auto row = bias.begin(); row != bias.end(); row += mixture.num_experts) {
     report.least_bias.push_back(*std::min_element(row, row + mixture.num_experts));
     report.most_bias.push_back(*std::max_element(row, row + mixture.num_experts));
+  }
+  if (const ExpertTraffic& traffic = step.expert_traffic(); traffic.num_exchanges > 0) {
+    report.rounds = static_cast<double>(traffic.num_rounds) / static_cast<double>(traffic.num_exchanges);
+    report.rows_again = traffic.rows_again;
   }
   return report;
 }

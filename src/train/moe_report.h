@@ -6,7 +6,7 @@
 
 namespace echelon {
 
-/// Of the last step, which trained; none of a model without experts. `lists_loads`: of each expert, too.
-[[nodiscard]] std::optional<MoeReport> moe_report(const Step& step, const MixtureSpec& mixture, bool lists_loads);
+/// Of the last step, which trained; none of a model without experts.
+[[nodiscard]] std::optional<MoeReport> moe_report(const Step& step, const RunConfig& config);
 
 }  // namespace echelon

@@ -204,7 +204,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   if (config_.data.reset_attention_mask) report.pairs = PartOfPlan{work.pairs, work.planned_pairs};
   if (context_.rank.run.blueprint().part().options.skips_unseen_keys)
     report.cp_bytes = PartOfPlan{work.sent_bytes, work.planned_sent_bytes};
-  report.moe = moe_report(context_.rank.run.step(), config_.model.mixture, config_.metrics.expert_loads);
+  report.moe = moe_report(context_.rank.run.step(), config_);
   for (const auto& [group, bytes] : context_.rank.mesh.sent_bytes())
     if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] += bytes - sent_before_[group];
   return report;

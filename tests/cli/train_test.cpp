@@ -125,6 +125,7 @@ TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
   text << metrics.rdbuf();
   double over_mean = 0;
   const auto last_step = json_lines(text.str()).back();
+  std::vector<double> rank_loads;
   for (const auto& layer : last_step["moe"]["loads"]) {
     const auto rows = layer.get<std::vector<std::int64_t>>();
     ASSERT_EQ(rows.size(), 8U);
@@ -132,7 +133,11 @@ TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
                  all = static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
     EXPECT_EQ(all, 8 * 32 * 2);
     over_mean += std::max(first, all - first) / all;  // two layers, of two ranks the most loaded
+    rank_loads.push_back(2 * std::max(first, all - first) / all);
   }
+  EXPECT_EQ(last_step["moe"]["max_rank_load"].get<std::vector<double>>(), rank_loads);
+  EXPECT_GE(last_step["moe"]["rounds"], 1);
+  EXPECT_EQ(last_step["moe"]["rows_again"] > 0, last_step["moe"]["rounds"] > 1);
   std::vector<std::string> simulated = {"simulate", "--machine=h100", "--expert-load=" + out() + "/metrics.jsonl"};
   simulated.insert(simulated.end(), model.begin(), model.end());
   const Outcome simulation = run_echelon(simulated);

@@ -59,6 +59,8 @@ void Mixture::receive(Context& context, const Round& round, const Arrived& to, c
   if (meanwhile) meanwhile();
   travel.wait();
   compute_inner(context, round, x, to, inner);
+  if (context.microbatch.expert_traffic != nullptr)
+    *context.microbatch.expert_traffic += {.rows_again = round.of.plan.num_received(round.index)};
 }
 
 void Mixture::compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to,
