@@ -83,7 +83,7 @@ std::vector<std::string> foreign_fields_of(const ConfigFields& config, const Fam
     if (!is_own(key, family) && !config.is_neutral(key, neutral))
       refusals.push_back(config.refusal(
           key,
-          fmt::format("would change the computation, but models of model_type \"{}\" have no such field (use null)",
+          fmt::format("would change the computation and is not supported for model_type \"{}\" (use null)",
                       family.model_type)));
   return refusals;
 }
