@@ -87,6 +87,8 @@ const Layout shared[] = {
     {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
     {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
     {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 2, .layers = 1, .experts = 6},
+    {.shard = 2, .layers = 1, .experts = 4, .ep = 2, .bound = 0.5},
+    {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3, .layers = 1, .experts = 8, .ep = 4},
     {.tp = 2, .layers = 1, .documents = true},
     {.tp = 2, .layers = 1, .documents = true, .positions = true},
     {.family = Family::gpt2, .layers = 1, .documents = true, .positions = true},
@@ -112,6 +114,7 @@ const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2},
                        .method = ContextMethod::all_gather},
                       {.layers = 1, .documents = true, .cp = 2, .seq_len = 13, .method = ContextMethod::ulysses},
                       {.shard = 2, .layers = 2, .experts = 5, .dense_between = true},
+                      {.shard = 2, .layers = 1, .experts = 4, .ep = 2, .bound = 0.5},
                       everything};
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }

@@ -35,6 +35,27 @@ TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
   }
 }
 
+// Rows of experts go between the hosts directly, and once for each host.
+TEST_F(Jobs, WithExpertsOverTwoHostsGiveTheBitsOfThreads) {
+  if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
+  for (const char* dispatch : {"direct", "hierarchical"}) {
+    std::vector<std::string> keys = {"--model.preset=mixtral-30m",
+                                     "--model.hidden_size=64",
+                                     "--model.moe_intermediate_size=32",
+                                     "--parallelism.data_parallel_shard_degree=4",
+                                     "--parallelism.expert_parallel_degree=4",
+                                     std::string("--parallelism.expert_dispatch=") + dispatch};
+    keys.emplace_back("--parallelism.ranks_per_node=2");
+    ASSERT_EQ(run_on_threads(keys).status, 0);
+    const auto expected = numbers(metrics());
+    ASSERT_EQ(expected.size(), 3U);
+    keys.pop_back();  // a launcher knows it
+    const Outcome outcome = run({.num_processes = 4, .num_hosts = 2, .placing = "--map-by slot", .keys = keys});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(numbers(metrics()), expected) << dispatch;
+  }
+}
+
 /// What rank 0 sent in a group during all steps.
 std::int64_t sent(const std::vector<nlohmann::json>& steps, const char* group) {
   std::int64_t bytes = 0;
