@@ -3,6 +3,7 @@
 #include "blueprint/activation_formulas.h"
 
 #include "blueprint/blueprint.h"
+#include "blueprint/planned_stage.h"
 #include "blueprint/small_config.h"
 #include "nn/head_split.h"
 #include "nn/sharding.h"
@@ -108,34 +109,6 @@ Block block_of(const RunConfig& config, int tp_rank) {
   return block;
 }
 
-constexpr int middle = 1;  // of three stages: blocks alone
-
-/// Of the middle stage, whatever the schedule.
-struct StageBytes {
-  Bytes stash = 0, input_stash = 0, gradient_stash = 0;
-  std::map<ActionKind, Bytes> workspace = {};
-};
-
-StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_rank) {
-  const Blueprint blueprint(config);
-  Coordinates coordinates{};
-  coordinates[static_cast<std::size_t>(Axis::pp)] = middle;
-  coordinates[static_cast<std::size_t>(Axis::tp)] = tp_rank;
-  const int rank = blueprint.mesh().rank_of(coordinates);
-  const ModelPart part = make_model_part(config, schedule, rank);
-  const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle];
-  UnitTraces units(config);
-  const RankTrace trace(config, rank, part, program, units);
-  StageBytes bytes = {.stash = trace.stash_bytes(middle),
-                      .input_stash = trace.input_stash_bytes(middle),
-                      .gradient_stash = trace.gradient_stash_bytes(middle)};
-  for (const Action& action : program) {
-    Bytes& most = bytes.workspace[action.kind];
-    most = std::max(most, trace.of(action).workspace_bytes);
-  }
-  return bytes;
-}
-
 /// The plan of one way to form a block again, against the formulas.
 void expect_planned(const RunConfig& config, const Shape& shape) {
   const BlockOperations& recompute = config.training.recompute;
@@ -158,8 +131,8 @@ void expect_planned(const RunConfig& config, const Shape& shape) {
   const auto of = [&](auto formula) {
     return over_blocks([&](const BlockOperations& each) { return formula(block, each); });
   };
-  const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank),
-                   split = planned(config, zb_h1_schedule(3, 4), tp_rank);
+  const StageBytes fused = planned_stage(config, one_f_one_b_schedule(3, 4), tp_rank),
+                   split = planned_stage(config, zb_h1_schedule(3, 4), tp_rank);
   for (const StageBytes& plan : {fused, split}) {
     EXPECT_EQ(plan.stash, of(formulas::kept).first + 2 * block.x());
     EXPECT_EQ(plan.input_stash, of(formulas::kept_for_input).first);

@@ -228,6 +228,50 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
         }
 }
 
+// With experts over P ranks the same of two buckets: what is not sharded is on N ranks of the dense part, and N / P of
+// the experts.
+TEST(MemoryPlan, PersistentBytesOfExpertsAreThoseOfTheirHolders) {
+  for (const auto& [N, P] : {std::pair{2, 2}, {4, 2}, {4, 4}, {8, 2}})
+    for (const int level : {1, 2, 3}) {
+      RunConfig config = testing::small_config();
+      config.model = family_defaults(Family::mixtral);
+      ModelSpec& model = config.model;
+      model.num_hidden_layers = 3;
+      model.num_attention_heads = model.num_key_value_heads = 2;
+      model.head_dim = 8;
+      model.hidden_size = 16;
+      model.vocab_size = 32;
+      model.max_position_embeddings = 16;
+      model.mixture.num_experts = 8;
+      model.mixture.num_experts_per_tok = 2;
+      model.intermediate_size = model.mixture.moe_intermediate_size = 24;
+      config.training.seq_len = 16;
+      config.training.dtype = DType::bfloat16;
+      config.parallelism.data_parallel_shard_degree = N;
+      config.parallelism.expert_parallel_degree = P;
+      config.parallelism.zero_level = level;
+      config.training.global_batch_size = 2 * N;
+      const Blueprint blueprint(config);
+      std::int64_t parameters = 0, gradients = 0, states = 0;
+      for (int rank = 0; rank < N; ++rank) {
+        const RankBlueprint plan = blueprint.rank(rank);
+        const auto bytes = [&](MemoryCategory category) {
+          return plan.memory(ProgramKind::training).peak_bytes(category);
+        };
+        parameters += bytes(MemoryCategory::parameters);
+        gradients += bytes(MemoryCategory::gradients);
+        states += bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
+      }
+      const std::int64_t of_experts = 3 * 8 * 3 * 16 * 24, dense = model.num_parameters() - of_experts;
+      const auto expected = [&](std::int64_t bytes, bool is_cut) {
+        return bytes * (dense * (is_cut ? 1 : N) + of_experts * (is_cut ? 1 : N / P));
+      };
+      EXPECT_EQ(parameters, expected(2, level >= 3)) << N << " ranks, experts over " << P << ", level " << level;
+      EXPECT_EQ(gradients, expected(4, level >= 2)) << N << " ranks, experts over " << P << ", level " << level;
+      EXPECT_EQ(states, expected(12, true)) << N << " ranks, experts over " << P << ", level " << level;
+    }
+}
+
 // What is whole for a while: the parameters of a unit and of the next one, and the gradients of a unit and of the one
 // behind it, which is reduced meanwhile; or all parameters of the stage where they stay for a microbatch or a step. 1
 // MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one
