@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/hf/adapter/adapter_names.h"
 #include "checkpoint/hf/adapter/adapter_reader.h"
+#include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/state/saved_config.h"
@@ -102,6 +103,15 @@ DType most_frequent(const std::map<std::string, DType>& dtypes) {
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
 }
 
+/// That which config.json says, if a tensor has it.
+DType dtype_of(const std::filesystem::path& source, const std::map<std::string, DType>& dtypes) {
+  const ConfigFields config(source / "config.json");
+  for (const char* key : {"dtype", "torch_dtype"})
+    for (const auto& [name, dtype] : dtypes)
+      if (config.has(key) && config.text(key) == name_of(dtype)) return dtype;
+  return most_frequent(dtypes);
+}
+
 /// Adapters with everything that PEFT's folder has.
 void convert_adapter_folder(const std::filesystem::path& source, const std::filesystem::path& folder,
                             const ConvertOptions& options) {
@@ -138,7 +148,7 @@ void convert_folder(const std::filesystem::path& source, const Weights& weights,
   if (!dtype) dtypes = reader.dtypes();
   ModelWriter writer({.folder = folder,
                       .model = reader.spec(),
-                      .dtype = dtype ? *dtype : most_frequent(dtypes),
+                      .dtype = dtype ? *dtype : dtype_of(source, dtypes),
                       .source = source,
                       .dtypes = dtypes,
                       .text_only = options.text_only});

@@ -1,5 +1,6 @@
 // A folder that is converted, or read and written again, keeps what Echelon does not compute with.
 #include "checkpoint/convert_model.h"
+#include "checkpoint/hf/hf_reader.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
 #include "scratch_folder.h"
@@ -23,6 +24,7 @@ const std::pair<const char*, std::string> companions[] = {
     {"tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template": "{{ messages }}"})"},
     {"special_tokens_map.json", R"({"eos_token": {"content": "<|im_end|>"}})"},
     {"chat_template.jinja", "{% for m in messages %}{{ m }}{% endfor %}"},
+    {"additional_chat_templates/tool_use.jinja", "{{ tools }}"},
     {"generation_config.json", "{\"eos_token_id\": [7, 9],  \"top_p\": 0.8}"},
 };
 
@@ -53,6 +55,7 @@ void put_chat_model(const std::filesystem::path& folder) {
   config.erase("rope_parameters");
   config.erase("dtype");
   put(folder / "config.json", config.dump());
+  std::filesystem::create_directory(folder / "additional_chat_templates");
   for (const auto& [name, text] : companions) put(folder / name, text);
 }
 
@@ -136,6 +139,20 @@ TEST(WholeFolder, TakesTheFilesNextToAnotherTokenizer) {
   EXPECT_EQ(config.at("bos_token_id"), 1);
   EXPECT_TRUE(config.at("pad_token_id").is_null());
   EXPECT_EQ(config.at("a_field_of_tomorrow"), json({{"a", 1}}));
+}
+
+// Though most tensors have another: norms and biases in float32.
+TEST(WholeFolder, KeepsTheDtypeOfItsConfig) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::qwen2, true);
+  write_weights({.folder = scratch / "in", .model = model, .dtype = DType::bfloat16});
+  std::map<std::string, DType> dtypes = HuggingFaceReader(scratch / "in").dtypes();
+  for (auto& [name, dtype] : dtypes)
+    if (name != "model.embed_tokens.weight") dtype = DType::float32;
+  write_weights({.folder = scratch / "in", .model = model, .dtype = DType::bfloat16, .dtypes = dtypes});
+  convert_model(scratch / "in", scratch / "out", {});
+  EXPECT_EQ(HuggingFaceReader(scratch / "out").dtypes(), dtypes);
+  EXPECT_EQ(config_in(scratch / "out").at("dtype"), "bfloat16");
 }
 
 TEST(WholeFolder, RefusesWhatWouldChangeTheComputation) {

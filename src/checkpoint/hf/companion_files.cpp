@@ -17,6 +17,16 @@ constexpr std::array<std::string_view, 8> others = {
     "tokenizer.json",         "tokenizer.model",          "vocab.json",           "merges.txt", "vocab.txt",
     "generation_config.json", "preprocessor_config.json", "processor_config.json"};
 
+constexpr std::string_view more_templates = "additional_chat_templates";  // a folder
+
+void copy_templates(const std::filesystem::path& source, const std::filesystem::path& folder) {
+  if (kind_of(source / more_templates) != NameKind::folder) return;
+  make_folder(folder / more_templates);
+  for (const std::string& name : list_folder(source / more_templates))
+    if (name.ends_with(".jinja"))
+      write_text(folder / more_templates / name, read_text_in_folder(source / more_templates, name));
+}
+
 void copy_file(const std::filesystem::path& source, const std::filesystem::path& folder, std::string_view name) {
   write_text(folder / name, read_text_in_folder(source, name));
 }
@@ -25,12 +35,14 @@ void copy_file(const std::filesystem::path& source, const std::filesystem::path&
 
 bool is_companion(std::string_view name) {
   return std::ranges::find(next_to_tokenizer, name) != next_to_tokenizer.end() ||
-         std::ranges::find(others, name) != others.end() || name.ends_with(".tiktoken");
+         std::ranges::find(others, name) != others.end() || name.ends_with(".tiktoken") || name == more_templates;
 }
 
 void copy_companions(const std::filesystem::path& source, const std::filesystem::path& folder, bool text_only) {
+  copy_templates(source, folder);
   for (const std::string& name : list_folder(source))
-    if (is_companion(name) && !(text_only && name.ends_with("processor_config.json"))) copy_file(source, folder, name);
+    if (is_companion(name) && name != more_templates && !(text_only && name.ends_with("processor_config.json")))
+      copy_file(source, folder, name);
 }
 
 void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
@@ -40,6 +52,7 @@ void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::fi
   if (has_target(source / next_to_tokenizer[0]) || has_target(source / next_to_tokenizer[1])) {
     for (const std::string_view name : next_to_tokenizer)
       if (has_target(source / name)) copy_file(source, folder, name);
+    copy_templates(source, folder);
     return;
   }
   nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
