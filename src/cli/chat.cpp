@@ -24,7 +24,7 @@ class Chat {
       : options_(std::move(options)),
         path_(tokenizer_in(options_.model).string()),
         tokenizer_(Tokenizer::load(path_)),
-        encoder_(tokenizer_, path_, chat_template_of(path_, given), TrainOn::assistant),
+        encoder_(tokenizer_, path_, chat_templates_of(path_, given), TrainOn::assistant),
         json_(json) {
     options_.stop_tokens = {encoder_.end_of_turn()};
     if (json) return;

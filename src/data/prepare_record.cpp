@@ -51,8 +51,9 @@ OrderedJson tokenizer_json(const PrepareOptions& options) {
 OrderedJson chat_json(const PrepareOptions& options) {
   const ChatOptions& chat = options.chat;
   if (!chat.is_on) return nullptr;
-  return {chat_template_of(options.tokenizer, chat.template_name), named_tokens(options.tokenizer), chat.train_on,
-          chat.max_tokens, chat.too_long};
+  const ChatTemplates templates = chat_templates_of(options.tokenizer, chat.template_name);
+  return {templates.main, templates.tool_use, named_tokens(options.tokenizer),
+          chat.train_on,  chat.max_tokens,    chat.too_long};
 }
 
 }  // namespace

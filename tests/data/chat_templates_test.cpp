@@ -39,7 +39,7 @@ TEST(ChatTemplates, GiveTheIdsAndMasksOfTransformers) {
   for (const auto& [name, of] : fixture.at("templates").items()) {
     const std::string path = write_tokenizer(scratch, name, of);
     const Tokenizer tokenizer = Tokenizer::load(path);
-    ChatEncoder encoder(tokenizer, path, tree::read_text(folder / (name + ".jinja")), TrainOn::assistant);
+    ChatEncoder encoder(tokenizer, path, {tree::read_text(folder / (name + ".jinja"))}, TrainOn::assistant);
     for (std::size_t i = 0; i < of.at("results").size(); ++i, ++num_compared) {
       const nlohmann::ordered_json& expected = of.at("results").at(i);
       const EncodedChat chat = encoder.encode(read_conversation(fixture.at("conversations").at(i).dump()));
@@ -65,7 +65,7 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
   for (const auto& [name, of] : fixture.at("templates").items()) {
     const std::string path = write_tokenizer(scratch, name, of);
     const Tokenizer tokenizer = Tokenizer::load(path);
-    ChatEncoder encoder(tokenizer, path, tree::read_text(folder / (name + ".jinja")), TrainOn::assistant);
+    ChatEncoder encoder(tokenizer, path, {tree::read_text(folder / (name + ".jinja"))}, TrainOn::assistant);
     for (std::size_t i = 0; i < of.at("results").size(); ++i) {
       Conversation chat = read_conversation(fixture.at("conversations").at(i).dump());
       chat.messages.erase(chat.messages.end() - 1);
@@ -98,7 +98,7 @@ TEST(ChatTemplates, EndTurnsWithTheTokenAfterAnAnswer) {
   for (const auto& [name, of] : fixture.at("templates").items()) {
     const std::string path = write_tokenizer(scratch, name, of);
     const Tokenizer tokenizer = Tokenizer::load(path);
-    ChatEncoder encoder(tokenizer, path, tree::read_text(folder / (name + ".jinja")), TrainOn::assistant);
+    ChatEncoder encoder(tokenizer, path, {tree::read_text(folder / (name + ".jinja"))}, TrainOn::assistant);
     EXPECT_EQ(encoder.end_of_turn(), tokenizer.added_token(ends.at(name)).value()) << name;
   }
 }
@@ -112,7 +112,7 @@ TEST(ChatTemplates, RenderTheTextOfTransformers) {
       if (of.at(token).is_string()) variables.set(jinja::Text(token), jinja::Text(of.at(token).get<std::string>()));
     const Tokenizer tokenizer = Tokenizer::load(
         (tree::root() / "tests/data/pipelines" / (of.at("pipeline").get<std::string>() + ".json")).string());
-    const ChatRenderer renderer(tokenizer, tree::read_text(folder / (name + ".jinja")), variables);
+    const ChatRenderer renderer(tokenizer, {tree::read_text(folder / (name + ".jinja"))}, variables);
     for (std::size_t i = 0; i < of.at("results").size(); ++i) {
       const auto text = renderer.render(read_conversation(fixture.at("conversations").at(i).dump())).text.bytes;
       EXPECT_EQ(crc_of(text.data(), text.size()), of.at("results").at(i).at(0).get<std::uint32_t>())

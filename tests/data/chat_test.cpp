@@ -29,7 +29,8 @@ TEST(Conversation, HasNoNullsAndReasoningUnderEachName) {
   EXPECT_EQ(read.messages[0].dump(), R"({"role":"user","content":"x"})");
   EXPECT_EQ(read.messages[1],
             nlohmann::ordered_json::parse(
-                R"({"role": "assistant", "reasoning": "r", "thinking": "r", "reasoning_content": "r"})"));
+                R"({"thinking": "r", "role": "assistant", "reasoning": "r", "reasoning_content": "r"})"));
+  EXPECT_EQ(read.messages[1].begin().key(), "thinking");
   EXPECT_THAT(read.is_trained, ElementsAre(false, true));
   EXPECT_EQ(read_conversation(R"({"instruction": "i", "input": null, "output": "o"})").messages[0].at("content"), "i");
 }
@@ -53,6 +54,60 @@ TEST(Chat, LossFallsOnAnswersAndTheEndsOfTheirTurns) {
   options.chat.train_on = TrainOn::all;
   prepare(options);
   EXPECT_EQ(marked(scratch), "[" + start + "hello there<|im_end|>" + then + "there<|im_end|>\n]");
+}
+
+// As transformers chooses it, from either place of named templates.
+TEST(Chat, ToolsHaveATemplateOfTheirOwn) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(
+      scratch, R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}], "tools": []})"
+               "\n");
+  options.chat.template_name = "";
+  const std::string plain = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", of_tools = "tools:" + plain;
+  const nlohmann::json named = {{{"name", "default"}, {"template", plain}},
+                                {{"name", "tool_use"}, {"template", of_tools}}};
+  scratch.write("model/tokenizer_config.json", nlohmann::json{{"chat_template", named}}.dump());
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "tools:u<|im_end|>[a<|im_end|>]");
+  scratch.write("model/chat_template.jinja", "files " + plain);  // files have priority, all of them
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "files u<|im_end|>[a<|im_end|>]");
+  scratch.write("model/additional_chat_templates/tool_use.jinja", "files and " + of_tools);
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "files and tools:u<|im_end|>[a<|im_end|>]");
+  scratch.write("model/additional_chat_templates/tool_use.jinja", "tools \xff");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("tool_use.jinja is not UTF-8: byte 6 is 0xff"));
+}
+
+TEST(Chat, SaysWhichMessageTheTemplateLeavesOut) {
+  const Scratch scratch;
+  PrepareOptions options =
+      chat_options(scratch, R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]})"
+                            "\n");
+  options.chat.template_name = scratch.write("user.jinja", "{{ messages[0].content }}<|im_end|>");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("the template writes nothing of message 2"));
+}
+
+TEST(Chat, IsEncodedInTimeInProportionToItsMessages) {
+  std::string line = "{\"messages\": [";
+  constexpr int num_turns = 10'000;
+  for (int i = 0; i < num_turns; ++i)
+    line +=
+        std::string(i == 0 ? "" : ",") + R"({"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"})";
+  const Scratch scratch;
+  PrepareOptions options = chat_options(scratch, line + "]}\n");
+  options.chat.template_name = scratch.write(
+      "thinks.jinja",
+      "{% for m in messages %}{{ '<|im_start|>' + m.role }}{% if m.role == 'assistant' and messages|length > 1 %}"
+      " think{% endif %} {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}"
+      "<|im_start|>assistant{% endif %}");
+  const auto begun = std::chrono::steady_clock::now();
+  prepare(options);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60));  // minutes if it is quadratic
+  std::string expected;
+  for (int i = 0; i < num_turns; ++i)
+    expected += "<|im_start|>user hi<|im_end|><|im_start|>assistant[ think so<|im_end|>]";
+  EXPECT_TRUE(marked(scratch) == expected) << marked(scratch).substr(0, 200);
 }
 
 TEST(Chat, LossNeverFallsOnAMessageOfWeight0) {
@@ -193,6 +248,8 @@ TEST(Chat, NamesTheLineThatIsWrong) {
   EXPECT_THAT(refusal("{\"text\": \"a\"}"), HasSubstr("it has none of"));
   EXPECT_THAT(refusal(R"({"messages": [{"role": "user", "content": "a"}]})"),
               HasSubstr("nothing to train on: loss falls on role \"assistant\", and its roles are user"));
+  EXPECT_THAT(refusal(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})"),
+              HasSubstr("nothing to train on: the weight of each answer is 0"));
   const std::string weight =
       R"({"messages": [{"role": "assistant", "content": "a", "weight": ")" + std::string(9000, 'x');
   const std::string sentence = refusal(weight + "\"}]}");

@@ -15,7 +15,7 @@ int tokenizer_folder(const std::uint8_t* data, std::size_t size) {
   static const std::string tokenizer = (folder.path() / "tokenizer.json").string();
   const HeapBound bound(size);
   for (const auto read : {+[] { (void)named_tokens(tokenizer); }, +[] { (void)model_vocab_size(tokenizer); },
-                          +[] { (void)chat_template_of(tokenizer, ""); }}) {
+                          +[] { (void)chat_templates_of(tokenizer, ""); }}) {
     try {
       read();
     } catch (const Error&) {

@@ -10,7 +10,6 @@ namespace {
 
 using jinja::Text;
 using OrderedJson = nlohmann::ordered_json;
-constexpr std::size_t nowhere = std::string::npos;
 constexpr char32_t origin_of_others = 1, first_origin = 2;  // message i has first_origin + i
 constexpr std::string_view filler = "x";
 
@@ -41,14 +40,41 @@ std::vector<bool> chosen_of(const Conversation& conversation, TrainOn on) {
   return chosen;
 }
 
+/// Bytes of its strings, and a few for each value.
+std::int64_t size_of_strings(const OrderedJson& json) {
+  constexpr std::int64_t of_a_value = 8;
+  std::int64_t size = of_a_value;
+  if (json.is_string()) size += std::ssize(json.get_ref<const std::string&>());
+  if (json.is_structured())
+    for (const auto& [key, item] : json.items())
+      size += size_of_strings(item) + (json.is_object() ? std::ssize(key) : 0);
+  return size;
+}
+
+/// In proportion to the conversation: templates go through its messages several times.
+jinja::RenderLimits limits_for(const Conversation& conversation) {
+  constexpr std::int64_t steps_of_a_byte = 20, bytes_of_a_byte = 24;
+  const std::int64_t size = size_of_strings(conversation.messages) + size_of_strings(conversation.tools);
+  jinja::RenderLimits limits;
+  limits.num_steps += steps_of_a_byte * size;
+  limits.num_bytes += bytes_of_a_byte * size;
+  return limits;
+}
+
 bool is_text(const OrderedJson& message) { return message.contains("content") && message.at("content").is_string(); }
 
 }  // namespace
 
 std::size_t end_of_message(const Text& text, std::size_t message, std::size_t place) {
   const std::size_t last = text.origins.rfind(origin_of(message));
-  return last == nowhere ? place : last + 1;
+  return last == std::string::npos ? place : last + 1;
 }
+
+ChatRenderer::ChatRenderer(const Tokenizer& tokenizer, const ChatTemplates& sources, jinja::Map variables)
+    : tokenizer_(tokenizer),
+      template_(sources.main),
+      tool_use_(sources.tool_use.empty() ? template_ : jinja::ChatTemplate(sources.tool_use)),
+      variables_(std::move(variables)) {}
 
 jinja::Rendered ChatRenderer::render(const Conversation& conversation, bool adds_prompt) const {
   jinja::Map variables = variables_;
@@ -60,7 +86,7 @@ jinja::Rendered ChatRenderer::render(const Conversation& conversation, bool adds
   // transformers gives templates both, always.
   variables.set(Text("tools"), jinja::value_of(conversation.tools, origin_of_others));
   variables.set(Text("documents"), jinja::None{});
-  return template_.render(variables);
+  return (conversation.tools.is_null() ? template_ : tool_use_).render(variables, limits_for(conversation));
 }
 
 MarkedText ChatRenderer::marked(const Conversation& conversation, TrainOn on) const {
@@ -71,31 +97,35 @@ MarkedText ChatRenderer::marked(const Conversation& conversation, TrainOn on) co
         rendered.text.origins[at] >= first_origin && conversation.is_left_out[message])
       marked.is_trained[at] = 0;
   const std::vector<bool> chosen = chosen_of(conversation, on);
-  const std::vector<std::size_t> first = places(rendered, conversation, chosen);
+  const Extents of_messages = extents(rendered, conversation, chosen);
   if (on != TrainOn::all && !rendered.generations.empty()) {
-    mark_generations(rendered, chosen, first, marked);
+    mark_generations(rendered, chosen, of_messages, marked);
     return marked;
   }
+  KnownPrompts known;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (!chosen[i] || first[i] == nowhere) continue;
-    const std::size_t end = end_of_message(marked.text, i, first[i]);
+    if (!chosen[i] || !of_messages[i].exists()) continue;
     if (on != TrainOn::all)
-      mark_answer(conversation, i, first[i], marked);
-    else if (i + 1 == chosen.size() && !ending_at(marked.text, end).is_found)
-      (void)add_ending(conversation, end, marked);
+      mark_answer(conversation, i, of_messages, known, marked);
+    else if (i + 1 == chosen.size() && !ending_at(marked.text, of_messages[i].end).is_found)
+      (void)add_ending(conversation, of_messages[i].end, marked);
   }
   return marked;
 }
 
-/// Where each chosen message starts. An empty one is where a letter in it would be.
-std::vector<std::size_t> ChatRenderer::places(const jinja::Rendered& rendered, const Conversation& of,
-                                              const std::vector<bool>& chosen) const {
-  std::vector<std::size_t> found(chosen.size(), nowhere);
+ChatRenderer::Extents ChatRenderer::extents(const jinja::Rendered& rendered, const Conversation& of,
+                                            const std::vector<bool>& chosen) const {
+  Extents found(chosen.size());
+  for (std::size_t at = 0; at < rendered.text.bytes.size(); ++at) {
+    if (rendered.text.origins[at] < first_origin) continue;
+    Extent& extent = found[rendered.text.origins[at] - first_origin];
+    if (!extent.exists()) extent.first = at;
+    extent.end = at + 1;
+  }
   Conversation filled = of;
   bool has_empty = false;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    found[i] = rendered.text.origins.find(origin_of(i));
-    if (found[i] != nowhere || !chosen[i] || !is_text(of.messages[i])) continue;
+    if (found[i].exists() || !chosen[i] || !is_text(of.messages[i])) continue;
     filled.messages[i]["content"] = filler;
     has_empty = true;
   }
@@ -105,7 +135,7 @@ std::vector<std::size_t> ChatRenderer::places(const jinja::Rendered& rendered, c
   for (std::size_t at = 0; at < text.bytes.size(); ++at) {
     const std::size_t message = text.origins[at] - first_origin;
     const bool is_filler = text.origins[at] >= first_origin && filled.messages[message] != of.messages[message];
-    if (is_filler && found[message] == nowhere) found[message] = without.bytes.size();
+    if (is_filler && !found[message].exists()) found[message] = {without.bytes.size(), without.bytes.size()};
     if (is_filler) continue;
     without.bytes += text.bytes[at];
     without.origins += text.origins[at];
@@ -116,27 +146,27 @@ std::vector<std::size_t> ChatRenderer::places(const jinja::Rendered& rendered, c
 }
 
 void ChatRenderer::mark_generations(const jinja::Rendered& rendered, const std::vector<bool>& chosen,
-                                    const std::vector<std::size_t>& places, MarkedText& marked) const {
-  const auto& spans = rendered.generations;
+                                    const Extents& extents, MarkedText& marked) const {
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (!chosen[i] || places[i] == nowhere) continue;
-    const std::size_t last = std::max(end_of_message(rendered.text, i, places[i]), places[i] + 1) - 1;
+    if (!chosen[i] || !extents[i].exists()) continue;
+    const auto& [first, end] = extents[i];
     bool is_inside = false;
-    for (const auto& [start, end] : spans) {
-      const std::u32string_view origins(rendered.text.origins.data() + start, end - start);
-      const bool holds = (start <= places[i] && places[i] < end) || (start <= last && last < end) ||
-                         origins.find(origin_of(i)) != std::u32string_view::npos;
-      if (!holds) continue;
+    for (const auto& [start, stop] : rendered.generations) {
+      const auto holds = [&](std::size_t at) { return start <= at && at < stop; };
+      if (stop <= first || start >= std::max(end, first + 1)) continue;
+      const std::u32string_view origins(rendered.text.origins.data() + start, stop - start);
+      if (!holds(first) && !holds(end - 1) && origins.find(origin_of(i)) == std::u32string_view::npos) continue;
       is_inside = true;
-      std::fill(marked.is_trained.begin() + std::ptrdiff_t(start), marked.is_trained.begin() + std::ptrdiff_t(end), 1);
+      std::fill(marked.is_trained.begin() + std::ptrdiff_t(start), marked.is_trained.begin() + std::ptrdiff_t(stop), 1);
     }
     require(is_inside, "message {} is outside {{% generation %}}", i + 1);
   }
 }
 
-void ChatRenderer::mark_answer(const Conversation& of, std::size_t i, std::size_t place, MarkedText& marked) const {
-  const std::size_t start = end_of_message(marked.text, i, place);
-  place = std::min(place, end_of_prompt(of, i, marked.text));
+void ChatRenderer::mark_answer(const Conversation& of, std::size_t i, const Extents& extents, KnownPrompts& known,
+                               MarkedText& marked) const {
+  const auto& [first, start] = extents[i];
+  const std::size_t place = std::min(first, end_of_prompt(of, i, marked.text, extents, known));
   const Ending ending = ending_at(marked.text, start);
   const bool is_last = i + 1 == of.messages.size();
   std::size_t end = start + ending.size;

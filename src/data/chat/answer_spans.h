@@ -7,6 +7,8 @@
 #include "data/tokenizer/tokenizer.h"
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace echelon {
@@ -16,11 +18,19 @@ struct MarkedText {
   std::vector<std::uint8_t> is_trained;  // by byte
 };
 
+/// Sources of a model's templates.
+struct ChatTemplates {
+  std::string main;
+  std::string tool_use = {};  // of conversations with tools; empty: the same
+  bool operator==(const ChatTemplates&) const = default;
+};
+
 /// Renders conversations. Bytes of origin 0 are the template's; only they make control tokens.
 class ChatRenderer {
  public:
-  ChatRenderer(const Tokenizer& tokenizer, std::string_view source, jinja::Map variables)
-      : tokenizer_(tokenizer), template_(source), variables_(std::move(variables)) {}
+  static constexpr std::size_t nowhere = std::string::npos;
+
+  ChatRenderer(const Tokenizer& tokenizer, const ChatTemplates& sources, jinja::Map variables);
 
   [[nodiscard]] jinja::Rendered render(const Conversation& conversation, bool adds_prompt = false) const;
 
@@ -35,17 +45,31 @@ class ChatRenderer {
     std::size_t size = 0;  // bytes after the answer, with the token
     bool is_found = false;
   };
-  [[nodiscard]] std::vector<std::size_t> places(const jinja::Rendered& rendered, const Conversation& of,
-                                                const std::vector<bool>& chosen) const;
-  void mark_generations(const jinja::Rendered& rendered, const std::vector<bool>& chosen,
-                        const std::vector<std::size_t>& places, MarkedText& marked) const;
-  void mark_answer(const Conversation& of, std::size_t i, std::size_t place, MarkedText& marked) const;
-  [[nodiscard]] std::size_t end_of_prompt(const Conversation& of, std::size_t i, const jinja::Text& text) const;
+  /// Of a message: where its first byte is, and after its last one. An empty one is where a letter in it would be.
+  struct Extent {
+    std::size_t first = nowhere, end = nowhere;
+    [[nodiscard]] bool exists() const { return first != nowhere; }
+  };
+  using Extents = std::vector<Extent>;
+  /// Bytes of a prompt after the message before it, by its role and what the template writes up to the answer.
+  using KnownPrompts = std::map<std::string, std::size_t>;
+
+  [[nodiscard]] Extents extents(const jinja::Rendered& rendered, const Conversation& of,
+                                const std::vector<bool>& chosen) const;
+  void mark_generations(const jinja::Rendered& rendered, const std::vector<bool>& chosen, const Extents& extents,
+                        MarkedText& marked) const;
+  void mark_answer(const Conversation& of, std::size_t i, const Extents& extents, KnownPrompts& known,
+                   MarkedText& marked) const;
+  /// Where the prompt for message i ends, if the text starts with it; otherwise the end of the text. Prompts after
+  /// other messages are equal if all around them is: each of these is rendered once.
+  [[nodiscard]] std::size_t end_of_prompt(const Conversation& of, std::size_t i, const jinja::Text& text,
+                                          const Extents& extents, KnownPrompts& known) const;
+  [[nodiscard]] std::size_t rendered_prompt(const Conversation& of, std::size_t i, const jinja::Text& text) const;
   [[nodiscard]] bool add_ending(const Conversation& of, std::size_t end, MarkedText& marked) const;
   [[nodiscard]] Ending ending_at(const jinja::Text& text, std::size_t at) const;
 
   const Tokenizer& tokenizer_;
-  jinja::ChatTemplate template_;
+  jinja::ChatTemplate template_, tool_use_;
   jinja::Map variables_;
 };
 

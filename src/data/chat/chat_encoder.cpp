@@ -17,20 +17,25 @@ jinja::Map variables_of(const std::string& tokenizer_path) {
   return variables;
 }
 
-/// For a message, cut off.
-std::string roles_of(const Conversation& conversation) {
+/// Cut off.
+std::string why_nothing_is_trained(const Conversation& conversation) {
+  const auto chosen = std::ranges::find(conversation.is_trained, true);
+  if (chosen != conversation.is_trained.end())
+    return fmt::format("the template writes nothing of message {}", chosen - conversation.is_trained.begin() + 1);
   std::set<std::string> roles;
   for (const auto& one : conversation.messages) roles.insert(one.at("role").get<std::string>());
-  return printable(fmt::format("{}", fmt::join(roles, ", ")), 100);
+  if (roles.contains("assistant")) return "the weight of each answer is 0";
+  return fmt::format("loss falls on role \"assistant\", and its roles are {}",
+                     printable(fmt::format("{}", fmt::join(roles, ", ")), 100));
 }
 
 }  // namespace
 
-ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_path, const std::string& source,
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_path, const ChatTemplates& templates,
                          TrainOn on)
     : tokenizer_(tokenizer),
       encoder_(tokenizer, false),
-      renderer_(tokenizer, source, variables_of(tokenizer_path)),
+      renderer_(tokenizer, templates, variables_of(tokenizer_path)),
       on_(on) {}
 
 EncodedChat ChatEncoder::encode(const Conversation& conversation) {
@@ -38,9 +43,8 @@ EncodedChat ChatEncoder::encode(const Conversation& conversation) {
   EncodedChat chat;
   for (const EncodedRun& run : encoder_.append_filtered(marked.text.bytes, TemplateOnly(marked.text), chat.ids))
     mark_run(marked, run, chat);
-  require(std::ranges::count(chat.is_trained, 1) > 0,
-          "the conversation has nothing to train on: loss falls on role \"assistant\", and its roles are {}",
-          roles_of(conversation));
+  require(std::ranges::count(chat.is_trained, 1) > 0, "the conversation has nothing to train on: {}",
+          why_nothing_is_trained(conversation));
   return chat;
 }
 

@@ -16,18 +16,21 @@ struct EncodedChat {
   std::vector<std::uint8_t> is_trained;
 };
 
-/// The template of a tokenizer's folder: chat_template.jinja, or chat_template of tokenizer_config.json. `given` is a
-/// file, or "chatml" or "llama3", which are built in; empty: the folder's. Throws Error if there is none.
-[[nodiscard]] std::string chat_template_of(const std::string& tokenizer_path, const std::string& given);
+/// The templates of a tokenizer's folder, as transformers finds them: chat_template.jinja with those in
+/// additional_chat_templates, or else chat_template of tokenizer_config.json. `given` is a file, or "chatml" or
+/// "llama3", which are built in; empty: the folder's. Throws Error if there is none, or one is not UTF-8.
+[[nodiscard]] ChatTemplates chat_templates_of(const std::string& tokenizer_path, const std::string& given);
 
-/// bos_token, eos_token, pad_token and unk_token of the folder of a tokenizer, those that it names.
+/// bos_token, eos_token and the others that transformers gives to templates, of the folder of a tokenizer: those that
+/// it names.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> named_tokens(const std::string& tokenizer_path);
 
 /// For one thread; the tokenizer must outlive it.
 class ChatEncoder {
  public:
   /// `tokenizer_path` names the tokens that templates know, such as bos_token.
-  ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_path, const std::string& source, TrainOn on);
+  ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_path, const ChatTemplates& templates,
+              TrainOn on);
 
   /// The library's ids, but control tokens come from the template only. Throws Error if the template refuses or
   /// nothing would be trained.

@@ -17,9 +17,9 @@ constexpr std::size_t most_waiting_bytes = std::size_t{1} << 18, most_waiting_li
 ChatPreparation::ChatPreparation(const PrepareOptions& options, const Tokenizer& tokenizer, SplitWriter& writer,
                                  PrepareResult& result)
     : options_(options.chat), writer_(writer), result_(result) {
-  const std::string source = chat_template_of(options.tokenizer, options.chat.template_name);
+  const ChatTemplates templates = chat_templates_of(options.tokenizer, options.chat.template_name);
   for (int i = 0; i < num_threads_of(options); ++i)
-    encoders_.emplace_back(tokenizer, options.tokenizer, source, options.chat.train_on);
+    encoders_.emplace_back(tokenizer, options.tokenizer, templates, options.chat.train_on);
 }
 
 void ChatPreparation::add(const CorpusDocument& line) {

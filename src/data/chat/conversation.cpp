@@ -63,8 +63,10 @@ void normalize(OrderedJson& one) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     if (!one.contains(name)) continue;
     const OrderedJson reasoning = one.at(name);
-    if (!one.contains("thinking")) one["thinking"] = reasoning;
-    one["reasoning_content"] = reasoning;
+    OrderedJson aliased = {{"thinking", reasoning}};
+    for (auto& [key, value] : one.get_ref<Object&>()) aliased[key] = std::move(value);
+    aliased["reasoning_content"] = reasoning;
+    one = std::move(aliased);
     return;
   }
 }

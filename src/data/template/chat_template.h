@@ -18,7 +18,7 @@ struct Template;
 /// A template is foreign code.
 struct RenderLimits {
   std::int64_t num_steps = 1'000'000;
-  std::int64_t num_bytes = 64 << 20;  // of all strings that it makes
+  std::int64_t num_bytes = 8 << 20;  // of all strings that it makes; one takes up to six times as much memory
 };
 
 struct Rendered {

@@ -32,7 +32,9 @@ constexpr std::array<Parameters, 17> parameters = {{{"default", {"default_value"
                                                     {"int", {"default", "base"}}}};
 
 Value length(const Value& of, Budget& budget) {
-  return of.text() ? num_characters(*of.text(), budget) : std::ssize(items_of(of, budget));
+  if (of.text()) return num_characters(*of.text(), budget);
+  if (of.list()) return std::ssize(of.list()->items);
+  return std::ssize(items_of(of, budget));
 }
 
 Text join(const Values& arguments, Budget& budget) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t max_config_bytes = 16 << 20;
 
-/// Numbers that Python writes though JSON has none, in the form that transformers 5 gives them.
+/// What Python writes for values that are not finite, which JSON lacks, in the form that transformers 5 gives them.
 std::string without_python_numbers(std::string_view text) {
   std::string json;
   bool is_string = false;
