@@ -109,7 +109,7 @@ class NormExplainer {
  private:
   // The squares of all experts, divided by the ranks that have some each, or counted on every one.
   void try_experts() {
-    const double n = static_cast<double>(at_.config().parallelism.expert_parallel_degree);
+    const double n = static_cast<double>(num_expert_ranks(at_.config().parallelism));
     if (n == 1) return;
     double sum = 0;
     std::vector<std::string> experts;

@@ -96,17 +96,19 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   // Rows of experts are planned for even loads.
   ExpertTraffic experts = run.step().expert_traffic(ProgramKind::training);
   experts += run.step().expert_traffic(ProgramKind::evaluation);
-  const int ep = run.blueprint().part().options.ep;
-  if (ep > 1) {
-    const int on_node = run.blueprint().part().options.ep_on_node;
-    sent[on_node > 0 ? expert_node_group(on_node) : expert_group(ep)] +=
+  const LayerOptions& options = run.blueprint().part().options;
+  const int num_expert_ranks = options.num_expert_ranks();
+  if (num_expert_ranks > 1) {
+    const int inside = options.etp > 1 ? options.etp : options.ep_on_node;
+    sent[inside > 0 ? expert_inner_group(inside) : expert_group(num_expert_ranks)] +=
         experts.sent_bytes - experts.planned_sent_bytes;
-    if (on_node > 0) sent[expert_across_group(ep, on_node)] += experts.across_bytes - experts.planned_across_bytes;
+    if (inside > 0)
+      sent[expert_across_group(num_expert_ranks, inside)] += experts.across_bytes - experts.planned_across_bytes;
     EXPECT_EQ(experts.planned_flops, expert_flops);
     expert_flops = experts.flops;
   }
   if (ops != nullptr) {
-    const bool may_be_padded = ep == 1 && run.blueprint().part().batch_size(BufferRole::places) > 0;
+    const bool may_be_padded = num_expert_ranks == 1 && run.blueprint().part().batch_size(BufferRole::places) > 0;
     const std::int64_t most_missing = may_be_padded ? expert_flops : 0;  // padding has no experts
     EXPECT_LE(ops->expert_flops(), expert_flops);
     EXPECT_GE(ops->expert_flops(), expert_flops - most_missing) << "of experts, counted by their rows";

@@ -30,7 +30,7 @@ SweepAxis experts_per_token() {
 
 SweepAxis expert_tensor_degree() {
   const auto set = [](Draft& d, int degree) { d.config.parallelism.expert_tensor_parallel_degree = degree; };
-  SweepAxis axis = {"parallelism.expert_tensor_parallel_degree", counts({0, 1}, set)};
+  SweepAxis axis = {"parallelism.expert_tensor_parallel_degree", counts({0, 1, 2}, set)};
   axis.settings.push_back({"tensor_parallel_degree", [](Draft& d) { d.divides_experts = true; }});
   return axis;
 }

@@ -25,8 +25,8 @@ void refuse_expert_parallel(Refusals& refused) {
               "each rank routes tokens of its own");
   refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {sp, {"false"}}}, degree,
               "each rank routes tokens of its own");
-  refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {of_features, {"tensor_parallel_degree"}}},
-              degree, "experts are whole or divided");
+  refused.add({{of_features, {"2"}}, {tp, {"3", "4"}}, {sp, {"false"}}}, of_features,
+              "each rank routes tokens of its own");
   refused.add({{degree, {}}, {experts, {}}}, degree, "each rank has as many experts",
               [](const Draft& d) { return d.num_experts % d.config.parallelism.expert_parallel_degree != 0; });
   refused.add({{degree, {}},
@@ -34,7 +34,15 @@ void refuse_expert_parallel(Refusals& refused) {
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
               degree, "groups are made of neighbours", [](const Draft& d) { return !has_expert_groups(d); });
+  refused.add({{degree, {}},
+               {of_features, {}},
+               {tp, {}},
+               {"parallelism.context_parallel_degree", {}},
+               {"parallelism.data_parallel_shard_degree", {}}},
+              of_features, "groups are made of neighbours", [](const Draft& d) { return !has_feature_groups(d); });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"1"}}}, dispatch, "a rank has all experts");
+  refused.add({{dispatch, {"hierarchical"}}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
+              "rows go over ranks of features", [](const Draft& d) { return feature_ranks(d) > 1; });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"2", "3"}}}, "parallelism.ranks_per_node",
               "two hops need two nodes of two ranks");
 }
