@@ -88,6 +88,8 @@ inline constexpr int largest_world = 16;
 /// The fewest ranks that the settings take, and whether they can take so many.
 [[nodiscard]] int least_world(const SweepTable& table, const Settings& settings);
 [[nodiscard]] bool can_have_world(const SweepTable& table, const Settings& settings, int world_size);
+/// Whether settings of the other axes may still lead there; true for some with which none do.
+[[nodiscard]] bool may_have_world(const SweepTable& table, const Settings& settings, int world_size);
 
 struct SweepRow {
   Settings settings;

@@ -187,6 +187,11 @@ bool can_have_world(const SweepTable& table, const Settings& settings, int world
   return world_size >= least && world_size % others == 0 && are_boxes(draft, world_size / others);
 }
 
+bool may_have_world(const SweepTable& table, const Settings& settings, int world_size) {
+  return world_size % other_ranks(draft_of(table, settings).config.parallelism) == 0 &&
+         least_world(table, settings) <= world_size;
+}
+
 Draft draft_of(const SweepTable& table, const Settings& settings) {
   Draft draft;
   for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
