@@ -104,10 +104,11 @@ TEST(ExpertFaults, HopsThatGoToOtherRanks) {
   EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
 }
 
-/// Two ranks have features of each expert.
+/// Two ranks have features of each expert. A token has three rows, so that only an expert's row is summed of two.
 RunConfig with_features(int shard, int tp, int ep) {
   RunConfig config = experts(shard, tp, ep);
   config.parallelism.expert_tensor_parallel_degree = 2;
+  config.model.mixture.num_experts_per_tok = 3;
   return config;
 }
 std::vector<RunConfig> all_with_features() {
