@@ -161,6 +161,18 @@ Interpose later_tokens_first(double noise) {
   return grow([=] { return std::make_unique<LaterTokensFirst>(noise); });
 }
 
+// What was chosen before rows are dropped is compared on every rank that has a part of a sequence, too.
+TEST(MixtureChoices, AreThoseOfPartsOfSequences) {
+  for (const MixtureLayout& layout :
+       {MixtureLayout{.cp = 2, .capacity = 0.75}, MixtureLayout{.tp = 2, .sequence_parallel = true, .capacity = 0.75},
+        MixtureLayout{.tp = 2, .ep = 2, .sequence_parallel = true, .cp = 2, .capacity = 0.75, .etp = 2}}) {
+    const Verdict verdict = verdict_on(layout, {});
+    EXPECT_TRUE(verdict.is_equal()) << verdict.diagnosis->sentence();
+    ASSERT_TRUE(verdict.choices);
+    EXPECT_EQ(verdict.choices->num_wrong, 0) << verdict.choices->sentence;
+  }
+}
+
 // Rounding decides which of two rows an expert keeps if their weights are equal, and no other does.
 TEST(MixtureChoices, TiesAtACapacityAreReplayed) {
   const MixtureLayout layout = {.shard = 4, .ep = 2, .capacity = 0.75};
