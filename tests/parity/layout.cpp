@@ -925,6 +925,7 @@ std::vector<Layout> expert_parallel_rows() {
        .etp = 2,
        .bound = 1},
       {.shard = 4, .zero = 3, .recompute = whole_block, .experts = 5, .etp = 2},
+      {.replicate = 2, .tp = 4, .sequence_parallel = true, .zero = 0, .experts = 6, .ep = 2, .etp = 2},
       {.tp = 4,
        .pp = 2,
        .sequence_parallel = true,

@@ -57,6 +57,14 @@ SweepAxis dispatch_bound() {
   return axis;
 }
 
+/// By position: of equal tokens at the starts of documents, rounding decides whose score is larger.
+SweepAxis capacity() {
+  return {"moe.capacity_factor",
+          {{"none", [](Draft&) {}},
+           {"0.75", [](Draft& d) { d.config.moe.capacity_factor = 0.75; }},
+           {"0.5", [](Draft& d) { d.config.moe.capacity_factor = 0.5; }}}};
+}
+
 SweepAxis expert_dispatch() {
   SweepAxis axis = {"parallelism.expert_dispatch", {}};
   for (const ExpertDispatch dispatch :
@@ -88,6 +96,7 @@ std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
       expert_tensor_degree(),
       router_balance(),
       dispatch_bound(),
+      capacity(),
       expert_dispatch(),
   };
   axes.insert(axes.end(), of_experts.begin(), of_experts.end());

@@ -7,7 +7,8 @@ namespace {
 const std::string family = "model.model_type", experts = "model.num_experts", groups = "model.n_group",
                   layers = "layers with experts", degree = "parallelism.expert_parallel_degree",
                   of_features = "parallelism.expert_tensor_parallel_degree", tp = "parallelism.tensor_parallel_degree",
-                  sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch";
+                  sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch",
+                  bound = "moe.dispatch_bound";
 
 void refuse_models(Refusals& refused) {
   const std::string no_key = "config.json has no key for it";
@@ -18,6 +19,8 @@ void refuse_models(Refusals& refused) {
   refused.add({{groups, {"2"}}, {experts, {"5"}}}, groups, "groups have equal sizes");
   refused.add({{"routers", {"bias_update_rate"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}},
               "moe.bias_update_rate", "the files have no place for a bias");
+  refused.add({{"moe.capacity_factor", {"0.75", "0.5"}}, {bound, {"0.3", "1", "100", "expert_parallel_degree"}}}, bound,
+              "a capacity bounds rows already");
 }
 
 void refuse_expert_parallel(Refusals& refused) {
