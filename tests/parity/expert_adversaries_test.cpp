@@ -143,10 +143,8 @@ struct SentRows {
   std::atomic<std::int64_t> across = 0, inside = 0;
 };
 
-// Claim (plans): Where L ranks have features of the same experts, every row is given L - 1 times and as many addends
-//   come back, whatever the loads. As many rows as with even loads go across to other experts.
-// Bound: bytes of all ranks equal, as counted in the transport.
-// Tests: AdversarialTraffic
+// Where L ranks have features of the same experts, every row is given L - 1 times and as many addends come back,
+// whatever the loads. As many rows as with even loads go across to other experts.
 TEST(AdversarialTraffic, OfFeaturesIsTheClosedForm) {
   constexpr std::int64_t L = static_cast<int>(Features::halves), P = num_parts(Features::halves);
   for (const Adversary& adversary : adversaries()) {
