@@ -925,7 +925,6 @@ std::vector<Layout> expert_parallel_rows() {
        .etp = 2,
        .bound = 1},
       {.shard = 4, .zero = 3, .recompute = whole_block, .experts = 5, .etp = 2},
-      {.replicate = 2, .tp = 4, .sequence_parallel = true, .zero = 0, .experts = 6, .ep = 2, .etp = 2},
       {.tp = 4,
        .pp = 2,
        .sequence_parallel = true,
@@ -947,6 +946,7 @@ std::vector<Layout> expert_parallel_rows() {
        .etp = 2},
       {.shard = 2, .zero = 3, .documents = true, .cp = 2, .seq_len = 17, .experts = 4, .ep = 2, .etp = 2, .bound = 0.6},
       {.shard = 4, .tp = 2, .sequence_parallel = true, .order = "tp-dp_shard-cp-pp", .experts = 8, .ep = 2, .etp = 4},
+      {.replicate = 2, .tp = 4, .sequence_parallel = true, .zero = 0, .experts = 6, .ep = 2, .etp = 2},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;
