@@ -82,8 +82,8 @@ std::pair<int, int> kind_of_rank(const RunConfig& config, const MeshShape& mesh,
   Coordinates coordinates = mesh.coordinates_of(rank);
   for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp})
     coordinates[static_cast<std::size_t>(axis)] = 0;
-  const auto ep = static_cast<int>(config.parallelism.expert_parallel_degree);
-  return {mesh.rank_of(coordinates), ep > 1 ? mesh.place_in(expert_group(ep), rank).index : 0};
+  const int num_ranks = num_expert_ranks(config.parallelism);
+  return {mesh.rank_of(coordinates), num_ranks > 1 ? mesh.place_in(expert_group(num_ranks), rank).index : 0};
 }
 
 }  // namespace

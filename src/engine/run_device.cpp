@@ -23,12 +23,14 @@ std::vector<Group> groups_of(const RunConfig& config) {
   if (head_ranks > 1 && head_ranks < config.parallelism.context_parallel_degree)
     for (const Group& group : {cp_heads_group(head_ranks), cp_ring_group(head_ranks)}) groups.push_back(group);
   if (config.model.mixture.exists()) {
-    const int ep = static_cast<int>(config.parallelism.expert_parallel_degree);
-    for (const Group& group : {expert_holders_group(ep), sequence_group}) groups.push_back(group);
-    if (const int on_node = ep_on_node(config); on_node > 0)
-      for (const Group& group : {expert_node_group(on_node), expert_across_group(ep, on_node)}) groups.push_back(group);
-    else if (ep > 1)
-      groups.push_back(expert_group(ep));
+    const int num_ranks = num_expert_ranks(config.parallelism), of_features = num_feature_ranks(config.parallelism),
+              inside = of_features > 1 ? of_features : ep_on_node(config);
+    for (const Group& group : {expert_holders_group(num_ranks), sequence_group}) groups.push_back(group);
+    if (inside > 0)
+      for (const Group& group : {expert_inner_group(inside), expert_across_group(num_ranks, inside)})
+        groups.push_back(group);
+    else if (num_ranks > 1)
+      groups.push_back(expert_group(num_ranks));
   }
   return groups;
 }

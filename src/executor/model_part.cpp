@@ -144,7 +144,11 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.router_losses = router_losses(config);
   options.freezes_router = config.moe.freeze_router;
   options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
-  options.ep_rank = options.ep > 1 ? mesh.place_in(expert_group(options.ep), rank).index : 0;
+  options.etp = num_feature_ranks(config.parallelism);
+  const int num_expert_ranks = options.num_expert_ranks(),
+            place = num_expert_ranks > 1 ? mesh.place_in(expert_group(num_expert_ranks), rank).index : 0;
+  options.ep_rank = place / options.etp;
+  options.etp_rank = place % options.etp;
   options.ep_on_node = ep_on_node(config);
   options.expert_capacity = expert_capacity(config.moe, config.model.mixture, config.training.seq_len);
   options.drops_by_score = config.moe.capacity_order == CapacityOrder::score;
@@ -153,7 +157,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
     options.expert_shares = shares_of_ranks(config.expert_load, config.model.mixture, options.ep);
   options.kept_shares = kept_shares_of_ranks(config);
   options.tp = mesh.degree(Axis::tp);
-  options.divides_expert_features = options.tp > 1 && expert_tensor_degree(config.parallelism) == options.tp;
+  options.divides_expert_features = divides_experts_as_dense(config.parallelism);
   options.tp_rank = mesh.coordinate(rank, Axis::tp);
   options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
   options.device = {

@@ -62,16 +62,17 @@ struct LayerOptions {
   std::int64_t mixture_row = 0;  // of a block with experts: its row of RouterState
   RouterLosses router_losses = {};
   bool freezes_router = false;
-  // Of experts: each rank has features of all of them, as of a dense branch; or `ep` ranks have some whole ones each,
-  // this one those of `ep_rank`.
+  // Of experts: each rank has features of all of them, as of a dense branch; or of some, which are the ep_rank-th of
+  // `ep` parts, it has the etp_rank-th of `etp` parts of the features, and rows are exchanged.
   bool divides_expert_features = false;
   int ep = 1, ep_rank = 0;
-  int ep_on_node = 0;  // of these, that share a node, over which rows go in two hops; 0: directly
+  int etp = 1, etp_rank = 0;
+  int ep_on_node = 0;  // of `ep` ranks, that share a node, over which rows go in two hops; 0: directly
   // Rows of a whole sequence that an expert takes in training, the first by weight or by position; 0: all.
   std::int64_t expert_capacity = 0;
   bool drops_by_score = false;
   double dispatch_bound = 1;  // rows that a rank takes in one round of an exchange, of those that it sends
-  // Of all rows, the parts of the `ep` ranks that a prediction assumes, the most loaded first
+  // Of all rows, the parts of the `ep` that a prediction assumes, the most loaded first
   // (spec/config/expert_load.h); empty: even ones. The second: of those that are kept within the capacity.
   std::vector<double> expert_shares = {}, kept_shares = {};
 
@@ -101,13 +102,16 @@ struct LayerOptions {
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }
   // Of x and y between layers.
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }
+  /// That have all experts of a layer together, and exchange rows.
+  [[nodiscard]] int num_expert_ranks() const { return ep * etp; }
 };
 
 /// What a rank has sent to experts on other ranks and back, the flops of matmuls on rows from them, and what was
 /// planned of both.
 struct ExpertTraffic {
   std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
-  std::int64_t across_bytes = 0, planned_across_bytes = 0;  // in two hops: across nodes, and the above inside of them
+  // In two hops: across nodes or ranks of features, and the above inside of them.
+  std::int64_t across_bytes = 0, planned_across_bytes = 0;
   std::int64_t flops = 0, planned_flops = 0;
   std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were
   std::int64_t rows_again = 0;                     // that backward passes received and computed once more

@@ -41,16 +41,16 @@ inline constexpr Group replicate_group = {AxisSet{Axis::dp_replicate}, Group::Pa
 
 /// The ranks of a stage over which experts and their tokens may be divided: e = (dp_shard * CP + cp) * TP + tp.
 inline constexpr AxisSet expert_axes = {Axis::dp_shard, Axis::cp, Axis::tp};
-/// The `ep` neighbours among them that have all experts together, and the ranks that have the same ones.
-[[nodiscard]] constexpr Group expert_group(int ep) { return {expert_axes, Group::Part::block, ep}; }
-[[nodiscard]] constexpr Group expert_holders_group(int ep) {
-  return ep == 1 ? Group{expert_axes, Group::Part::all, 0} : Group{expert_axes, Group::Part::strided, ep};
+/// The `num_ranks` neighbours among them that have all experts together, and the ranks that have the same ones.
+[[nodiscard]] constexpr Group expert_group(int num_ranks) { return {expert_axes, Group::Part::block, num_ranks}; }
+[[nodiscard]] constexpr Group expert_holders_group(int num_ranks) {
+  return num_ranks == 1 ? Group{expert_axes, Group::Part::all, 0} : Group{expert_axes, Group::Part::strided, num_ranks};
 }
-/// Of the `ep` ranks that have all experts together, the `on_node` neighbours on one node, and those at one place of
-/// every node.
-[[nodiscard]] constexpr Group expert_node_group(int on_node) { return {expert_axes, Group::Part::block, on_node}; }
-[[nodiscard]] constexpr Group expert_across_group(int ep, int on_node) {
-  return {expert_axes, Group::Part::strided, on_node, ep};
+/// Of the `num_ranks` that have all experts together, the `inside` neighbours on one node, or with features of the same
+/// experts; and those at one place of every such block.
+[[nodiscard]] constexpr Group expert_inner_group(int inside) { return {expert_axes, Group::Part::block, inside}; }
+[[nodiscard]] constexpr Group expert_across_group(int num_ranks, int inside) {
+  return {expert_axes, Group::Part::strided, inside, num_ranks};
 }
 /// The ranks that hold tokens of the same sequences: parts of them, under sequence parallelism.
 inline constexpr Group sequence_group = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};

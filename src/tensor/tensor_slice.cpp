@@ -34,6 +34,14 @@ TensorSlice::TensorSlice(const Sizes& whole, int dim, Range entries) : global_si
   elements_ = {0, sizes_.num_elements()};
 }
 
+TensorSlice::TensorSlice(const Sizes& whole, Range matrices, int dim, Range entries)
+    : TensorSlice(whole, dim, entries) {
+  sizes_[0] = matrices.count;
+  first_matrix_ = matrices.first;
+  offset_ += matrices.first * elements_within(whole, 0);
+  elements_ = {0, sizes_.num_elements()};
+}
+
 TensorSlice::TensorSlice(const Sizes& whole, Range rows, Range columns) : global_sizes_(whole), sizes_(whole) {
   if (whole.num_dims() == 2) sizes_[0] = rows.count;
   sizes_[-1] = columns.count;
@@ -76,14 +84,15 @@ void add_rectangles(const MatrixOfSlice& of, std::int64_t first_of_range, std::v
 /// Rows of each matrix of a stack: those of one are not next to those of the other.
 void add_rows_of_stack(const TensorSlice& slice, std::vector<SliceRectangle>& rectangles) {
   const Sizes& whole = slice.global_sizes();
-  const Range rows = slice.entries(1);
+  const Range matrices = slice.entries(0), rows = slice.entries(1);
   const std::int64_t first = slice.first(), end = first + slice.num_elements(), of_one = rows.count * whole[2];
-  for (std::int64_t i = of_one == 0 ? whole[0] : first / of_one; i < whole[0] && i * of_one < end; ++i) {
-    const std::int64_t from = std::max(first, i * of_one), to = std::min(end, (i + 1) * of_one);
-    add_rectangles({.rows = {i * whole[1] + rows.first, rows.count},
+  for (std::int64_t i = of_one == 0 ? matrices.count : first / of_one; i < matrices.count && i * of_one < end; ++i) {
+    const std::int64_t from = std::max(first, i * of_one), to = std::min(end, (i + 1) * of_one),
+                       matrix = matrices.first + i;
+    add_rectangles({.rows = {matrix * whole[1] + rows.first, rows.count},
                     .columns = {0, whole[2]},
                     .range = {from - i * of_one, to - from},
-                    .whole_rows = (i + 1) * whole[1],
+                    .whole_rows = (matrix + 1) * whole[1],
                     .whole_columns = whole[2]},
                    from - first, rectangles);
   }
@@ -113,8 +122,9 @@ std::vector<SliceRectangle> rectangles_of(const TensorSlice& slice) {
 }
 
 Range TensorSlice::entries(int dim) const {
-  const std::int64_t first = dim == dim_ ? offset_ / elements_within(global_sizes_, dim) : 0;
-  return {first, sizes_[dim]};
+  const std::int64_t of_matrices = first_matrix_ == 0 ? 0 : first_matrix_ * elements_within(global_sizes_, 0);
+  if (dim == dim_) return {(offset_ - of_matrices) / elements_within(global_sizes_, dim), sizes_[dim]};
+  return {dim == 0 ? first_matrix_ : 0, sizes_[dim]};
 }
 
 }  // namespace echelon

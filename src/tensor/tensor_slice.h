@@ -32,6 +32,8 @@ class TensorSlice {
   explicit TensorSlice(const Sizes& whole);
   /// The given entries of one dim. Entries past the dim's size are padding.
   TensorSlice(const Sizes& whole, int dim, Range entries);
+  /// The given entries of a dim of three, of some matrices of a stack. No padding.
+  TensorSlice(const Sizes& whole, Range matrices, int dim, Range entries);
   /// Rows and columns of a matrix, both without padding. A tensor of one dim is one row.
   TensorSlice(const Sizes& whole, Range rows, Range columns);
 
@@ -42,7 +44,8 @@ class TensorSlice {
   /// Of the rows, padding included, whatever range of their elements the slice has.
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] std::int64_t num_elements() const { return elements_.count; }
-  /// The dim of which the slice was given some entries, even if these are all; -1: none.
+  /// The dim of which the slice was given some entries, even if these are all; -1: none. Of a stack it is the one of
+  /// its matrices, where they are given, too.
   [[nodiscard]] int dim() const { return dim_; }
   /// The slice's entries of a dim, padding included.
   [[nodiscard]] Range entries(int dim) const;
@@ -81,6 +84,7 @@ class TensorSlice {
  private:
   Sizes global_sizes_, sizes_;
   int dim_ = -1;
+  std::int64_t first_matrix_ = 0;
   std::int64_t offset_ = 0, stride_ = 1, row_ = 1, filled_ = 1;
   Range elements_;
 };

@@ -79,7 +79,8 @@ void Inference::require_complete(const Operand& x, TypeAxis axis) const {
     fail(fmt::format("{}, but is read as if it had come back", words(x, axis)));
   if (x[axis].distance != 0) fail(fmt::format("{}, but is read as if it were this rank's", words(x, axis)));
   if (placement == TensorPlacement::partial || placement == TensorPlacement::addends_of_parts ||
-      placement == TensorPlacement::expert_addends)
+      placement == TensorPlacement::expert_addends || placement == TensorPlacement::dispatched_addends ||
+      placement == TensorPlacement::addends_at_node)
     fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
                      axes_.name(axis)));
   if (placement == TensorPlacement::local_sum || placement == TensorPlacement::local_max)

@@ -62,8 +62,11 @@ std::string describe(AxisLayout layout, const Tensor& x) {
     case TensorPlacement::addends_of_parts:
       layout.placement = TensorPlacement::sharded;
       return fmt::format("addends of parts, {}", describe(layout, x));
-    case TensorPlacement::dispatched: return "dispatched to experts";
-    case TensorPlacement::at_node: return "sent to the node of experts";
+    case TensorPlacement::dispatched:
+      return layout.block == outermost ? "dispatched to experts" : "dispatched to experts, features of them";
+    case TensorPlacement::dispatched_addends: return "addends at the ranks of an expert's features";
+    case TensorPlacement::addends_at_node: return "addends from the ranks of an expert's features";
+    case TensorPlacement::at_node: return "sent towards experts";
     case TensorPlacement::departed: return "sent to experts";
     case TensorPlacement::experts: return "each rank's experts";
     case TensorPlacement::expert_addends: return "addends of each rank's experts";

@@ -40,6 +40,10 @@ enum class TensorPlacement : std::uint8_t {
   departed,
   experts,
   expert_addends,
+  // With features of the same experts on several ranks, what these compute of a row that has come to all of them.
+  // Then the same where they have given it back to the one of them to which it came, one after the other.
+  dispatched_addends,
+  addends_at_node,
 };
 
 /// A value of AxisLayout::block: sharded along the outermost dim.
@@ -50,8 +54,9 @@ inline constexpr std::int64_t outermost = 0;
 /// a pair of blocks has distance d, whichever of the two is at rank r.
 struct AxisLayout {
   TensorPlacement placement = TensorPlacement::replicated;
-  /// Of a sharded tensor: how many of a rank's elements are adjacent in the whole tensor, the product of the sizes from
-  /// the sharded dim on. Unlike the index of a dim, it does not change when the tensor is reshaped or split into rows.
+  /// Of a sharded tensor, and of dispatched rows and experts where features of these are sharded too: how many of a
+  /// rank's elements are adjacent in the whole tensor, the product of the sizes from the sharded dim on. Unlike the
+  /// index of a dim, it does not change when the tensor is reshaped or split into rows.
   std::int64_t block = outermost;
   /// Whose rows they are: those of the rank this many places before.
   int distance = 0;
@@ -78,7 +83,8 @@ inline constexpr AxisLayout dispatched_layout = {TensorPlacement::dispatched};
 inline constexpr AxisLayout at_node_layout = {TensorPlacement::at_node};
 inline constexpr AxisLayout departed_layout = {TensorPlacement::departed};
 inline constexpr AxisLayout experts_layout = {TensorPlacement::experts};
-inline constexpr AxisLayout expert_addends_layout = {TensorPlacement::expert_addends};
+inline constexpr AxisLayout dispatched_addends_layout = {TensorPlacement::dispatched_addends};
+inline constexpr AxisLayout addends_at_node_layout = {TensorPlacement::addends_at_node};
 inline constexpr AxisLayout sharded_rows = {TensorPlacement::sharded, outermost};
 /// `placement` along every axis.
 [[nodiscard]] LayoutType everywhere(TensorPlacement placement);

@@ -30,8 +30,8 @@ bool is_inner(TypeAxis axis) { return axis == TypeAxis::cp_heads || axis == Type
 
 }  // namespace
 
-RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks, int ep, int ep_on_node)
-    : shape_(shape), rank_(rank), ep_(ep), ep_on_node_(ep_on_node) {
+RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks, const ExpertRanks& experts)
+    : shape_(shape), rank_(rank), experts_(experts) {
   for (const TypeAxis axis : type_axes) {
     Place& place = places_[static_cast<std::size_t>(axis)];
     place = {shape.degree(mesh_axis(axis)), shape.coordinate(rank, mesh_axis(axis))};
@@ -45,10 +45,11 @@ RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_r
 std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
   if (group.axes == expert_axes && group.part != Group::Part::all) {
-    if (group.block != ep_ && row_hop(group) == RowHop::none)
+    const bool moves_rows = row_hop(group) != RowHop::none;
+    if (group.block != experts_.num_ranks && !moves_rows)
       throw Failure(fmt::format("the group '{}' has the experts of {} ranks, but {} ranks have all", name_of(group),
-                                group.block, ep_));
-    if (shape_.group_size(group, rank_) == 1) return {};
+                                group.block, experts_.num_ranks));
+    if (shape_.group_size(group, rank_) == 1 && !moves_rows) return {};
     for (const TypeAxis axis : all_)
       if (divides_experts(axis)) axes.push_back(axis);
     return axes;
@@ -64,15 +65,18 @@ std::vector<TypeAxis> RankAxes::of(const Group& group) const {
 }
 
 RankAxes::RowHop RankAxes::row_hop(const Group& group) const {
-  if (ep_ == 1 || group.axes != expert_axes) return RowHop::none;
-  if (ep_on_node_ == 0) return group == expert_group(ep_) ? RowHop::direct : RowHop::none;
-  if (group == expert_across_group(ep_, ep_on_node_)) return RowHop::to_node;
-  return group == expert_node_group(ep_on_node_) ? RowHop::inside_node : RowHop::none;
+  const auto& [num_ranks, inside, divide_features] = experts_;
+  if (num_ranks == 1 || group.axes != expert_axes) return RowHop::none;
+  if (inside == 0) return group == expert_group(num_ranks) ? RowHop::direct : RowHop::none;
+  if (group == expert_across_group(num_ranks, inside)) return RowHop::across;
+  return group == expert_inner_group(inside) ? RowHop::inside : RowHop::none;
 }
 
-bool RankAxes::divides_experts(TypeAxis axis) const { return ep_ > 1 && expert_axes.contains(mesh_axis(axis)); }
+bool RankAxes::divides_experts(TypeAxis axis) const {
+  return experts_.num_ranks > 1 && expert_axes.contains(mesh_axis(axis));
+}
 
-GroupPlace RankAxes::expert_holders() const { return shape_.place_in(expert_holders_group(ep_), rank_); }
+GroupPlace RankAxes::expert_holders() const { return shape_.place_in(expert_holders_group(experts_.num_ranks), rank_); }
 
 std::string RankAxes::name(TypeAxis axis) const {
   std::string name(name_of(mesh_axis(axis)));
@@ -87,7 +91,7 @@ std::string RankAxes::names(const std::vector<TypeAxis>& axes) const {
   return names;
 }
 
-std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks, int ep) {
+std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks, int expert_ranks) {
   std::set<int> ranks;
   for (int stage = 0; stage < shape.degree(Axis::pp); ++stage) {
     Coordinates first{};
@@ -101,9 +105,9 @@ std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, i
     for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::tp}) add(axis, 1);
     add(Axis::tp, kv_replicas);
     add(Axis::cp, head_ranks);
-    if (ep == 1) continue;
+    if (expert_ranks == 1) continue;
     // The next rank with the same experts as the first.
-    const std::vector<int> holders = shape.ranks_of(expert_holders_group(ep), shape.rank_of(first));
+    const std::vector<int> holders = shape.ranks_of(expert_holders_group(expert_ranks), shape.rank_of(first));
     if (holders.size() > 1) ranks.insert(holders[1]);
   }
   return {ranks.begin(), ranks.end()};

@@ -9,13 +9,20 @@
 
 namespace echelon {
 
+/// How ranks have experts together.
+struct ExpertRanks {
+  int num_ranks = 1;  // that have all of a layer; 1: every rank has all of them, or features of all
+  // Those on one node, or with features of the same experts: rows go over them in a second hop. With 0, rows
+  // go to experts directly.
+  int inside = 0;
+  bool divide_features = false;  // the latter
+};
+
 class RankAxes {
  public:
   /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are sharded over all of them.
   /// `head_ranks` context-parallel ranks in a row exchange heads.
-  /// `ep` ranks have the experts of a layer together; 1: every rank has all of them, or features of all. `ep_on_node`
-  /// of them exchange rows inside a node; 0: rows go to experts directly.
-  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1, int ep = 1, int ep_on_node = 0);
+  RankAxes(const MeshShape& shape, int rank, int kv_replicas, int head_ranks = 1, const ExpertRanks& experts = {});
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
@@ -30,9 +37,10 @@ class RankAxes {
   [[nodiscard]] bool divides_experts(TypeAxis axis) const;
   /// The ranks with the same experts as this one, and its place among them.
   [[nodiscard]] GroupPlace expert_holders() const;
-  [[nodiscard]] int ep() const { return ep_; }
-  /// What ranks of a group exchange: rows of tokens for rows at their experts, or, in two hops, at the node of these.
-  enum class RowHop : std::uint8_t { none, direct, to_node, inside_node };
+  [[nodiscard]] const ExpertRanks& experts() const { return experts_; }
+  /// What ranks of a group exchange: rows of tokens for rows at their experts, or, in two hops, at a rank on the node
+  /// of these, or at one of those with features of these.
+  enum class RowHop : std::uint8_t { none, direct, across, inside };
   [[nodiscard]] RowHop row_hop(const Group& group) const;
 
   /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head, "cp/2" for two that exchange heads.
@@ -45,13 +53,14 @@ class RankAxes {
     int degree = 1, index = 0;
   };
   MeshShape shape_;
-  int rank_, ep_, ep_on_node_;
+  int rank_;
+  ExpertRanks experts_;
   std::array<Place, num_type_axes> places_;
   std::vector<TypeAxis> all_;
 };
 
 /// Ranks that together show all types: the first rank of every axis, and for each axis the next rank along it.
 [[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas, int head_ranks = 1,
-                                                    int ep = 1);
+                                                    int expert_ranks = 1);
 
 }  // namespace echelon

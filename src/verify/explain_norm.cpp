@@ -107,10 +107,11 @@ class NormExplainer {
   }
 
  private:
-  // The squares of all experts, divided by the ranks that have some each, or counted on every one.
+  // The squares of all experts, divided by the ranks that have some of them or features of the same, or counted on
+  // every one.
   void try_experts() {
-    const double n = static_cast<double>(at_.config().parallelism.expert_parallel_degree);
-    if (n == 1) return;
+    const std::vector<LayoutAxis> of_experts = axes_of_experts(at_.config());
+    if (of_experts.empty()) return;
     double sum = 0;
     std::vector<std::string> experts;
     for (const auto& [tensor, squares] : squares_) {
@@ -119,12 +120,17 @@ class NormExplainer {
       experts.push_back(tensor);
     }
     std::ranges::sort(experts, {}, [&](const std::string& tensor) { return at_.reference.position(tensor); });
-    if (is_near_surplus((1 / n - 1) * sum))
-      add(FaultKind::mean_for_sum, "ep", experts,
-          fmt::format("the squares of experts are divided by {}, the number of ranks that have some each", n));
-    if (is_near_surplus((n - 1) * sum))
-      add(FaultKind::counted_twice, "ep", experts, fmt::format("the squares of experts are counted {} times", n));
-    if (is_near_surplus(-sum)) add(FaultKind::not_counted, "ep", experts, "the squares of experts are missing");
+    for (const LayoutAxis& axis : of_experts) {
+      const double n = axis.degree;
+      if (is_near_surplus((1 / n - 1) * sum))
+        add(FaultKind::mean_for_sum, axis.name, experts,
+            fmt::format("the squares of experts are divided by {}, the number of ranks of {}", n, axis.name));
+      if (is_near_surplus((n - 1) * sum))
+        add(FaultKind::counted_twice, axis.name, experts,
+            fmt::format("the squares of experts are counted {} times", n));
+    }
+    if (is_near_surplus(-sum))
+      add(FaultKind::not_counted, of_experts.back().name, experts, "the squares of experts are missing");
   }
 
   // All tensors that are replicated over the axis, one of them, or those of some roles (all input norms, say).

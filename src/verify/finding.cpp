@@ -68,6 +68,16 @@ std::vector<LayoutAxis> axes_of(const RunConfig& config) {
   return axes;
 }
 
+std::vector<LayoutAxis> axes_of_experts(const RunConfig& config) {
+  const int ep = static_cast<int>(config.parallelism.expert_parallel_degree),
+            etp = num_feature_ranks(config.parallelism);
+  std::vector<LayoutAxis> axes;
+  if (ep > 1) axes.push_back({"ep", ep});
+  if (etp > 1) axes.push_back({"etp", etp});
+  if (ep > 1 && etp > 1) axes.push_back({"ep+etp", ep * etp});
+  return axes;
+}
+
 std::string shard_axes_of(const MeshShape& mesh) {
   const bool has_shards = mesh.degree(Axis::dp_shard) > 1, has_parts = mesh.degree(Axis::cp) > 1;
   return has_shards && has_parts ? "dp_shard+cp" : has_parts ? "cp" : "dp_shard";

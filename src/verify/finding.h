@@ -82,6 +82,8 @@ struct LayoutAxis {
 /// dp_replicate, dp_shard, both together if the layout has both, cp, dp_shard+cp (over which ZeRO shards), tp, pp,
 /// microbatches.
 [[nodiscard]] std::vector<LayoutAxis> axes_of(const RunConfig& config);
+/// ep, etp where features are over ranks with rows of their own, and ep+etp.
+[[nodiscard]] std::vector<LayoutAxis> axes_of_experts(const RunConfig& config);
 /// The mesh axes over which parts of the batch are divided, with their names, and the set of those with more than one
 /// rank: "dp_shard+cp".
 inline constexpr std::pair<const char*, Axis> batch_axes[] = {

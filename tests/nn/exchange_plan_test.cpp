@@ -133,5 +133,15 @@ TEST(ExchangePlan, DividesRowsByShares) {
   }
 }
 
+// Of few rows experts may keep less than one each: types of layouts need one to follow.
+TEST(ExchangePlan, KeepsARowOfFew) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const ExchangePlan plan = ExchangePlan::of_shares(std::vector<double>(num_ranks, 0.2), 3, rank, 1);
+    EXPECT_EQ(plan.num_sent(), 1);
+    EXPECT_EQ(plan.num_received(), 1);
+    EXPECT_EQ(plan.num_rounds(), 1);
+  }
+}
+
 }  // namespace
 }  // namespace echelon

@@ -20,6 +20,7 @@ struct Layout {
   int tp = 1;
   bool sequence_parallel = false;
   BackwardKind backward = BackwardKind::fused;
+  int ep = 1, etp = 0;  // etp 0: features of all experts are over all ranks
 };
 
 // What a stage computes, put together from all ranks: whole tensors by name.
@@ -32,7 +33,7 @@ struct WholeTensors {
 // Where element i of this rank's slice is in the whole tensor; -1: in the padding.
 std::int64_t place_in_whole(const Param& param, std::int64_t i) {
   const int dim = param.slice.dim();
-  if (dim < 0) return i;
+  if (dim < 0 || !param.slice.is_padded()) return param.slice.index(i);
   const Sizes& sizes = param.global_sizes();
   const std::int64_t global_count = sizes[dim];
   std::int64_t inner = 1;
@@ -85,7 +86,13 @@ WholeTensors run_stage(const ModelSpec& model, const StageLayers& layers, const 
     options.tp = layout.tp;
     options.tp_rank = mesh.coordinate(Axis::tp);
     options.sequence_parallel = layout.sequence_parallel;
-    options.divides_expert_features = layout.tp > 1;
+    options.divides_expert_features = layout.tp > 1 && layout.etp == 0;
+    if (layout.etp > 0) {
+      options.ep = layout.ep;
+      options.etp = layout.etp;
+      options.ep_rank = options.tp_rank / layout.etp % layout.ep;
+      options.etp_rank = options.tp_rank % layout.etp;
+    }
     Stage stage(options, layers);
     const Tables tables(options);
     stage.bind_rope_tables(*make_reference_ops(), tables.cos, tables.sin);
@@ -152,6 +159,19 @@ TEST(TensorParallel, QwenWithBiasesAndNormsOfSharedKvHeads) { expect_layouts_agr
 TEST(TensorParallel, MixturesOfExperts) {
   expect_layouts_agree(small_mixture(), {2, 4});
   expect_layouts_agree(small_groups_of_experts(), {2, 4});
+}
+
+// Each rank routes its own tokens, and has features of some experts.
+TEST(TensorParallel, ExpertsAndTheirFeatures) {
+  ModelSpec model = small_mixture();
+  model.mixture.num_experts = 8;
+  for (const StageLayers& layers : {whole_model, middle}) {
+    const WholeTensors expected = run_stage(model, layers, {});
+    for (const auto& [ep, etp] : {std::pair{2, 2}, {4, 1}, {1, 4}})
+      for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split})
+        expect_same(run_stage(model, layers, {4, true, backward, ep, etp}), expected,
+                    fmt::format("ep {}, etp {}", ep, etp));
+  }
 }
 
 TEST(TensorParallel, Gpt2) { expect_layouts_agree(small_gpt2(), {2, 3, 4}); }

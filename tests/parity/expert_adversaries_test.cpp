@@ -4,6 +4,7 @@
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "report/system_memory.h"
+#include "spec/groups.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,12 +20,16 @@ namespace {
 constexpr int forced_ranks = 8;
 constexpr std::int64_t forced_experts = 16, forced_tokens = 12;  // two experts on each rank
 
-/// `most_received`: rows of the rank with the most, over all rows that one rank sends.
+/// How many ranks have features of the same experts, and rows of their own.
+enum class Features : int { whole = 1, halves = 2 };
+constexpr int num_parts(Features features) { return forced_ranks / static_cast<int>(features); }
+
+/// `most_received`: rows that come to the rank with the most, over all rows that one rank sends.
 struct Adversary {
   const char* name;
   std::int64_t experts_per_token;
   Choice choice;
-  double most_received;
+  double most_received, most_received_of_halves;
   std::int64_t tokens_per_rank = 2 * forced_tokens;
   Targets targets = Targets::unequal;
 };
@@ -36,25 +41,31 @@ std::int32_t even_choice(std::int64_t n, std::int64_t j) {
 std::vector<Adversary> adversaries() {
   const auto expert = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
   return {
-      {"one_expert", 1, [](std::int64_t, std::int64_t) { return 5; }, forced_ranks},
-      {"experts_of_one_rank", 2, [=](std::int64_t, std::int64_t j) { return expert(6 + j); }, forced_ranks},
-      // Experts 0 to 14 in turn, of which 12 tokens choose the first nine twice: four rows for some ranks, of three.
-      {"no_row_for_one_expert", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 15); }, 4.0 / 3},
-      {"no_row_for_one_rank", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 14); }, 4.0 / 3},
-      {"equal_choices", 2, [=](std::int64_t, std::int64_t j) { return expert(3 + 8 * j); }, forced_ranks / 2.0},
+      {"one_expert", 1, [](std::int64_t, std::int64_t) { return 5; }, forced_ranks, forced_ranks / 2.0},
+      {"experts_of_one_rank", 2, [=](std::int64_t, std::int64_t j) { return expert(6 + j); }, forced_ranks,
+       forced_ranks / 2.0},
+      // Experts 0 to 14 in turn, of which 12 tokens choose the first nine twice: four rows for some ranks, of three. Of
+      // four parts some have eight, of six.
+      {"no_row_for_one_expert", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 15); }, 4.0 / 3,
+       4.0 / 3},
+      {"no_row_for_one_rank", 2, [=](std::int64_t n, std::int64_t j) { return expert((2 * n + j) % 14); }, 4.0 / 3,
+       4.0 / 3},
+      {"equal_choices", 2, [=](std::int64_t, std::int64_t j) { return expert(3 + 8 * j); }, forced_ranks / 2.0,
+       forced_ranks / 4.0},
       {"one_token_of_each_rank", 2, [=](std::int64_t, std::int64_t j) { return expert(3 + 8 * j); }, forced_ranks / 2.0,
-       1},
-      {"one_token", 2, even_choice, 1.0 / forced_tokens, forced_tokens, Targets::one_token},
+       forced_ranks / 4.0, 1},
+      {"one_token", 2, even_choice, 1.0 / forced_tokens, 1.0 / forced_tokens, forced_tokens, Targets::one_token},
   };
 }
 
-RunConfig config_under(const Adversary& adversary, double bound) {
+RunConfig config_under(const Adversary& adversary, Features features, double bound) {
   RunConfig config = config_of({.shard = forced_ranks,
                                 .microbatches = 1,
                                 .zero = 2,
                                 .experts = forced_experts,
                                 .router_losses = true,
-                                .ep = forced_ranks});
+                                .ep = num_parts(features),
+                                .etp = features == Features::whole ? 0 : static_cast<int>(features)});
   config.model.mixture.num_experts_per_tok = adversary.experts_per_token;
   config.moe.dispatch_bound = bound;
   config.training.steps = 2;
@@ -69,10 +80,11 @@ RunConfig config_under(const Adversary& adversary, double bound) {
 }
 
 /// Of even loads, and of these: max over ranks of ceil(rows / Q), with Q = min(ceil(bound R), all that can come).
-double forced_rounds(const Adversary& adversary, double bound) {
+double forced_rounds(const Adversary& adversary, Features features, double bound) {
   const double R = static_cast<double>(adversary.tokens_per_rank * adversary.experts_per_token),
-               Q = std::min(std::ceil(bound * R), R * forced_ranks);
-  return std::max(std::ceil(R / Q), std::ceil(adversary.most_received * R / Q));
+               Q = std::min(std::ceil(bound * R), R * num_parts(features)),
+               most = features == Features::whole ? adversary.most_received : adversary.most_received_of_halves;
+  return std::max(std::ceil(R / Q), std::ceil(most * R / Q));
 }
 
 std::int64_t num_tokens_of(const RunConfig& config, const Adversary& adversary) {
@@ -87,7 +99,7 @@ std::int64_t num_rows_of(const Trajectory& trajectory) {
 
 void PrintTo(const Adversary& adversary, std::ostream* out) { *out << adversary.name; }
 
-class Adversarial : public ::testing::TestWithParam<Adversary> {};
+class Adversarial : public ::testing::TestWithParam<std::tuple<Adversary, Features>> {};
 
 // Claim (parity): A mixture computes what one rank computes however uneven its loads are: all tokens
 //   at one expert, all at one rank's, none at an expert or a rank, one token in all. It then takes
@@ -96,19 +108,19 @@ class Adversarial : public ::testing::TestWithParam<Adversary> {};
 //   MiB; rounds as many as the rows need.
 // Tests: Adversarial
 TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
-  const Adversary& adversary = GetParam();
+  const auto& [adversary, features] = GetParam();
   std::unique_ptr<Trajectory> expected;
   for (const double bound : {0.3, 1.0, 100.0}) {
     SCOPED_TRACE(fmt::format("bound {}", bound));
-    const RunConfig config = config_under(adversary, bound);
+    const RunConfig config = config_under(adversary, features, bound);
     const Interpose interpose = forced(adversary.choice, config.training.seq_len);
     if (!expected) expected = run_training(one_rank(config), {.interpose = interpose, .targets = adversary.targets});
+    const double rounds = forced_rounds(adversary, features, bound);
     const auto at_end = [&](const RankView& rank) {
       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
       const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
       EXPECT_GT(traffic.num_exchanges, 0);
-      EXPECT_EQ(static_cast<double>(traffic.num_rounds),
-                forced_rounds(adversary, bound) * static_cast<double>(traffic.num_exchanges));
+      EXPECT_EQ(static_cast<double>(traffic.num_rounds), rounds * static_cast<double>(traffic.num_exchanges));
     };
     const auto actual = run_training(config, {.interpose = interpose, .at_end = at_end, .targets = adversary.targets});
     expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
@@ -116,12 +128,50 @@ TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Routers, Adversarial, ::testing::ValuesIn(adversaries()),
-                         [](const auto& adversary) { return adversary.param.name; });
+std::string name_of_adversary(const ::testing::TestParamInfo<std::tuple<Adversary, Features>>& row) {
+  const auto& [adversary, features] = row.param;
+  return fmt::format("{}{}", adversary.name, features == Features::whole ? "" : "_of_halves");
+}
+
+INSTANTIATE_TEST_SUITE_P(Routers, Adversarial,
+                         ::testing::Combine(::testing::ValuesIn(adversaries()),
+                                            ::testing::Values(Features::whole, Features::halves)),
+                         name_of_adversary);
+
+/// What all ranks sent over these groups, as the transport counted it.
+struct SentRows {
+  std::atomic<std::int64_t> across = 0, inside = 0;
+};
+
+// Where L ranks have features of the same experts, every row is given L - 1 times and as many addends come back,
+// whatever the loads. As many rows as with even loads go across to other experts.
+TEST(AdversarialTraffic, OfFeaturesIsTheClosedForm) {
+  constexpr std::int64_t L = static_cast<int>(Features::halves), P = num_parts(Features::halves);
+  for (const Adversary& adversary : adversaries()) {
+    if (adversary.targets == Targets::one_token) continue;
+    SCOPED_TRACE(adversary.name);
+    const RunConfig config = config_under(adversary, Features::halves, P);  // one round
+    const Group across = expert_across_group(static_cast<int>(P * L), static_cast<int>(L)),
+                inside = expert_inner_group(static_cast<int>(L));
+    SentRows sent;
+    const auto at_end = [&](const RankView& rank) {
+      sent.across += rank.mesh.sent_bytes().at(across);
+      sent.inside += rank.mesh.sent_bytes().at(inside);
+    };
+    (void)run_training(config, {.interpose = forced(adversary.choice, config.training.seq_len), .at_end = at_end});
+    const std::int64_t rows = forced_ranks * adversary.tokens_per_rank * adversary.experts_per_token,
+                       backwards = config.training.steps * config.model.num_hidden_layers,
+                       forwards = backwards + config.model.num_hidden_layers,
+                       of_row = (2 * config.model.hidden_size + 1) * 8,
+                       of_offsets = forced_ranks * (forced_experts + 1) * 4;
+    EXPECT_EQ(sent.across, forwards * (P - 1) * of_offsets + (forwards + backwards) * (P - 1) * rows / P * of_row);
+    EXPECT_EQ(sent.inside, forwards * (L - 1) * P * of_offsets + (forwards + backwards) * (L - 1) * rows * of_row);
+  }
+}
 
 /// As many rows that a buffer for those that could come would be larger than what is allowed.
-RunConfig large_config(std::int64_t experts_per_token) {
-  RunConfig config = config_under({"", experts_per_token, even_choice, 1}, 1.2);
+RunConfig large_config(std::int64_t experts_per_token, Features features) {
+  RunConfig config = config_under({"", experts_per_token, even_choice, 1, 1}, features, 1.2);
   config.model.hidden_size = config.model.mixture.moe_intermediate_size = 128;
   config.model.max_position_embeddings = config.training.seq_len = 512;
   config.training.micro_batch_size = 1;
@@ -142,9 +192,11 @@ std::int64_t most_arena_bytes(const RunConfig& config, const Choice& choice) {
   return most;
 }
 
-TEST(AdversarialMemory, IsThatOfEvenLoads) {
+class AdversarialMemory : public ::testing::TestWithParam<Features> {};
+
+TEST_P(AdversarialMemory, IsThatOfEvenLoads) {
   for (const std::int64_t experts_per_token : {1, 2}) {
-    const RunConfig config = large_config(experts_per_token);
+    const RunConfig config = large_config(experts_per_token, GetParam());
     const std::int64_t arena = most_arena_bytes(config, even_choice), resident = process_memory().peak_bytes,
                        allowed = std::max<std::int64_t>(resident / 50, 16 << 20);
     for (const Adversary& adversary : adversaries()) {
@@ -154,6 +206,8 @@ TEST(AdversarialMemory, IsThatOfEvenLoads) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Experts, AdversarialMemory, ::testing::Values(Features::whole, Features::halves));
 
 }  // namespace
 }  // namespace echelon::testing

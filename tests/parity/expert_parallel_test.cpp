@@ -1,12 +1,15 @@
 // What an exchange of rows between the ranks of experts costs: bytes that are sent, and memory.
+#include "base/error.h"
 #include "ops/cpu/cpu_ops.h"
 #include "parity/forced_router.h"
 #include "parity/layout.h"
 #include "spec/groups.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 
 namespace echelon::testing {
 namespace {
@@ -45,6 +48,72 @@ TEST(ExpertTraffic, IsTheClosedForm) {
     };
     (void)run_training(config, {.interpose = forced(even, seq_len), .at_end = at_end});
   }
+}
+
+// Where ETP ranks have features of the same experts, (EP - 1) / EP of R rows go across and (ETP - 1) R rows inside, and
+// as many come back.
+TEST(ExpertTraffic, OfFeaturesIsTheClosedForm) {
+  for (const auto& [ep, etp] : {std::pair{2, 2}, {4, 2}, {2, 4}, {1, 8}}) {
+    RunConfig config = config_of({.shard = 8, .layers = 2, .experts = num_experts, .ep = ep, .etp = etp, .bound = 1});
+    config.training.steps = config.lr_scheduler.warmup_steps = 2;
+    SCOPED_TRACE(fmt::format("ep {}, etp {}", ep, etp));
+    const std::int64_t rows = config.training.micro_batch_size * seq_len * 2, D = config.model.hidden_size * 8,
+                       weight = 8, offsets = (num_experts + 1) * 4;
+    const auto even = [](std::int64_t n, std::int64_t j) {
+      return static_cast<std::int32_t>((2 * n + j) % num_experts);
+    };
+    const auto at_end = [&, ep = std::int64_t{ep}, etp = std::int64_t{etp}](const RankView& rank) {
+      const Group across = expert_across_group(static_cast<int>(ep * etp), static_cast<int>(etp)),
+                  inside = expert_inner_group(static_cast<int>(etp));
+      for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+        std::map<Group, std::int64_t> planned;
+        std::int64_t forwards = 0;  // of a layer and microbatch
+        for (const Action& action : rank.run.blueprint().program(kind)) {
+          forwards += action.kind == ActionKind::forward ? 2 : 0;
+          for (const CommRecord& comm : rank.run.blueprint().trace(kind).of(action).communications())
+            planned[comm.group] += comm.sent_bytes;
+        }
+        EXPECT_GT(forwards, 0);
+        const std::int64_t backwards = kind == ProgramKind::training ? forwards : 0, of_row = 2 * D + weight;
+        const auto expected = [&](std::int64_t moved, std::int64_t of_offsets) {
+          return forwards * (of_offsets + moved * of_row) + backwards * moved * of_row;
+        };
+        EXPECT_EQ(planned[across], expected(rows * (ep - 1) / ep, (ep - 1) * offsets));
+        EXPECT_EQ(planned[inside], expected(rows * (etp - 1), (etp - 1) * ep * offsets));
+        const ExpertTraffic& traffic = rank.run.step().expert_traffic(kind);
+        EXPECT_EQ(traffic.sent_bytes, traffic.planned_sent_bytes);
+        EXPECT_EQ(traffic.across_bytes, traffic.planned_across_bytes);
+        EXPECT_EQ(traffic.flops, traffic.planned_flops);
+        EXPECT_GT(traffic.sent_bytes, 0);
+      }
+    };
+    (void)run_training(config, {.interpose = forced(even, seq_len), .at_end = at_end});
+  }
+}
+
+TEST(ExpertFeatures, AreRefusedInASentence) {
+  const auto sentence_about = [](const Layout& layout) -> std::string {
+    try {
+      validate(config_of(layout));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2}), "");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .etp = 4}), "");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 3}),
+            "parallelism.expert_tensor_parallel_degree = 3 with expert_parallel_degree = 2 is not made of neighbours "
+            "among data_parallel_shard_degree = 4 x context_parallel_degree = 1 x tensor_parallel_degree = 1 ranks "
+            "(use 2)");
+  EXPECT_EQ(sentence_about({.shard = 16, .experts = 8, .etp = 16}),
+            "parallelism.expert_tensor_parallel_degree = 16 divides model.moe_intermediate_size = 13 features (use 8)");
+  EXPECT_EQ(sentence_about({.shard = 2, .tp = 2, .experts = 8, .etp = 4}),
+            "parallelism.expert_tensor_parallel_degree = 4 has each tensor-parallel rank route tokens of its own, but "
+            "parallelism.sequence_parallel = false (use 2)");
+  EXPECT_EQ(sentence_about({.shard = 8, .experts = 8, .ep = 4, .etp = 2, .ranks_per_node = 2}),
+            "parallelism.expert_dispatch = 'hierarchical' is not supported with expert_tensor_parallel_degree = 2 (use "
+            "'direct')");
 }
 
 /// What the matmuls of experts computed on one rank, and what its trace says.

@@ -69,7 +69,7 @@ class WatchedRank : public RankInterposer {
 std::vector<Routed> routed_tokens(RunConfig config) {
   config.training.steps = config.lr_scheduler.warmup_steps = 1;
   RoutedTokens routed;
-  routed.each_rank_routes_its_own = expert_tensor_degree(config.parallelism) == 1;
+  routed.each_rank_routes_its_own = !divides_experts_as_dense(config.parallelism);
   RunOptions options;
   options.interpose = [&](Ops& ops, Mesh& mesh) { return std::make_unique<WatchedRank>(ops, mesh, routed); };
   (void)run_training(config, options);

@@ -44,6 +44,20 @@ void add_pairs(RankRun& run, ProgramKind kind, std::int64_t times, AttentionPair
   pairs.backward += traced.backward * work.pairs / work.planned_pairs;
 }
 
+bool is_of_experts(const OpRecord& op) {
+  return op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward_weight;
+}
+
+/// With a capacity, a plan has the rows that experts keep of even loads. Of early tokens they keep more: a rank with a
+/// part of a sequence may keep all of its rows.
+std::int64_t most_expert_flops(const OpRecord& op, const LayerOptions& options) {
+  const std::int64_t num_tokens = options.divides_expert_features ? options.num_tokens() : options.num_local_tokens(),
+                     rows = num_tokens * options.model.mixture.num_experts_per_tok;
+  const bool has_part = options.tokens || num_tokens < options.num_tokens();
+  if (options.expert_capacity == 0 || !has_part) return op.flops;
+  return op.kind == OpKind::grouped_matmul ? 2 * rows * op.n * op.k : 2 * op.m * op.n * rows;
+}
+
 }  // namespace
 
 AttentionPairs pairs_of(RankRun& run, ProgramRuns runs) {
@@ -61,7 +75,8 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   EXPECT_EQ(run.memory().arena().num_bytes(), run.blueprint().arena_bytes());
   std::map<std::array<std::int64_t, 3>, std::int64_t> products;
   std::map<Group, std::int64_t> sent;
-  std::int64_t expert_flops = 0;
+  const LayerOptions& options = run.blueprint().part().options;
+  std::int64_t expert_flops = 0, most_flops_of_experts = 0;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
     const std::int64_t times = kind == ProgramKind::training ? runs.training : runs.evaluation;
     if (times == 0) continue;
@@ -71,8 +86,10 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
       for (const OpRecord& op : trace.operations())
         if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0)
           products[{op.m, op.n, op.k}] += times;
-        else if (op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward_weight)
+        else if (is_of_experts(op)) {
           expert_flops += times * op.flops;
+          most_flops_of_experts += times * most_expert_flops(op, options);
+        }
       for (const CommRecord& comm : trace.communications())
         if (comm.sent_bytes > 0) sent[comm.group] += times * comm.sent_bytes;
     }
@@ -96,19 +113,20 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   // Rows of experts are planned for even loads.
   ExpertTraffic experts = run.step().expert_traffic(ProgramKind::training);
   experts += run.step().expert_traffic(ProgramKind::evaluation);
-  const int ep = run.blueprint().part().options.ep;
-  if (ep > 1) {
-    const int on_node = run.blueprint().part().options.ep_on_node;
-    sent[on_node > 0 ? expert_node_group(on_node) : expert_group(ep)] +=
+  const int num_expert_ranks = options.num_expert_ranks();
+  if (num_expert_ranks > 1) {
+    const int inside = options.etp > 1 ? options.etp : options.ep_on_node;
+    sent[inside > 0 ? expert_inner_group(inside) : expert_group(num_expert_ranks)] +=
         experts.sent_bytes - experts.planned_sent_bytes;
-    if (on_node > 0) sent[expert_across_group(ep, on_node)] += experts.across_bytes - experts.planned_across_bytes;
+    if (inside > 0)
+      sent[expert_across_group(num_expert_ranks, inside)] += experts.across_bytes - experts.planned_across_bytes;
     EXPECT_EQ(experts.planned_flops, expert_flops);
-    expert_flops = experts.flops;
+    expert_flops = most_flops_of_experts = experts.flops;
   }
   if (ops != nullptr) {
-    const bool may_be_padded = ep == 1 && run.blueprint().part().batch_size(BufferRole::places) > 0;
+    const bool may_be_padded = num_expert_ranks == 1 && run.blueprint().part().batch_size(BufferRole::places) > 0;
     const std::int64_t most_missing = may_be_padded ? expert_flops : 0;  // padding has no experts
-    EXPECT_LE(ops->expert_flops(), expert_flops);
+    EXPECT_LE(ops->expert_flops(), most_flops_of_experts);
     EXPECT_GE(ops->expert_flops(), expert_flops - most_missing) << "of experts, counted by their rows";
   }
   std::erase_if(sent, [](const auto& each) { return each.second == 0; });

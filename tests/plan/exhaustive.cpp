@@ -9,8 +9,10 @@
 namespace echelon {
 namespace {
 
-using Degrees = std::array<std::int64_t, 5>;
-Degrees degrees_of_listed(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep}; }
+using Degrees = std::array<std::int64_t, 6>;
+Degrees degrees_of_listed(const PlanShape& shape) {
+  return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep, shape.etp};
+}
 
 }  // namespace
 

@@ -90,6 +90,12 @@ const std::vector<NamedLayout>& layouts_of_experts() {
          p.expert_parallel_degree = 2;
          p.zero_level = 3;
        }},
+      {"zero3-ep-etp-4x2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = 4;
+         p.expert_parallel_degree = p.expert_tensor_parallel_degree = 2;
+         p.zero_level = 3;
+       }},
       {"tp-sp-ep-2x6",
        [](ParallelConfig& p) {
          p.data_parallel_shard_degree = 3;

@@ -62,6 +62,22 @@ void expect_indices(const TensorSlice& slice, const Indices& expected, const std
     }
 }
 
+/// Of every flat range of a slice of a stack [3, 3, 4], the rectangles in the matrix of all rows.
+void expect_rectangles(const TensorSlice& slice, const std::string& what) {
+  const std::int64_t width = slice.global_sizes()[2], all = slice.num_elements();
+  for (std::int64_t first = 0; first <= all; ++first)
+    for (std::int64_t count = 0; first + count <= all; ++count) {
+      const TensorSlice part = slice.elements({first, count});
+      Indices indices(static_cast<std::size_t>(count), -1);
+      for (const SliceRectangle& rectangle : rectangles_of(part))
+        for (std::int64_t row = 0; row < rectangle.rows.count; ++row)
+          for (std::int64_t column = 0; column < rectangle.columns.count; ++column)
+            indices.at(static_cast<std::size_t>(rectangle.first + row * rectangle.stride + column)) =
+                (rectangle.rows.first + row) * width + rectangle.columns.first + column;
+      EXPECT_EQ(indices, indices_of_runs(part)) << what << ", elements " << count << " from " << first;
+    }
+}
+
 TEST(TensorSlice, HasTheEntriesOfADim) {
   for (const Sizes& whole : {Sizes{5}, Sizes{3, 4}, Sizes{2, 3, 2}})
     for (int dim = 0; dim < whole.num_dims(); ++dim)
@@ -80,6 +96,26 @@ TEST(TensorSlice, HasTheEntriesOfADim) {
             EXPECT_EQ(slice.entries(each), (each == dim ? Range{first, count} : Range{0, whole[each]})) << what;
           EXPECT_EQ(slice.is_padded(), count > 0 && first + count > whole[dim]) << what;
         }
+}
+
+TEST(TensorSlice, HasEntriesOfSomeMatrices) {
+  const Sizes whole = {3, 3, 4};
+  for (std::int64_t matrix = 0; matrix <= 3; ++matrix)
+    for (std::int64_t num_matrices = 0; matrix + num_matrices <= 3; ++num_matrices)
+      for (const int dim : {1, 2})
+        for (std::int64_t first = 0; first <= whole[dim]; ++first)
+          for (std::int64_t count = 1; first + count <= whole[dim]; ++count) {
+            std::array<Range, 3> entries = {Range{matrix, num_matrices}, {0, whole[1]}, {0, whole[2]}};
+            entries[static_cast<std::size_t>(dim)] = {first, count};
+            const TensorSlice slice(whole, entries[0], dim, {first, count});
+            const std::string what =
+                fmt::format("matrices {} from {}, dim {}: {} from {}", num_matrices, matrix, dim, count, first);
+            expect_indices(slice, indices_of(whole, entries), what);
+            EXPECT_EQ(slice.dim(), dim);
+            for (int each = 0; each < 3; ++each)
+              EXPECT_EQ(slice.entries(each), entries[static_cast<std::size_t>(each)]) << what;
+            expect_rectangles(slice, what);
+          }
 }
 
 TEST(TensorSlice, IsAllOfATensor) {

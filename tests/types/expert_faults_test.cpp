@@ -98,10 +98,62 @@ TEST(ExpertFaults, HopsThatAreLeftOut) {
 
 TEST(ExpertFaults, HopsThatGoToOtherRanks) {
   const RunConfig config = in_two_hops(4, 1);
-  EXPECT_THAT(fault_of(config, {.mesh = in_exchange(0, {expert_node_group(2)})}),
+  EXPECT_THAT(fault_of(config, {.mesh = in_exchange(0, {expert_inner_group(2)})}),
               HasSubstr("but rows of tokens go to experts and come back over"));
   EXPECT_NE(fault_of(config, {.mesh = in_exchange(2, {expert_across_group(4, 2)})}), "");
   EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
+}
+
+/// Two ranks have features of each expert. A token has three rows, so that only an expert's row is summed of two.
+RunConfig with_features(int shard, int tp, int ep) {
+  RunConfig config = experts(shard, tp, ep);
+  config.parallelism.expert_tensor_parallel_degree = 2;
+  config.model.mixture.num_experts_per_tok = 3;
+  return config;
+}
+std::vector<RunConfig> all_with_features() {
+  return {with_features(4, 1, 2), with_features(8, 1, 2), with_features(2, 2, 2), with_features(4, 2, 4),
+          with_features(4, 1, 1)};
+}
+
+TEST(ExpertFaults, RowsThatDoNotComeToAllRanksOfFeaturesOrBack) {
+  for (const RunConfig& config : all_with_features()) {
+    EXPECT_EQ(fault_of(config, {}), "");
+    for (int which = 0; which < 2 * num_exchanges; ++which)
+      EXPECT_NE(fault_of(config, {.mesh = in_exchange(which, {})}), "") << which;
+  }
+}
+
+TEST(ExpertFaults, RowsOfFeaturesThatGoToOtherRanks) {
+  const RunConfig config = with_features(4, 1, 2);
+  EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_inner_group(2)})}), "");
+  EXPECT_NE(fault_of(config, {.mesh = in_exchange(2, {expert_across_group(4, 2)})}), "");
+  EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
+}
+
+/// Sums of y, dx and the gradients of weights, each over the ranks of an expert's features.
+PlantInOps without_sum_of_features(int which) {
+  return [=, seen = std::make_shared<int>(0)](StoredOperation& operation) {
+    const auto* args = std::get_if<CombineExpertsArgs>(&operation);
+    const bool is_sum = args != nullptr && args->slots.size(1) == 2 && args->y.size(0) == args->slots.num_elements() &&
+                        args->slots.data != nullptr && args->out.size(0) * 2 == args->y.size(0);
+    return !is_sum || (*seen)++ != which;
+  };
+}
+
+TEST(ExpertFaults, AddendsOfARowThatAreNotSummed) {
+  for (const RunConfig& config : all_with_features())
+    for (int which = 0; which < 3; ++which)
+      EXPECT_NE(fault_of(config, {.ops = without_sum_of_features(which)}), "") << which;
+}
+
+TEST(ExpertFaults, GradientsOfFeaturesThatAreSummedOverOtherRanks) {
+  const RunConfig config = with_features(8, 1, 2);
+  EXPECT_THAT(fault_of(config, {.mesh = instead_of(CommKind::reduce_scatter, expert_holders_group(4), {})}),
+              HasSubstr("addends of each rank's experts"));
+  EXPECT_NE(fault_of(config, {.mesh = instead_of(CommKind::reduce_scatter, expert_holders_group(4),
+                                                 {expert_holders_group(2)})}),
+            "");
 }
 
 TEST(ExpertFaults, SlotsThatAreNotOfWhatHasCome) {

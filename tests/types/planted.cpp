@@ -100,9 +100,9 @@ Interpose interpose(const Plant& plant) {
 
 std::string fault_of(const RunConfig& config, const Plant& plant) {
   const Blueprint blueprint(config);
-  for (const int rank : representative_ranks(
-           blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp)),
-           key_exchange(config.parallelism).head_ranks, static_cast<int>(config.parallelism.expert_parallel_degree)))
+  for (const int rank :
+       representative_ranks(blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp)),
+                            key_exchange(config.parallelism).head_ranks, num_expert_ranks(config.parallelism)))
     try {
       check_layout_types(blueprint, rank, interpose(plant));
     } catch (const Error& error) {

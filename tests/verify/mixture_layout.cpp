@@ -33,6 +33,7 @@ RunConfig mixture_config(const MixtureLayout& layout) {
   config.parallelism.tensor_parallel_degree = layout.tp;
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.expert_parallel_degree = layout.ep;
+  config.parallelism.expert_tensor_parallel_degree = layout.etp;
   config.parallelism.context_parallel_degree = layout.cp;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;

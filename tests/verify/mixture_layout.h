@@ -16,6 +16,7 @@ struct MixtureLayout {
   int cp = 1, pp = 1, microbatches = 2, sequences = 1;  // of a rank, and of each microbatch
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   double capacity = 0;  // of experts, by weights; 0: none
+  int etp = 0;          // ranks with features of each expert
 };
 
 /// Of four experts each token has two.

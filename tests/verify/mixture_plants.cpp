@@ -78,21 +78,24 @@ class LossOfAPart final : public Plant {
   }
 };
 
-/// After rows of a round are put into the order in which they came, in a forward pass.
+/// After rows of a round are put into the order in which they came, in a forward pass. A token's two rows are summed
+/// after the last round.
 class GivenBack : public Plant {
  public:
   bool replaces(Place& place, const Operation& operation) override {
-    if (const auto* slots = operation.get_if<ArrivedSlotsArgs>()) first_row_ = slots->first_row;
     const auto* args = operation.get_if<CombineExpertsArgs>();
-    if (args == nullptr || place.action.kind != ActionKind::forward || args->slots.size(1) != 1) return false;
+    if (args == nullptr || place.action.kind != ActionKind::forward) return false;
+    if (args->slots.size(1) == 2) round_ = 0;
+    if (args->slots.size(1) != 1) return false;
     place.ops.perform(operation);
     spoil(place, args->out);
+    ++round_;
     return true;
   }
 
  protected:
   virtual void spoil(Place& place, Tensor rows) = 0;
-  std::int64_t first_row_ = 0;
+  int round_ = 0;
 };
 
 class RowsInAnotherOrder final : public GivenBack {
@@ -108,7 +111,21 @@ class RowsInAnotherOrder final : public GivenBack {
 
 class LostLastRound final : public GivenBack {
   void spoil(Place& place, Tensor rows) override {
-    if (first_row_ > 0) place.ops.fill(rows, 0.0);
+    if (round_ > 0) place.ops.fill(rows, 0.0);
+  }
+};
+
+class RowsOfOneAddend final : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<CombineExpertsArgs>();
+    constexpr std::int64_t num_addends = 4;  // a token has two rows
+    if (args == nullptr || args->slots.size(1) != num_addends) return false;
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(args->slots.num_elements()));
+    place.ops.download(slots.data(), args->slots);
+    for (std::int64_t row = 0; row < args->out.size(0); ++row)
+      place.ops.copy(args->out.rows(row, 1), args->y.rows(slots[static_cast<std::size_t>(row * num_addends)], 1));
+    return true;
   }
 };
 
@@ -150,6 +167,7 @@ Seed averaged_experts_in_norm(int n) { return mixture_seed<AveragedInNorm>(n); }
 Seed bias_of_own_counts() { return mixture_seed<BiasOfOwnCounts>(); }
 Seed loss_of_a_part() { return mixture_seed<LossOfAPart>(); }
 Seed rows_in_another_order() { return mixture_seed<RowsInAnotherOrder>(); }
+Seed rows_of_one_addend() { return mixture_seed<RowsOfOneAddend>(); }
 Seed lost_last_round() { return mixture_seed<LostLastRound>(); }
 Seed counted_by_recomputation() { return mixture_seed<CountedByRecomputation>(); }
 Seed wrong_choices() { return mixture_seed<WrongChoices>(); }

@@ -20,6 +20,8 @@ void change_second_experts(Ops& ops, Tensor experts, std::int64_t num_experts);
 [[nodiscard]] Seed loss_of_a_part();
 /// Two rows change places when they come back from their experts.
 [[nodiscard]] Seed rows_in_another_order();
+/// Of the four ranks with features of an expert, only the first is in the sum of a row.
+[[nodiscard]] Seed rows_of_one_addend();
 /// Nothing comes back from the last round of an exchange.
 [[nodiscard]] Seed lost_last_round();
 /// Backward passes count the rows of experts twice.

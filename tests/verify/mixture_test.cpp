@@ -21,7 +21,7 @@ class MixturePlants : public ::testing::TestWithParam<PlantedMixture> {};
 
 // Claim (checks): `echelon verify` finds faults of mixtures: in gradients and norms of experts, in what routers choose
 //   and count, and in rows that travel.
-// Bound: eleven faults, eight by their kind; eleven reports of other systems.
+// Bound: 18 faults, twelve by their kind; eleven reports of other systems.
 // Tests: MixturePlants|MixtureControls|MixtureChoices|ReportedExpertFaults
 TEST_P(MixturePlants, AreFound) {
   const PlantedMixture& planted = GetParam();
@@ -40,6 +40,8 @@ std::vector<PlantedMixture> planted_mixtures() {
   const MixtureLayout with_losses = {.tp = 2, .sequence_parallel = true, .losses = true};
   const MixtureLayout shared = {.shard = 4, .ep = 2, .family = Family::qwen2_moe};
   const MixtureLayout rounds = {.shard = 2, .ep = 2, .bound = 0.5};
+  const MixtureLayout features = {.shard = 8, .ep = 2, .etp = 2}, quarters = {.shard = 8, .ep = 2, .etp = 4},
+                      rounds_of_features = {.shard = 8, .ep = 2, .bound = 0.5, .etp = 4};
   const MixtureLayout recomputed = {.shard = 2, .recompute = {BlockOperation::mlp}};
   const std::string experts = "model.layers.1.mlp.experts.gate_proj.weight", gate = "model.layers.1.mlp.gate.weight";
   return {
@@ -61,6 +63,16 @@ std::vector<PlantedMixture> planted_mixtures() {
       {"LostLastRound", rounds, lost_last_round(), "unknown", "layers.0.mlp.experts", ""},
       {"CountedByRecomputation", recomputed, counted_by_recomputation(), "repeated counts of experts", ".mlp.gate",
        "2 times"},
+      {"DividedFeatures", features, divided_experts(2), "mean instead of a sum", ".experts.", "divided by 2"},
+      {"FeaturesDividedByAllRanks", features, divided_experts(4), "mean instead of a sum", ".experts.",
+       "divided by 4, the number of ranks of a sum over ep+etp"},
+      {"FeaturesOfOwnTokens", features, sum_of_gradient(experts, ActionKind::reduce_gradients, 0), "missing sum",
+       ".experts.", "not summed over"},
+      {"FeaturesAveragedInNorm", features, averaged_experts_in_norm(2), "mean instead of a sum", ".experts.",
+       "divided by 2"},
+      {"RowsOfOneAddend", quarters, rows_of_one_addend(), "unknown", "layers.0.mlp.experts", ""},
+      {"RowsOfFeaturesInAnotherOrder", features, rows_in_another_order(), "unknown", "layers.0.mlp.experts", ""},
+      {"LostLastRoundOfFeatures", rounds_of_features, lost_last_round(), "unknown", "layers.0.mlp.experts", ""},
       {"WrongChoices", ep, wrong_choices(), "wrong choice of experts", "layers.0.mlp.gate", "chose experts"},
   };
 }
@@ -73,7 +85,9 @@ TEST(MixtureControls, UnplantedLayoutsAreEqual) {
        {MixtureLayout{.shard = 4, .ep = 2, .losses = true},
         MixtureLayout{.tp = 2, .sequence_parallel = true, .bound = 0.4},
         MixtureLayout{.tp = 2, .family = Family::qwen2_moe, .recompute = {BlockOperation::mlp}},
-        MixtureLayout{.shard = 2, .family = Family::dots1}}) {
+        MixtureLayout{.shard = 2, .family = Family::dots1},
+        MixtureLayout{.shard = 8, .ep = 2, .losses = true, .etp = 2}, MixtureLayout{.shard = 8, .ep = 2, .etp = 4},
+        MixtureLayout{.shard = 8, .ep = 2, .bound = 0.5, .etp = 4}}) {
     const Verdict verdict = verdict_on(layout, {});
     EXPECT_TRUE(verdict.is_equal());
     ASSERT_TRUE(verdict.choices);
@@ -145,6 +159,18 @@ class LaterTokensFirst final : public Plant {
 
 Interpose later_tokens_first(double noise) {
   return grow([=] { return std::make_unique<LaterTokensFirst>(noise); });
+}
+
+// What was chosen before rows are dropped is compared on every rank that has a part of a sequence, too.
+TEST(MixtureChoices, AreThoseOfPartsOfSequences) {
+  for (const MixtureLayout& layout :
+       {MixtureLayout{.cp = 2, .capacity = 0.75}, MixtureLayout{.tp = 2, .sequence_parallel = true, .capacity = 0.75},
+        MixtureLayout{.tp = 2, .ep = 2, .sequence_parallel = true, .cp = 2, .capacity = 0.75, .etp = 2}}) {
+    const Verdict verdict = verdict_on(layout, {});
+    EXPECT_TRUE(verdict.is_equal()) << verdict.diagnosis->sentence();
+    ASSERT_TRUE(verdict.choices);
+    EXPECT_EQ(verdict.choices->num_wrong, 0) << verdict.choices->sentence;
+  }
 }
 
 // Rounding decides which of two rows an expert keeps if their weights are equal, and no other does.

@@ -107,8 +107,11 @@ class TypedMesh::TypedComm final : public Comm {
     const RankAxes::RowHop hop = mesh_.axes_.row_hop(group_);
     if (hop == RankAxes::RowHop::none)
       call.fail(fmt::format("rows are exchanged over '{}', whose ranks have no experts of each other's", over()));
-    const AxisLayout at_home = hop == RankAxes::RowHop::inside_node ? at_node_layout : sharded_rows,
-                     away = hop == RankAxes::RowHop::to_node ? at_node_layout : dispatched_layout;
+    const bool gathers = hop == RankAxes::RowHop::inside && mesh_.axes_.experts().divide_features;
+    const AxisLayout at_home = hop == RankAxes::RowHop::inside ? at_node_layout : sharded_rows,
+                     away = hop == RankAxes::RowHop::across ? at_node_layout
+                            : gathers                       ? dispatched_addends_layout
+                                                            : dispatched_layout;
     for (const RowPart& part : sent_parts)
       if (part.count > 0)
         require_exchangeable(call, call.read("what is sent", sent.rows(part.first, part.count)), at_home, away);
@@ -117,7 +120,7 @@ class TypedMesh::TypedComm final : public Comm {
     LayoutType type = first->type, of_sent = type;
     const bool come_back = type[axes_.front()] == away;
     for (const TypeAxis axis : axes_) {
-      type[axis] = come_back ? at_home : away;
+      type[axis] = come_back ? (gathers ? addends_at_node_layout : at_home) : (gathers ? dispatched_layout : away);
       of_sent[axis] = departed_layout;
     }
     // A round gives back its own rows alone, and a sender has no use for what it has sent.
@@ -134,6 +137,7 @@ class TypedMesh::TypedComm final : public Comm {
 
   void require_exchangeable(const Inference& call, const Operand& rows, AxisLayout at_home, AxisLayout away) const {
     for (const TypeAxis axis : axes_) {
+      if (rows[axis] == dispatched_addends_layout && away == dispatched_addends_layout) continue;
       call.require_complete(rows, axis);
       const bool are_at_home = at_home == sharded_rows ? rows.is_sharded_along(axis, 0) : rows[axis] == at_home;
       if (rows[axis] != away && !are_at_home)
@@ -201,7 +205,9 @@ class TypedMesh::TypedComm final : public Comm {
     for (const TypeAxis axis : axes_) {
       const Operand operand = {"x", x, *piece};
       op == ReduceOp::sum ? require_addend(call, operand, axis) : require_local_max(call, operand, axis);
-      type[axis] = result == replicated_layout && is_of_experts(Group::Part::strided) ? experts_layout : result;
+      type[axis] = result == replicated_layout && is_of_experts(Group::Part::strided)
+                       ? AxisLayout{TensorPlacement::experts, type[axis].block}
+                       : result;
     }
     return type;
   }
@@ -217,6 +223,8 @@ class TypedMesh::TypedComm final : public Comm {
         if (is_of_experts(Group::Part::strided)) return;
         call.fail(fmt::format("{}, so the sum over '{}' would add up different experts", call.words(x, axis), over()));
       case TensorPlacement::dispatched:
+      case TensorPlacement::dispatched_addends:
+      case TensorPlacement::addends_at_node:
       case TensorPlacement::at_node:
       case TensorPlacement::departed:
       case TensorPlacement::experts:

@@ -5,7 +5,8 @@
 //     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated
 //     all_to_all        sharded(0) <-> sharded along the columns of its parts
 //     all_to_all_rows   over ranks with the experts of a layer: sharded(0) <-> dispatched; what was sent is departed
-//                       in two hops, across nodes: sharded(0) <-> at_node; inside: at_node <-> dispatched
+//                       in two hops, across: sharded(0) <-> at_node; inside of nodes: at_node <-> dispatched; to ranks
+//                       with features: at_node -> dispatched, dispatched_addends -> addends_at_node
 //                       (what routers chose is gathered as it is)
 //     send, receive     what crosses from stage to stage has one type, known beforehand
 #pragma once

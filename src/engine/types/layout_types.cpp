@@ -20,8 +20,12 @@ int kv_replicas_of(const Blueprint& blueprint) {
   return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp));
 }
 
-int ep_of(const Blueprint& blueprint) {
-  return static_cast<int>(blueprint.config().parallelism.expert_parallel_degree);
+ExpertRanks expert_ranks_of(const Blueprint& blueprint) {
+  const ParallelConfig& p = blueprint.config().parallelism;
+  const int of_features = num_feature_ranks(p);
+  return {.num_ranks = num_expert_ranks(p),
+          .inside = of_features > 1 ? of_features : ep_on_node(blueprint.config()),
+          .divide_features = of_features > 1};
 }
 
 int head_ranks_of(const Blueprint& blueprint) { return key_exchange(blueprint.config().parallelism).head_ranks; }
@@ -29,8 +33,8 @@ int head_ranks_of(const Blueprint& blueprint) { return key_exchange(blueprint.co
 }  // namespace
 
 void check_layout_types(const Blueprint& blueprint) {
-  for (const int rank :
-       representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint)))
+  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint), head_ranks_of(blueprint),
+                                             expert_ranks_of(blueprint).num_ranks))
     check_layout_types(blueprint, rank);
 }
 
@@ -48,8 +52,8 @@ RunConfig for_rehearsal(RunConfig config) {
 }
 
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
-  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint), ep_of(blueprint),
-                      ep_on_node(blueprint.config()));
+  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint), head_ranks_of(blueprint),
+                      expert_ranks_of(blueprint));
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);

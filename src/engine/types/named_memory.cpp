@@ -215,12 +215,15 @@ void NamedParams::close(const std::vector<Tensor>& buffers) {
 LayoutType NamedParams::type_of(const Param& param) const {
   LayoutType type;
   type[TypeAxis::pp] = param.groups.tied ? replicated_layout : own_layout;
-  if (param.groups.shard == expert_holders_group(axes_.ep()) && axes_.ep() > 1) {
+  const int dim = param.slice.dim();
+  const ExpertRanks& experts = axes_.experts();
+  if (experts.num_ranks > 1 && param.groups.shard == expert_holders_group(experts.num_ranks)) {
+    const AxisLayout own = {TensorPlacement::experts,
+                            experts.divide_features ? block_from(param.local_sizes(), dim) : outermost};
     for (const TypeAxis axis : axes_.all())
-      if (axes_.divides_experts(axis)) type[axis] = experts_layout;
+      if (axes_.divides_experts(axis)) type[axis] = own;
     return type;
   }
-  const int dim = param.slice.dim();
   if (dim < 0) return type;
   const AxisLayout cut =
       dim == 0 ? sharded_rows : AxisLayout{TensorPlacement::sharded, block_from(param.local_sizes(), dim)};
@@ -238,7 +241,7 @@ void NamedParams::require_counted() const {
     const TypedPiece* gradient = memory_.piece_at(entry.owned_gradient);
     if (gradient == nullptr) continue;
     const bool counts_here = std::all_of(axes_.all().begin(), axes_.all().end(), [&](TypeAxis axis) {
-      if (gradient->type[axis] == experts_layout) return axes_.expert_holders().index == 0;
+      if (gradient->type[axis].placement == TensorPlacement::experts) return axes_.expert_holders().index == 0;
       return gradient->type[axis] != replicated_layout || axes_.index(axis) == 0;
     });
     if (counts_here && !gradient->is_counted)

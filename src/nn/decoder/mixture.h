@@ -12,11 +12,11 @@
 // of recomputation: a backward pass that chose again could differ from forward in a tie.
 //
 // Tensor-parallel ranks divide the features of every expert as they divide those of a dense branch: each routes all
-// tokens, and its gradients of the weights w_j, and hence of the router, are addends over the ranks. Or, under sequence
-// parallelism, each rank routes its own tokens, and experts are whole: ranks of an expert group have some each, and
-// exchange rows in rounds (nn/mixture/expert_exchange.h). The last round is computed first, so that round 0 leaves in
-// the stash what backward reads. Backward exchanges and computes the other rounds again. The shared expert is computed
-// while rows travel.
+// tokens, and its gradients of the weights w_j, and hence of the router, are addends over the ranks. Or each rank
+// routes its own tokens: ranks of an expert group have some whole experts each, or features of them, and exchange rows
+// in rounds (nn/mixture/expert_exchange.h). The last round is computed first, so that round 0 leaves in the stash what
+// backward reads. Backward exchanges and computes the other rounds again. The shared expert is computed while rows
+// travel.
 #pragma once
 
 #include "nn/decoder/branch.h"

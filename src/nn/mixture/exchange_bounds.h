@@ -6,7 +6,8 @@
 
 namespace echelon {
 
-/// Q of direct exchanges: as many as the bound or the capacity of experts says, and no more than could ever come.
+/// Q of direct exchanges, and q of those to ranks of features: as many as the bound or the capacity of experts says,
+/// and no more than could ever come.
 [[nodiscard]] std::int64_t most_rows_of(const LayerOptions& options);
 
 /// What is assumed of exchanges in two hops under `loads`: of all rows, the share of each rank, in the order of

@@ -57,8 +57,10 @@ ExchangePlan ExchangePlan::of_shares(std::span<const double> shares, std::int64_
       const double share = shares[static_cast<std::size_t>((target - rank + num_ranks) % num_ranks)],
                    rows = static_cast<double>(num_rows);
       part += share;
-      const std::int64_t end = drops ? first + static_cast<std::int64_t>(share * rows + rounding)
-                                     : std::min<std::int64_t>(num_rows, std::llround(part * rows));
+      // Of few rows less than one is kept. A rank has one of its own then: types of layouts follow rows.
+      const std::int64_t least = source == rank && target == rank ? std::min<std::int64_t>(num_rows, 1) : 0,
+                         kept = std::max(least, static_cast<std::int64_t>(share * rows + rounding)),
+                         end = drops ? first + kept : std::min<std::int64_t>(num_rows, std::llround(part * rows));
       plan.add(source, target, {first, end - first});
       first = end;
     }

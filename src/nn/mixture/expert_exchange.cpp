@@ -7,10 +7,6 @@
 namespace echelon {
 namespace {
 
-std::int64_t to_others(const std::vector<RowPart>& parts, int own) {
-  return sum_of(parts) - parts[static_cast<std::size_t>(own)].count;
-}
-
 /// Of rounds after those that were planned: none.
 template <class Counts>
 Counts at_round(const std::vector<Counts>& planned, int round) {
@@ -20,13 +16,21 @@ Counts at_round(const std::vector<Counts>& planned, int round) {
 }  // namespace
 
 ExpertExchange::ExpertExchange(const LayerOptions& options)
-    : num_ranks_(options.ep),
-      rank_(options.ep_rank),
+    : num_ranks_(options.num_expert_ranks()),
+      rank_(options.ep_rank * options.etp + options.etp_rank),
+      num_parts_(options.ep),
       num_experts_(options.model.mixture.num_experts),
       most_rows_(most_rows_of(options)),
       num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
       shares_(options.expert_shares),
       kept_shares_(options.kept_shares) {
+  if (options.etp > 1)
+    features_ = {.num_parts = options.ep,
+                 .num_places = options.etp,
+                 .rank = rank_,
+                 .num_experts = num_experts_,
+                 .num_rows = num_rows_,
+                 .most_rows = most_rows_};
   if (options.ep_on_node > 0) {
     node_shares_ = node_shares_of(options, shares_);
     if (!kept_shares_.empty()) kept_node_shares_ = node_shares_of(options, kept_shares_);
@@ -48,17 +52,20 @@ Sizes ExpertExchange::of_ranks_sizes() const {
 
 void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets, Tensor experts) const {
   context.ops.publish();
-  if (!nodes_) return context.mesh.comm(expert_group(num_ranks_)).all_gather(of_ranks, offsets).wait();
+  if (!nodes_ && !features_) return context.mesh.comm(expert_group(num_ranks_)).all_gather(of_ranks, offsets).wait();
+  const int inside = nodes_ ? nodes_->ranks_per_node : features_->num_places;
   const Stack::Scope scope(context.workspace);
-  const Tensor of_place =
-      context.workspace.take(DType::int32, {nodes_->num_nodes * nodes_->num_tokens, nodes_->experts_per_token});
-  context.mesh.comm(expert_across_group(num_ranks_, nodes_->ranks_per_node)).all_gather(of_place, experts).wait();
-  context.mesh.comm(expert_node_group(nodes_->ranks_per_node)).all_gather(of_ranks, of_place).wait();
+  const Tensor of_place = context.workspace.take(
+      DType::int32, nodes_ ? Sizes{nodes_->num_nodes * nodes_->num_tokens, nodes_->experts_per_token}
+                           : Sizes{num_parts_, num_experts_ + 1});
+  context.mesh.comm(expert_across_group(num_ranks_, inside)).all_gather(of_place, nodes_ ? experts : offsets).wait();
+  context.mesh.comm(expert_inner_group(inside)).all_gather(of_ranks, of_place).wait();
 }
 
 ExpertRounds ExpertExchange::plan_of_shares(bool drops) const {
   if (nodes_) return ExpertRounds(NodePlan(*nodes_, drops ? kept_node_shares_ : node_shares_));
   const std::vector<double>& shares = drops ? kept_shares_ : shares_;
+  if (features_) return ExpertRounds(FeaturePlan(*features_, shares));
   return ExpertRounds(shares.empty() ? ExchangePlan::balanced(num_rows_, num_ranks_, rank_, most_rows_)
                                      : ExchangePlan::of_shares(shares, num_rows_, rank_, most_rows_));
 }
@@ -69,6 +76,7 @@ ExpertRounds ExpertExchange::plan(Context& context, Tensor of_ranks) const {
   std::vector<std::int32_t> known(static_cast<std::size_t>(of_ranks.num_elements()));
   context.ops.download(known.data(), of_ranks);
   if (nodes_) return ExpertRounds(NodePlan(*nodes_, std::move(known), least_rounds));
+  if (features_) return ExpertRounds(FeaturePlan(*features_, std::move(known), least_rounds));
   ExchangePlan plan(known, num_ranks_, rank_, most_rows_);
   plan.take_rounds(least_rounds);
   return ExpertRounds(std::move(plan));
@@ -85,6 +93,13 @@ Tensor ExpertExchange::sent_slots(Context& context, const ExpertRounds& plan, Te
 
 void ExpertExchange::order(Context& context, const ExpertRounds& plan, int round, Tensor of_ranks,
                            const ArrivedRows& rows, const ArrivedRows& like) const {
+  if (features_) {
+    const FeaturePlan::Order of = plan.by_features().order(round);
+    if (const std::int64_t count = plan.num_received(round); count > 0)
+      context.ops.upload_like(rows.slots.rows(0, count), of.slots.data(), like.slots);
+    context.ops.upload_like(rows.offsets, of.offsets.data(), like.offsets);
+    return;
+  }
   if (!nodes_) {
     context.ops.arrived_slots({.of_ranks = of_ranks,
                                .slots = rows.slots,
@@ -100,12 +115,16 @@ void ExpertExchange::order(Context& context, const ExpertRounds& plan, int round
 
 Travel ExpertExchange::dispatch(Context& context, const Round& round, std::span<const Matrices> all,
                                 const Room& room) const {
-  return nodes_ ? dispatch_by_node(context, round, all, room) : start(context, round, all, Way::there);
+  if (nodes_) return dispatch_by_node(context, round, all, room);
+  if (features_) return dispatch_to_features(context, round, all, room);
+  return start(context, round, all, Way::there);
 }
 
 Travel ExpertExchange::give_back(Context& context, const Round& round, std::span<const Matrices> all,
                                  const Room& room) const {
-  return nodes_ ? give_back_by_node(context, round, all, room) : start(context, round, all, Way::back);
+  if (nodes_) return give_back_by_node(context, round, all, room);
+  if (features_) return give_back_from_features(context, round, all, room);
+  return start(context, round, all, Way::back);
 }
 
 void ExpertExchange::count_flops(Context& context, const ExpertRounds& plan, int round, std::int64_t of_row) const {
@@ -126,17 +145,25 @@ Travel ExpertExchange::start(Context& context, const Round& round, std::span<con
 }
 
 ExpertExchange::RowCounts ExpertExchange::row_counts(const Round& round) const {
+  if (features_) {
+    const FeatureRound of = round.plan.by_features().round(round.index);
+    return {.there = sum_of_others(of.given, features_->place()),
+            .back = sum_of_others(of.gathered, features_->place()),
+            .there_across = sum_of_others(of.across.sent, features_->part()),
+            .back_across = sum_of_others(of.across.received, features_->part()),
+            .computed = of.num_gathered};
+  }
   if (!nodes_) {
     const ExchangeRound of = round.plan.direct().round(round.index);
-    return {.there = to_others(of.sent, rank_),
-            .back = to_others(of.received, rank_),
+    return {.there = sum_of_others(of.sent, rank_),
+            .back = sum_of_others(of.received, rank_),
             .computed = round.plan.num_received(round.index)};
   }
   const NodeRound& of = round.plan.by_node().round(round.index);
-  return {.there = to_others(of.sent_inside, nodes_->place()),
-          .back = to_others(of.received_inside, nodes_->place()),
-          .there_across = to_others(of.sent_across, nodes_->node()),
-          .back_across = to_others(of.received_across, nodes_->node()),
+  return {.there = sum_of_others(of.sent_inside, nodes_->place()),
+          .back = sum_of_others(of.received_inside, nodes_->place()),
+          .there_across = sum_of_others(of.sent_across, nodes_->node()),
+          .back_across = sum_of_others(of.received_across, nodes_->node()),
           .computed = of.num_rows};
 }
 

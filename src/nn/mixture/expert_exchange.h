@@ -1,6 +1,6 @@
 // Experts over ranks: rows go to the ranks of their experts and come back (GShard, Lepikhin et al. 2020,
 // arXiv:2006.16668), without padding and without dropping any. The ranks of an expert group have all experts together,
-// E / P each, and tokens of their own.
+// E / P each, and tokens of their own. Or ETP of them have features of the same experts (feature_plan.h).
 //
 //     sent         directly [R, columns], ordered by expert; or [S, columns], once for each node, ordered by node
 //     dispatch     sent -> [Q, columns], ordered by the rank they came from
@@ -14,6 +14,7 @@
 
 #include "nn/context.h"
 #include "nn/mixture/exchange_plan.h"
+#include "nn/mixture/feature_plan.h"
 #include "nn/mixture/node_plan.h"
 
 #include <functional>
@@ -23,13 +24,15 @@
 
 namespace echelon {
 
-/// The rounds of an exchange of either kind.
+/// The rounds of an exchange of any kind.
 class ExpertRounds {
  public:
-  explicit ExpertRounds(std::variant<ExchangePlan, NodePlan> plan) : plan_(std::move(plan)) {}
+  using Plan = std::variant<ExchangePlan, NodePlan, FeaturePlan>;
+  explicit ExpertRounds(Plan plan) : plan_(std::move(plan)) {}
 
   [[nodiscard]] const ExchangePlan& direct() const { return std::get<ExchangePlan>(plan_); }
   [[nodiscard]] const NodePlan& by_node() const { return std::get<NodePlan>(plan_); }
+  [[nodiscard]] const FeaturePlan& by_features() const { return std::get<FeaturePlan>(plan_); }
   [[nodiscard]] int num_rounds() const {
     return std::visit([](const auto& plan) { return plan.num_rounds(); }, plan_);
   }
@@ -39,12 +42,13 @@ class ExpertRounds {
   }
   /// Rows that this rank receives in a round.
   [[nodiscard]] std::int64_t num_received(int round) const {
-    const auto* const nodes = std::get_if<NodePlan>(&plan_);
-    return nodes != nullptr ? nodes->round(round).num_rows : direct().num_received(round);
+    if (const auto* const nodes = std::get_if<NodePlan>(&plan_)) return nodes->round(round).num_rows;
+    if (const auto* const features = std::get_if<FeaturePlan>(&plan_)) return features->num_received(round);
+    return direct().num_received(round);
   }
 
  private:
-  std::variant<ExchangePlan, NodePlan> plan_;
+  Plan plan_;
 };
 
 /// Rows on their way. Until wait() returns, what is sent and received belongs to the exchange, and so does its room.
@@ -59,18 +63,21 @@ class Travel {
   friend class ExpertExchange;
   std::vector<RowPart> received_parts_ = {}, sent_parts_ = {};
   std::vector<Pending> pending_ = {};
-  std::function<void()> go_on_ = {};  // inside of the node, after the hop across
+  std::function<void()> go_on_ = {};  // inside of the node or of ranks of features, after the hop across
 };
 
 class ExpertExchange {
  public:
   explicit ExpertExchange(const LayerOptions& options);
 
-  /// False where this rank has all experts.
+  /// False where rows stay on this rank.
   [[nodiscard]] bool is_needed() const { return num_ranks_ > 1; }
-  [[nodiscard]] std::int64_t num_experts() const { return num_experts_ / num_ranks_; }  // of this rank
+  [[nodiscard]] std::int64_t num_experts() const { return num_experts_ / num_parts_; }  // of this rank
   /// Q: as many as the bound or the capacity of experts says, and no more than could ever come.
-  [[nodiscard]] std::int64_t most_rows() const { return nodes_ ? nodes_->most_rows : most_rows_; }
+  [[nodiscard]] std::int64_t most_rows() const {
+    if (features_) return features_->most_gathered();
+    return nodes_ ? nodes_->most_rows : most_rows_;
+  }
   /// R, or S where tokens are sent once for each node.
   [[nodiscard]] std::int64_t num_sent() const {
     return nodes_ ? nodes_->num_tokens * nodes_->nodes_per_token() : num_rows_;
@@ -79,7 +86,7 @@ class ExpertExchange {
   [[nodiscard]] std::int64_t num_weights() const { return nodes_ ? nodes_->experts_per_token : 1; }
   [[nodiscard]] bool sends_to_nodes() const { return nodes_.has_value(); }
 
-  /// int32: the offsets of all ranks [P, E + 1], or their choices [P N, k].
+  /// int32: the offsets of all ranks [P, E + 1], with features on several by place and part; or their choices [P N, k].
   [[nodiscard]] Sizes of_ranks_sizes() const;
   /// Of this rank: offsets int32 [E + 1], and experts int32 [N, k], -1 for what is dropped.
   void gather(Context& context, Tensor of_ranks, Tensor offsets, Tensor experts) const;
@@ -103,7 +110,7 @@ class ExpertExchange {
   };
   /// What rows need on their way in two hops; directly they need nothing.
   struct Room {
-    /// Rows of tokens at their node, and copies of them.
+    /// Rows of tokens at their node, and copies of them. To ranks of features: rows that have come, and addends.
     struct AtNode {
       Tensor tokens, copies;
     };
@@ -127,8 +134,8 @@ class ExpertExchange {
 
  private:
   enum class Way : std::uint8_t { there, back };
-  /// Rows that this rank sends to others in a round, there and back: directly or inside of its node, and across nodes;
-  /// and those that it computes.
+  /// Rows that this rank sends to others in a round, there and back: directly or inside of its node, and across nodes
+  /// or parts; and those that it computes.
   struct RowCounts {
     std::int64_t there = 0, back = 0, there_across = 0, back_across = 0, computed = 0;
   };
@@ -160,10 +167,18 @@ class ExpertExchange {
   [[nodiscard]] Travel give_back_by_node(Context& context, const Round& round, std::span<const Matrices> all,
                                          const Room& room) const;
 
-  int num_ranks_, rank_;
+  // Over ranks of features (feature_exchange.cpp).
+  [[nodiscard]] Room take_room_of_features(Stack& workspace, std::span<const Matrices> all) const;
+  [[nodiscard]] Travel dispatch_to_features(Context& context, const Round& round, std::span<const Matrices> all,
+                                            const Room& room) const;
+  [[nodiscard]] Travel give_back_from_features(Context& context, const Round& round, std::span<const Matrices> all,
+                                               const Room& room) const;
+
+  int num_ranks_, rank_, num_parts_;  // of all experts, `num_parts_` parts
   std::int64_t num_experts_, most_rows_, num_rows_;
   std::vector<double> shares_, kept_shares_;  // LayerOptions
   std::optional<NodeSizes> nodes_;
+  std::optional<FeatureSizes> features_;
   NodeShares node_shares_, kept_node_shares_;
   std::vector<RowCounts> planned_, planned_kept_;
 };

@@ -18,9 +18,16 @@ Param stacked(const LayerOptions& options, const std::string& name, const Sizes&
     return param;
   }
   const std::int64_t count = sizes[0] / options.ep;
-  param.slice = options.ep > 1 ? TensorSlice(sizes, 0, {options.ep_rank * count, count}) : TensorSlice(sizes);
+  const Range experts = {options.ep_rank * count, count};
+  if (options.etp > 1) {
+    const Slice features = even_slice(sizes[dim_of_features], options.etp, options.etp_rank);
+    param.slice = TensorSlice(sizes, experts, dim_of_features, {features.first, features.count});
+  } else {
+    param.slice = options.ep > 1 ? TensorSlice(sizes, 0, experts) : TensorSlice(sizes);
+  }
   // Tensor-parallel ranks with the same experts have tokens of their own.
-  if (options.ep > 1 || options.tp > 1) param.groups.shard = expert_holders_group(options.ep);
+  const int num_ranks = options.num_expert_ranks();
+  if (num_ranks > 1 || options.tp > 1) param.groups.shard = expert_holders_group(num_ranks);
   return param;
 }
 

@@ -1,4 +1,4 @@
-// The experts that this rank has, or its features of all of them, on rows that are ordered by expert
+// The experts that this rank has, or its features of them, on rows that are ordered by expert
 // (ops/operations/mixture/experts.h):
 //
 //     gate, up = rows wgate[e]^T, rows wup[e]^T
@@ -28,7 +28,7 @@ struct ExpertRows {
 class ExpertLayers {
  public:
   /// Parameters `name`.{gate,up}_proj.weight [E, F, D] and `name`.down_proj.weight [E, D, F], of which this rank has
-  /// some experts (expert parallelism) or features (tensor parallelism).
+  /// some experts (expert parallelism), features (tensor parallelism), or features of some experts.
   ExpertLayers(const LayerOptions& options, const std::string& name);
 
   [[nodiscard]] std::vector<Param*> params() { return {&gate_, &up_, &down_}; }

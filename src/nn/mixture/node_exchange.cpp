@@ -1,6 +1,7 @@
 // An exchange of rows in two hops: tokens go to a rank of every node that has an expert of them, and copies on to the
 // ranks of these. Before they return, the copies of a token are summed at its node.
 #include "nn/mixture/expert_exchange.h"
+#include "nn/mixture/row_parts.h"
 #include "spec/groups.h"
 
 namespace echelon {
@@ -23,6 +24,7 @@ Copied copied(const NodeRound& of, const ExpertExchange::Room::AtNode& rows, Ten
 }  // namespace
 
 ExpertExchange::Room ExpertExchange::take_room(Stack& workspace, std::span<const Matrices> all) const {
+  if (features_) return take_room_of_features(workspace, all);
   Room room;
   if (!nodes_) return room;
   for (const auto& [arrived, sent] : all)
@@ -36,7 +38,7 @@ Travel ExpertExchange::dispatch_by_node(Context& context, const Round& round, st
                                         const Room& room) const {
   const NodeRound& of = round.plan.by_node().round(round.index);
   Hop across = {expert_across_group(num_ranks_, nodes_->ranks_per_node), of.received_across, of.sent_across},
-      inside = {expert_node_group(nodes_->ranks_per_node), of.received_inside, of.sent_inside};
+      inside = {expert_inner_group(nodes_->ranks_per_node), of.received_inside, of.sent_inside};
   for (std::size_t i = 0; i < all.size(); ++i) {
     across.rows.emplace_back(room.rows[i].tokens, all[i].sent);
     inside.rows.emplace_back(all[i].arrived, room.rows[i].copies);
@@ -58,7 +60,7 @@ Travel ExpertExchange::dispatch_by_node(Context& context, const Round& round, st
 Travel ExpertExchange::give_back_by_node(Context& context, const Round& round, std::span<const Matrices> all,
                                          const Room& room) const {
   const NodeRound& of = round.plan.by_node().round(round.index);
-  Hop inside = {expert_node_group(nodes_->ranks_per_node), of.sent_inside, of.received_inside},
+  Hop inside = {expert_inner_group(nodes_->ranks_per_node), of.sent_inside, of.received_inside},
       across = {expert_across_group(num_ranks_, nodes_->ranks_per_node), of.sent_across, of.received_across};
   for (std::size_t i = 0; i < all.size(); ++i) {
     inside.rows.emplace_back(room.rows[i].copies, all[i].arrived);

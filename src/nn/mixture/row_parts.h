@@ -14,6 +14,11 @@ namespace echelon {
   return rows;
 }
 
+/// Without the rank's own.
+[[nodiscard]] inline std::int64_t sum_of_others(const std::vector<RowPart>& parts, int own) {
+  return parts.empty() ? 0 : sum_of(parts) - parts[static_cast<std::size_t>(own)].count;
+}
+
 /// Parts after each other, up to `most` rows.
 [[nodiscard]] inline std::vector<RowPart> in_a_row(const std::vector<std::int64_t>& counts, std::int64_t most) {
   std::vector<RowPart> parts;

@@ -16,7 +16,7 @@ SampleSizes usual_sizes_of_state() {
 
 /// The layout of x as one of n parts: itself, or this rank's own part of what all of them hold.
 AxisLayout as_part(const Inference& call, const Operand& x, TypeAxis axis) {
-  const bool is_whole = x[axis] == replicated_layout || x[axis] == experts_layout;
+  const bool is_whole = x[axis] == replicated_layout || x[axis].placement == TensorPlacement::experts;
   return is_whole && call.memory().is_own_part(x.piece, x.tensor, axis) ? sharded_rows : x[axis];
 }
 
@@ -39,7 +39,7 @@ void infer(Inference& call, const SumOfSquaresArgs& args) {
     LayoutType sum;
     for (const TypeAxis axis : call.axes()) {
       call.require_complete(x, axis);
-      const bool counts_here = x[axis] == experts_layout
+      const bool counts_here = x[axis].placement == TensorPlacement::experts
                                    ? call.ranks().expert_holders().index == 0
                                    : x[axis] != replicated_layout || call.ranks().index(axis) == 0;
       if (!counts_here)

@@ -92,9 +92,9 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
   const LayerCosts& closest = layers(shape, recomputed);
-  if (shape.tp * shape.cp * shape.ep == 1 || request_->machine.host) return closest;
+  if (shape.tp * shape.cp * num_expert_ranks(shape) == 1 || request_->machine.host) return closest;
   const LayerKey key = {key_of(shape), recomputed};
-  const int shard_stride = shape.ep > 1 ? mesh.stride(Axis::dp_shard) : 0;
+  const int shard_stride = num_expert_ranks(shape) > 1 ? mesh.stride(Axis::dp_shard) : 0;
   const auto [known, is_new] =
       placed_layers_.try_emplace({key, mesh.stride(Axis::tp), mesh.stride(Axis::cp), shard_stride}, &closest);
   if (!is_new) return *known->second;
@@ -166,8 +166,8 @@ PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape
   const bool is_block = kind.role == UnitKind::Role::block;
   if (!is_block) of_unit.exchange = {};
   if (!is_block || !kind.layer.has_experts) {
-    of_unit.ep = 1;
-    of_unit.has_whole_experts = false;
+    of_unit.ep = of_unit.etp = 1;
+    of_unit.divides_experts_as_dense = false;
   }
   return key_of(of_unit);
 }

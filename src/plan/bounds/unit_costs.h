@@ -134,8 +134,9 @@ struct StateCosts {
 };
 
 /// Degrees of a shape that decide what a unit's passes are: tp with and without sequence parallelism, microbatch, cp
-/// with its method, ep with and without whole experts.
-using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, bool>;
+/// with its method, ep, and etp or dense branches' division.
+using PassDegrees =
+    std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, std::int64_t, bool>;
 /// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
 using KnownPasses = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
 
@@ -177,8 +178,8 @@ class CostTable {
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
-    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size, shape.cp, shape.exchange,
-            shape.ep, shape.has_whole_experts};
+    return {shape.tp,  shape.sequence_parallel,       shape.micro_batch_size, shape.cp, shape.exchange, shape.ep,
+            shape.etp, shape.divides_experts_as_dense};
   }
   [[nodiscard]] static PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;

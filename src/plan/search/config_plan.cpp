@@ -22,8 +22,8 @@ PlanChoice choice_of(const RunConfig& config) {
   return {
       .shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
                 config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(), p.context_parallel_degree,
-                key_exchange(p), p.expert_parallel_degree,
-                config.model.mixture.exists() && expert_tensor_degree(p) == 1},
+                key_exchange(p), p.expert_parallel_degree, num_feature_ranks(p),
+                !config.model.mixture.exists() || divides_experts_as_dense(p)},
       .pipeline = std::move(pipeline),
       .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
       .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level, p.reshard_after_forward},

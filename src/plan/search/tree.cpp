@@ -240,8 +240,10 @@ std::int64_t PlanTree::most_arena_bytes(int num_communicators) const {
 bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
   if (!must_fit_) return true;
   const PlanShape& shape = choice.shape;
-  const PartialGroups parts = partial_groups(request_.base.model, static_cast<int>(shape.tp),
-                                             static_cast<int>(shape.cp), shape.exchange, static_cast<int>(shape.ep));
+  PartialGroups parts =
+      partial_groups(request_.base.model, static_cast<int>(shape.tp), static_cast<int>(shape.cp), shape.exchange);
+  parts.expert_ranks = static_cast<int>(num_expert_ranks(shape));
+  parts.feature_ranks = static_cast<int>(shape.etp);
   const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
   return bytes <= most_arena_bytes(num_communicators(mesh, parts));
 }

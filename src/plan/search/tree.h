@@ -10,10 +10,10 @@
 
 namespace echelon {
 
-/// Tensor, pipeline, data, context and expert degree.
-using PlanDegrees = std::array<std::int64_t, 5>;
+/// Tensor, pipeline, data and context degree, and the two of experts.
+using PlanDegrees = std::array<std::int64_t, 6>;
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanShape& shape) {
-  return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep};
+  return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep, shape.etp};
 }
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
 

@@ -23,8 +23,10 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
       shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0;
   config.parallelism.hierarchical_context_parallel_sizes = {};
   config.parallelism.expert_parallel_degree = shape.ep;
-  const bool divides_features = config.model.mixture.exists() && !shape.has_whole_experts;
-  config.parallelism.expert_tensor_parallel_degree = divides_features && shape.sequence_parallel ? shape.tp : 0;
+  const bool are_as_dense = config.model.mixture.exists() && shape.divides_experts_as_dense;
+  config.parallelism.expert_tensor_parallel_degree = are_as_dense && shape.sequence_parallel ? shape.tp
+                                                     : shape.etp > 1                         ? shape.etp
+                                                                                             : 0;
   config.parallelism.data_parallel_shard_degree = shards_of_experts(shape);
   config.parallelism.data_parallel_replicate_degree = shape.dp / shards_of_experts(shape);
   config.training.micro_batch_size = shape.micro_batch_size;

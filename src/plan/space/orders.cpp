@@ -21,7 +21,8 @@ constexpr std::array layer_axes = {Axis::tp, Axis::cp};
 std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const PlanShape& shape, const MeshShape& mesh,
                                           const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);
-  const int head_ranks = shape.exchange.head_ranks, ep = static_cast<int>(shape.ep);
+  const int head_ranks = shape.exchange.head_ranks, expert_ranks = static_cast<int>(num_expert_ranks(shape)),
+            etp = static_cast<int>(shape.etp);
   if (!devices.is_regular()) return std::nullopt;
   std::vector<int> spread;
   const auto add = [&](const GroupPlacement& placement) {
@@ -33,24 +34,27 @@ std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const Plan
     add(devices.placement_of_blocks(Axis::cp, head_ranks, 0));
     add(devices.placement_of_rings(Axis::cp, head_ranks, 0));
   }
-  if (!shape.has_whole_experts) return spread;
+  if (shape.divides_experts_as_dense) return spread;
   if (!has_equal_expert_groups(shape, machine)) return std::nullopt;
-  if (ep > 1) add(devices.placement_of(expert_group(ep), 0));
+  if (expert_ranks > 1) add(devices.placement_of(expert_group(expert_ranks), 0));
+  if (etp > 1)
+    for (const Group& group : {expert_inner_group(etp), expert_across_group(expert_ranks, etp)})
+      add(devices.placement_of(group, 0));
   if (axes.size() == layer_axes.size()) return spread;
-  add(devices.placement_of(expert_holders_group(ep), 0));
+  add(devices.placement_of(expert_holders_group(expert_ranks), 0));
   return spread;
 }
 
 /// Whether layers communicate at all, where that takes different times.
 bool has_layer_groups(const PlanShape& shape, const PlanRequest& request) {
-  return shape.tp * shape.cp * shape.ep > 1 && !request.machine.host;
+  return shape.tp * shape.cp * num_expert_ranks(shape) > 1 && !request.machine.host;
 }
 
 }  // namespace
 
 const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanData& data) {
   const auto [found, is_new] =
-      known_.try_emplace({layer_degrees(shape), shape.has_whole_experts, shape.pp, data.replicate, data.shard});
+      known_.try_emplace({layer_degrees(shape), shape.divides_experts_as_dense, shape.pp, data.replicate, data.shard});
   Known& own = found->second;
   if (!is_new) return own;
   const AxisOrder all;
@@ -142,7 +146,7 @@ const std::vector<MeshShape>& PlanOrders::of_layer_axes(const PlanShape& shape) 
   std::vector<MeshShape>& meshes = found->second;
   if (!is_new) return meshes;
   std::set<std::optional<std::vector<int>>> spreads;
-  for (const MeshShape& mesh : shape.ep > 1 ? meshes_of_experts(shape) : meshes_of_layer_axes(shape)) {
+  for (const MeshShape& mesh : num_expert_ranks(shape) > 1 ? meshes_of_experts(shape) : meshes_of_layer_axes(shape)) {
     const auto spread = spread_of(layer_axes, shape, mesh, request_->machine);
     if (!spread || spreads.insert(spread).second) meshes.push_back(mesh);
     if (!has_layer_groups(shape, *request_)) break;

@@ -17,7 +17,8 @@ inline constexpr TensorPlacement any_placement = -1;
 /// Whether every group of ranks that have experts together is on as few nodes as any other.
 [[nodiscard]] inline bool has_equal_expert_groups(const PlanShape& shape, const MachineSpec& machine) {
   const std::int64_t of_node = machine.nodes.front().num_devices;
-  return of_node % shape.ep == 0 || shape.ep % of_node == 0;
+  const auto fits = [&](std::int64_t ranks) { return of_node % ranks == 0 || ranks % of_node == 0; };
+  return fits(num_expert_ranks(shape)) && fits(shape.etp);
 }
 
 /// Memoised; not thread-safe. It refers to both.
@@ -56,10 +57,10 @@ class PlanOrders {
   [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
   [[nodiscard]] std::vector<MeshShape> meshes_of_experts(const PlanShape& shape) const;
 
-  // tp, cp, the ranks of it that exchange heads, ep
-  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int, std::int64_t>;
+  // tp, cp, the ranks of it that exchange heads, ep, etp
+  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int, std::int64_t, std::int64_t>;
   [[nodiscard]] static LayerDegrees layer_degrees(const PlanShape& shape) {
-    return {shape.tp, shape.cp, shape.exchange.head_ranks, shape.ep};
+    return {shape.tp, shape.cp, shape.exchange.head_ranks, shape.ep, shape.etp};
   }
 
   const PlanSpace* space_;

@@ -16,7 +16,8 @@ constexpr std::string_view tp_key = "parallelism.tensor_parallel_degree",
                            method_key = "parallelism.context_parallel_method",
                            ulysses_key = "parallelism.context_parallel_ulysses_degree",
                            sharding_key = "parallelism.data_parallel_shard_degree",
-                           experts_key = "parallelism.expert_parallel_degree";
+                           experts_key = "parallelism.expert_parallel_degree",
+                           features_key = "parallelism.expert_tensor_parallel_degree";
 
 constexpr BlockOperations recomputed_sets[] = {{},
                                                {BlockOperation::core_attn},
@@ -68,6 +69,9 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
     candidates.add(ulysses_key, [&](RunConfig& c) { c.parallelism.context_parallel_ulysses_degree = degree; });
   for (const std::int64_t degree : divisors_of(std::max<std::int64_t>(config.model.mixture.num_experts, 1)))
     candidates.add(experts_key, [&](RunConfig& c) { c.parallelism.expert_parallel_degree = degree; });
+  if (config.model.mixture.exists())
+    for (const std::int64_t degree : divisors_of(config.parallelism.tensor_parallel_degree))
+      candidates.add(features_key, [&](RunConfig& c) { c.parallelism.expert_tensor_parallel_degree = degree; });
   for (const std::int64_t shards : divisors_of(dp))
     candidates.add(sharding_key, [&](RunConfig& c) {
       c.parallelism.data_parallel_shard_degree = shards;

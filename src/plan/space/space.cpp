@@ -42,7 +42,8 @@ std::vector<AxisOrder> orders_of(const std::vector<Axis>& axes, const PlanReques
 
 std::string degrees_text(const PlanShape& shape) {
   const std::string context = shape.cp > 1 ? fmt::format("cp {}, ", context_text(shape)) : "";
-  const std::string experts = shape.ep > 1 ? fmt::format(", ep {}", shape.ep) : "";
+  const std::string features = shape.etp > 1 ? fmt::format(", etp {}", shape.etp) : "",
+                    experts = (shape.ep > 1 ? fmt::format(", ep {}", shape.ep) : "") + features;
   return fmt::format("tp {}, {}pp {}, dp {}{}", shape.tp, context, shape.pp, shape.dp, experts);
 }
 

@@ -25,10 +25,10 @@ struct PlanShape {
   std::int64_t micro_batch_size = 1, num_microbatches = 1;
   std::int64_t cp = 1;
   KeyExchange exchange = {};
-  // Of a mixture: the ranks that have the experts of a layer together, each some whole ones. Otherwise tensor-parallel
-  // ranks divide the features of all of them, as of a dense branch.
-  std::int64_t ep = 1;
-  bool has_whole_experts = false;
+  // Of a mixture: into how many parts ranks divide the experts of a layer, and how many ranks, with rows of their own,
+  // divide the features of each. Or tensor-parallel ranks divide the features of all, as of a dense branch.
+  std::int64_t ep = 1, etp = 1;
+  bool divides_experts_as_dense = true;
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -57,11 +57,13 @@ struct PlanData {
   bool operator==(const PlanData&) const = default;
 };
 
-/// Ranks with the same whole experts and other tokens: over them experts are sharded, and the gradients of experts are
+/// Ranks that have the experts of a layer together, and exchange rows.
+[[nodiscard]] constexpr std::int64_t num_expert_ranks(const PlanShape& shape) { return shape.ep * shape.etp; }
+/// Ranks with the same experts and other tokens: over them experts are sharded, and the gradients of experts are
 /// summed. 1 where experts are like dense parameters.
 [[nodiscard]] constexpr std::int64_t num_expert_holders(const PlanShape& shape, const PlanData& data) {
-  const bool are_as_dense = !shape.has_whole_experts || shape.ep * shape.tp == 1;
-  return are_as_dense ? 1 : data.shard * shape.cp * shape.tp / shape.ep;
+  const bool are_as_dense = shape.divides_experts_as_dense || num_expert_ranks(shape) * shape.tp == 1;
+  return are_as_dense ? 1 : data.shard * shape.cp * shape.tp / num_expert_ranks(shape);
 }
 /// Ranks over which ZeRO shards, and ranks over which gradients are summed: those of context parallelism are among
 /// both.
@@ -74,7 +76,7 @@ struct PlanData {
 }
 /// Ranks of the shard axis that an expert group spans.
 [[nodiscard]] constexpr std::int64_t shards_of_experts(const PlanShape& shape) {
-  return std::max<std::int64_t>(1, shape.ep / (shape.tp * shape.cp));
+  return std::max<std::int64_t>(1, num_expert_ranks(shape) / (shape.tp * shape.cp));
 }
 
 struct PlanChoice {

@@ -59,7 +59,7 @@ PlanRow row(const Plan& plan) {
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
           context_text(shape),
-          fmt::format("{}", shape.ep),
+          shape.etp > 1 ? fmt::format("{}x{}", shape.ep, shape.etp) : fmt::format("{}", shape.ep),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),

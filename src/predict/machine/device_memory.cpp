@@ -8,21 +8,22 @@
 
 namespace echelon {
 
-PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange, int ep) {
+PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange) {
   const bool has_ring = exchange.method != ContextMethod::all_gather;
   return {.has_tied_weight = model.tie_word_embeddings,
           .kv_replicas = kv_replicas(model, tp),
           .head_ranks = exchange.head_ranks,
           .ring_ranks = has_ring ? cp / exchange.head_ranks : 1,
-          .has_experts = model.mixture.exists(),
-          .ep = ep};
+          .has_experts = model.mixture.exists()};
 }
 
 PartialGroups partial_groups(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  return partial_groups(config.model, static_cast<int>(p.tensor_parallel_degree),
-                        static_cast<int>(p.context_parallel_degree), key_exchange(p),
-                        static_cast<int>(p.expert_parallel_degree));
+  PartialGroups parts = partial_groups(config.model, static_cast<int>(p.tensor_parallel_degree),
+                                       static_cast<int>(p.context_parallel_degree), key_exchange(p));
+  parts.expert_ranks = num_expert_ranks(p);
+  parts.feature_ranks = num_feature_ranks(p);
+  return parts;
 }
 
 int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
@@ -43,9 +44,12 @@ int num_communicators(const MeshShape& mesh, const PartialGroups& parts) {
   if (is_part(parts.head_ranks, mesh.degree(Axis::cp))) num_parts += 2;
   if (parts.ring_ranks > 1) ++num_parts;
   if (parts.has_experts) add(sequence_group);
-  const int expert_ranks = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
-  if (is_part(parts.ep, expert_ranks)) num_parts += 2;
-  if (parts.has_experts && !is_part(parts.ep, expert_ranks)) add(expert_holders_group(1));
+  const int shard_ranks = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
+  const bool are_divided = is_part(parts.expert_ranks, shard_ranks);
+  if (are_divided) num_parts += 2;
+  if (parts.has_experts && !are_divided) add(expert_holders_group(1));
+  // Rows go over parts of the expert group: instead of all of it, unless these are all ranks anyway.
+  if (is_part(parts.feature_ranks, parts.expert_ranks)) num_parts += are_divided ? 1 : 2;
   return static_cast<int>(groups.size()) + 2 * num_neighbours + num_parts;
 }
 

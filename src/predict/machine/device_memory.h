@@ -13,9 +13,10 @@ struct PartialGroups {
   int head_ranks = 1;   // context-parallel ranks that exchange heads
   int ring_ranks = 1;   // context-parallel ranks that pass keys on in a ring
   bool has_experts = false;
-  int ep = 1;  // ranks that have the experts of a layer together
+  // Ranks that have the experts of a layer together, and of these, those with features of the same experts.
+  int expert_ranks = 1, feature_ranks = 1;
 };
-[[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange, int ep);
+[[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange);
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
 /// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many

@@ -81,14 +81,38 @@ std::int64_t closest_degree(std::int64_t most, const Fits& fits) {
 }
 
 /// Neighbours along the innermost axes: some ranks of one axis, and all ranks of those inside of it.
-bool are_neighbours(std::int64_t ep, const ParallelConfig& p) {
+bool are_neighbours(std::int64_t ranks, const ParallelConfig& p) {
   for (const std::int64_t degree :
        {p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_shard_degree}) {
-    if (degree % ep == 0) return true;
-    if (ep % degree != 0) return false;
-    ep /= degree;
+    if (degree % ranks == 0) return true;
+    if (ranks % degree != 0) return false;
+    ranks /= degree;
   }
-  return ep == 1;
+  return ranks == 1;
+}
+
+/// Where ranks with features of the same experts exchange rows.
+void check_features(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const std::int64_t ep = p.expert_parallel_degree, etp = expert_tensor_degree(p),
+                     features = config.model.mixture.moe_intermediate_size;
+  if (num_feature_ranks(p) == 1) return;
+  const std::int64_t most = std::min(etp, features),
+                     closest = closest_degree(most, [&](std::int64_t degree) {
+                       return are_neighbours(degree, p) && are_neighbours(ep * degree, p);
+                     });
+  require(etp <= features,
+          "parallelism.expert_tensor_parallel_degree = {} divides model.moe_intermediate_size = {} features (use {})",
+          etp, features, closest);
+  require(closest == etp,
+          "parallelism.expert_tensor_parallel_degree = {} with expert_parallel_degree = {} is not made of neighbours "
+          "among data_parallel_shard_degree = {} x context_parallel_degree = {} x tensor_parallel_degree = {} ranks "
+          "(use {})",
+          etp, ep, p.data_parallel_shard_degree, p.context_parallel_degree, p.tensor_parallel_degree, closest);
+  require(p.expert_dispatch != ExpertDispatch::hierarchical,
+          "parallelism.expert_dispatch = 'hierarchical' is not supported with expert_tensor_parallel_degree = {} (use "
+          "'direct')",
+          etp);
 }
 
 /// Two hops need several nodes with several ranks of an expert group each.
@@ -135,24 +159,15 @@ void check_expert_parallel(const RunConfig& config) {
             name_of(p.expert_dispatch));
     return;
   }
-  require(
-      etp == 1 || etp == tp,
-      "parallelism.expert_tensor_parallel_degree = {} is neither 1 nor parallelism.tensor_parallel_degree = {} (use "
-      "{})",
-      etp, tp, p.sequence_parallel ? 1 : tp);
   require(tp == 1 || p.sequence_parallel || etp == tp,
-          "parallelism.expert_tensor_parallel_degree = 1 has each tensor-parallel rank route tokens of its own, but "
+          "parallelism.expert_tensor_parallel_degree = {} has each tensor-parallel rank route tokens of its own, but "
           "parallelism.sequence_parallel = false (use {})",
-          tp);
+          etp, tp);
   require(
       ep == 1 || tp == 1 || p.sequence_parallel,
       "parallelism.expert_parallel_degree = {} next to tensor_parallel_degree = {} would route each token {} times: it "
       "needs parallelism.sequence_parallel = true (use expert_parallel_degree = 1)",
       ep, tp, tp);
-  require(ep == 1 || etp == 1,
-          "parallelism.expert_parallel_degree = {} is not supported with expert_tensor_parallel_degree = {} (use "
-          "expert_tensor_parallel_degree = 1)",
-          ep, etp);
   require(E % ep == 0, "parallelism.expert_parallel_degree = {} does not divide model.num_experts = {} (use {})", ep, E,
           closest_degree(std::min(ep, E),
                          [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
@@ -161,11 +176,11 @@ void check_expert_parallel(const RunConfig& config) {
           "context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
           ep, p.data_parallel_shard_degree, p.context_parallel_degree, tp,
           closest_degree(ep, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
-  require(
-      ep == 1 || !config.training.cuda_graphs,
-      "training.cuda_graphs = true replays the same rows in every step, and parallelism.expert_parallel_degree = {} "
-      "exchanges others in each (use cuda_graphs = false)",
-      ep);
+  check_features(config);
+  require(num_expert_ranks(p) == 1 || !config.training.cuda_graphs,
+          "training.cuda_graphs = true replays the same rows in every step, and parallelism.{} = {} exchanges others "
+          "in each (use cuda_graphs = false)",
+          ep > 1 ? "expert_parallel_degree" : "expert_tensor_parallel_degree", ep > 1 ? ep : etp);
   check_dispatch(config);
 }
 

@@ -32,6 +32,19 @@ std::int64_t expert_tensor_degree(const ParallelConfig& p) {
   return p.sequence_parallel ? 1 : p.tensor_parallel_degree;
 }
 
+bool divides_experts_as_dense(const ParallelConfig& p) {
+  const std::int64_t etp = expert_tensor_degree(p);
+  return etp > 1 && etp == p.tensor_parallel_degree && p.expert_parallel_degree == 1;
+}
+
+int num_feature_ranks(const ParallelConfig& p) {
+  return divides_experts_as_dense(p) ? 1 : static_cast<int>(expert_tensor_degree(p));
+}
+
+int num_expert_ranks(const ParallelConfig& p) {
+  return static_cast<int>(p.expert_parallel_degree) * num_feature_ranks(p);
+}
+
 std::optional<int> ep_neighbours_on_node(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const MeshShape mesh = config.mesh_shape();
@@ -60,6 +73,7 @@ int ep_on_node(const RunConfig& config) {
       "parallelism.expert_dispatch = 'hierarchical' needs parallelism.ranks_per_node, which is 0: which ranks share a "
       "node? (use 'direct')");
   if (p.expert_parallel_degree == 1 || p.ranks_per_node == 0 || p.expert_dispatch == ExpertDispatch::direct) return 0;
+  if (num_feature_ranks(p) > 1) return 0;
   const int on_node = ep_neighbours_on_node(config).value_or(0);
   const bool has_several = on_node > 1 && on_node < p.expert_parallel_degree;
   return has_several ? on_node : 0;
@@ -67,10 +81,11 @@ int ep_on_node(const RunConfig& config) {
 
 int num_expert_holders(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  const bool are_as_dense = p.expert_parallel_degree == 1 && p.tensor_parallel_degree == 1;
-  if (!config.model.mixture.exists() || are_as_dense || expert_tensor_degree(p) > 1) return 1;
+  const int num_ranks = num_expert_ranks(p);
+  const bool are_as_dense = divides_experts_as_dense(p) || num_ranks * p.tensor_parallel_degree == 1;
+  if (!config.model.mixture.exists() || are_as_dense) return 1;
   return static_cast<int>(p.data_parallel_shard_degree * p.context_parallel_degree * p.tensor_parallel_degree /
-                          p.expert_parallel_degree);
+                          num_ranks);
 }
 
 std::int64_t RunConfig::data_parallel_degree() const {

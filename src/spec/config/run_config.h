@@ -215,6 +215,13 @@ struct RunConfig {
 
 /// Ranks that divide the features of each expert.
 [[nodiscard]] std::int64_t expert_tensor_degree(const ParallelConfig& parallelism);
+/// True where tensor-parallel ranks divide the features of all experts, as of a dense branch: each computes all rows of
+/// the group, and nothing is exchanged.
+[[nodiscard]] bool divides_experts_as_dense(const ParallelConfig& parallelism);
+/// Otherwise, the ranks that have features of the same experts and rows of different tokens.
+[[nodiscard]] int num_feature_ranks(const ParallelConfig& parallelism);
+/// Ranks that have the experts of a layer together, and exchange rows; 1: none.
+[[nodiscard]] int num_expert_ranks(const ParallelConfig& parallelism);
 /// How many of the ranks that have the experts of a layer together are on each node with some of them; none: not
 /// equally many neighbours.
 [[nodiscard]] std::optional<int> ep_neighbours_on_node(const RunConfig& config);

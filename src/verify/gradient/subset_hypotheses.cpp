@@ -16,8 +16,7 @@ void add_uniform_hypotheses(const Case& at, std::vector<AddendHypothesis>& hypot
   if (model.tie_word_embeddings && at.mesh().degree(Axis::pp) > 2) axes.push_back({"pp", 2});
   const auto replicas = static_cast<int>(kv_replicas(model, at.mesh().degree(Axis::tp)));
   if (replicas > 1 && replicas < at.mesh().degree(Axis::tp)) axes.push_back({"tp", replicas});
-  const auto ep = static_cast<int>(at.config().parallelism.expert_parallel_degree);
-  if (ep > 1) axes.push_back({"ep", ep});
+  for (const LayoutAxis& axis : axes_of_experts(at.config())) axes.push_back(axis);
   for (const LayoutAxis& axis : axes) {
     const double n = axis.degree;
     const bool is_count = axis.name == "microbatches";

@@ -38,8 +38,7 @@ class Record {
 
   void operator()(const RoutedTokens& routed, Ops& ops, const Operation& operation) {
     if (const auto* chosen = operation.get_if<ChooseExpertsArgs>()) tokens_ = routed_tokens(ops, *chosen);
-    if (const auto* limited = operation.get_if<LimitExpertsArgs>())
-      before_drops_ = integers_of(ops, limited->experts.rows(limited->first_token, limited->kept.size(0)));
+    if (const auto* limited = operation.get_if<LimitExpertsArgs>()) before_drops_ = integers_of(ops, limited->experts);
     const auto* const args = operation.get_if<ExpertSlotsArgs>();
     if (args == nullptr || args->offsets.size(0) == 2) return;  // a gate of a shared expert is a router of one
     const std::vector<std::int32_t> kept = integers_of(ops, args->experts),

@@ -81,9 +81,15 @@ inline constexpr int largest_world = 16;
 /// Whether groups of expert_parallel_degree ranks are boxes of tensor, context and shard ranks, innermost first; with
 /// any shard degree from 4 on if it is open.
 [[nodiscard]] bool has_expert_groups(const Draft& draft);
+/// The same of ranks with features of the same experts, which are among as many such groups.
+[[nodiscard]] bool has_feature_groups(const Draft& draft);
+/// How many these are.
+[[nodiscard]] std::int64_t feature_ranks(const Draft& draft);
 /// The fewest ranks that the settings take, and whether they can take so many.
 [[nodiscard]] int least_world(const SweepTable& table, const Settings& settings);
 [[nodiscard]] bool can_have_world(const SweepTable& table, const Settings& settings, int world_size);
+/// Whether settings of the other axes may still lead there; true for some with which none do.
+[[nodiscard]] bool may_have_world(const SweepTable& table, const Settings& settings, int world_size);
 
 struct SweepRow {
   Settings settings;

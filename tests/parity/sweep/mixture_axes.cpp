@@ -30,7 +30,7 @@ SweepAxis experts_per_token() {
 
 SweepAxis expert_tensor_degree() {
   const auto set = [](Draft& d, int degree) { d.config.parallelism.expert_tensor_parallel_degree = degree; };
-  SweepAxis axis = {"parallelism.expert_tensor_parallel_degree", counts({0, 1}, set)};
+  SweepAxis axis = {"parallelism.expert_tensor_parallel_degree", counts({0, 1, 2}, set)};
   axis.settings.push_back({"tensor_parallel_degree", [](Draft& d) { d.divides_experts = true; }});
   return axis;
 }
@@ -55,6 +55,14 @@ SweepAxis dispatch_bound() {
     axis.settings.push_back({fmt::format("{}", bound), [=](Draft& d) { d.config.moe.dispatch_bound = bound; }});
   axis.settings.push_back({"expert_parallel_degree", [](Draft& d) { d.receives_all_at_once = true; }});
   return axis;
+}
+
+/// By position: of equal tokens at the starts of documents, rounding decides whose score is larger.
+SweepAxis capacity() {
+  return {"moe.capacity_factor",
+          {{"none", [](Draft&) {}},
+           {"0.75", [](Draft& d) { d.config.moe.capacity_factor = 0.75; }},
+           {"0.5", [](Draft& d) { d.config.moe.capacity_factor = 0.5; }}}};
 }
 
 SweepAxis expert_dispatch() {
@@ -88,6 +96,7 @@ std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
       expert_tensor_degree(),
       router_balance(),
       dispatch_bound(),
+      capacity(),
       expert_dispatch(),
   };
   axes.insert(axes.end(), of_experts.begin(), of_experts.end());

@@ -7,7 +7,8 @@ namespace {
 const std::string family = "model.model_type", experts = "model.num_experts", groups = "model.n_group",
                   layers = "layers with experts", degree = "parallelism.expert_parallel_degree",
                   of_features = "parallelism.expert_tensor_parallel_degree", tp = "parallelism.tensor_parallel_degree",
-                  sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch";
+                  sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch",
+                  bound = "moe.dispatch_bound";
 
 void refuse_models(Refusals& refused) {
   const std::string no_key = "config.json has no key for it";
@@ -18,6 +19,8 @@ void refuse_models(Refusals& refused) {
   refused.add({{groups, {"2"}}, {experts, {"5"}}}, groups, "groups have equal sizes");
   refused.add({{"routers", {"bias_update_rate"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}},
               "moe.bias_update_rate", "the files have no place for a bias");
+  refused.add({{"moe.capacity_factor", {"0.75", "0.5"}}, {bound, {"0.3", "1", "100", "expert_parallel_degree"}}}, bound,
+              "a capacity bounds rows already");
 }
 
 void refuse_expert_parallel(Refusals& refused) {
@@ -25,8 +28,8 @@ void refuse_expert_parallel(Refusals& refused) {
               "each rank routes tokens of its own");
   refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {sp, {"false"}}}, degree,
               "each rank routes tokens of its own");
-  refused.add({{degree, {"2", "3", "4", "8"}}, {tp, {"2", "3", "4"}}, {of_features, {"tensor_parallel_degree"}}},
-              degree, "experts are whole or divided");
+  refused.add({{of_features, {"2"}}, {tp, {"3", "4"}}, {sp, {"false"}}}, of_features,
+              "each rank routes tokens of its own");
   refused.add({{degree, {}}, {experts, {}}}, degree, "each rank has as many experts",
               [](const Draft& d) { return d.num_experts % d.config.parallelism.expert_parallel_degree != 0; });
   refused.add({{degree, {}},
@@ -34,7 +37,15 @@ void refuse_expert_parallel(Refusals& refused) {
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
               degree, "groups are made of neighbours", [](const Draft& d) { return !has_expert_groups(d); });
+  refused.add({{degree, {}},
+               {of_features, {}},
+               {tp, {}},
+               {"parallelism.context_parallel_degree", {}},
+               {"parallelism.data_parallel_shard_degree", {}}},
+              of_features, "groups are made of neighbours", [](const Draft& d) { return !has_feature_groups(d); });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"1"}}}, dispatch, "a rank has all experts");
+  refused.add({{dispatch, {"hierarchical"}}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
+              "rows go over ranks of features", [](const Draft& d) { return feature_ranks(d) > 1; });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"2", "3"}}}, "parallelism.ranks_per_node",
               "two hops need two nodes of two ranks");
 }

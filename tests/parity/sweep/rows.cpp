@@ -59,10 +59,11 @@ class Drawing {
   }
 
   std::optional<Settings> best_row_with(const Pair& pair) {
+    const auto is_not_too_large = [&](const Settings& row) { return least_world(table_, row) <= largest_world; };
     std::optional<Settings> best;
     std::size_t most = 0;
     for (int attempt = 0; attempt < num_attempts || (!best && attempt < 50 * num_attempts); ++attempt) {
-      const std::optional<Settings> settings = row_with(pair);
+      const std::optional<Settings> settings = row_with(pair, is_not_too_large);
       if (!settings) continue;
       const std::size_t gain = gain_of(*settings);
       if (!best || gain > most) best = settings, most = gain;
@@ -78,14 +79,17 @@ class Drawing {
 
   void add_row_on(int world) {
     const std::vector<Pair> pairs = allowed_pairs(table_);
+    const auto leads_there = [&](const Settings& settings) { return may_have_world(table_, settings, world); };
     for (int attempt = 0; attempt < 10000; ++attempt) {
-      const std::optional<Settings> settings = row_with(pairs[below(pairs.size())]);
+      const std::optional<Settings> settings = row_with(pairs[below(pairs.size())], leads_there);
       if (settings && can_have_world(table_, *settings, world)) return rows_.push_back({*settings, world});
     }
   }
 
-  // Axis by axis in a random order, each time the setting that brings most of what is missing.
-  std::optional<Settings> row_with(const Pair& pair) {
+  // Axis by axis in a random order, each time the setting that brings most of what is missing, among those with which
+  // the row is still wanted.
+  template <class IsWanted>
+  std::optional<Settings> row_with(const Pair& pair, const IsWanted& is_wanted) {
     Settings settings(table_.axes.size(), not_set);
     settings[pair.first.axis] = pair.first.setting;
     settings[pair.second.axis] = pair.second.setting;
@@ -98,7 +102,7 @@ class Drawing {
       std::size_t most = 0;
       for (std::size_t setting = 0; setting < table_.axes[axis].settings.size(); ++setting) {
         settings[axis] = setting;
-        if (is_refused(table_, settings) || least_world(table_, settings) > largest_world) continue;
+        if (is_refused(table_, settings) || !is_wanted(settings)) continue;
         const std::size_t gain = gain_at(settings, axis);
         if (gain > most) best.clear();
         most = std::max(most, gain);

@@ -135,20 +135,42 @@ bool is_box(std::int64_t ep, const ParallelConfig& p, std::int64_t shards) {
 
 constexpr std::int64_t least_open_degree = 4;
 
-/// Of the shard degrees that the draft leaves open the least, or 0.
-std::int64_t least_shards(const Draft& draft) {
+bool are_boxes(const Draft& draft, std::int64_t shards) {
   const ParallelConfig& p = draft.config.parallelism;
+  const std::int64_t ep = p.expert_parallel_degree, etp = feature_ranks(draft);
+  return is_box(ep, p, shards) && is_box(etp, p, shards) && is_box(ep * etp, p, shards);
+}
+
+/// Of the shard degrees that the draft leaves open the least with which `fits`, or 0.
+template <class Fits>
+std::int64_t least_shards(const Fits& fits) {
   for (std::int64_t shards = least_open_degree; shards <= largest_world; ++shards)
-    if (is_box(p.expert_parallel_degree, p, shards)) return shards;
+    if (fits(shards)) return shards;
   return 0;
+}
+std::int64_t least_shards(const Draft& draft) {
+  return least_shards([&](std::int64_t shards) { return are_boxes(draft, shards); });
 }
 
 }  // namespace
 
+std::int64_t feature_ranks(const Draft& draft) {
+  ParallelConfig p = draft.config.parallelism;
+  if (draft.divides_experts) p.expert_tensor_parallel_degree = p.tensor_parallel_degree;
+  const std::int64_t given = p.expert_tensor_parallel_degree;
+  return given == 0 || (given == p.tensor_parallel_degree && p.expert_parallel_degree == 1) ? 1 : given;
+}
+
 bool has_expert_groups(const Draft& draft) {
   const ParallelConfig& p = draft.config.parallelism;
+  const auto fits = [&](std::int64_t shards) { return is_box(p.expert_parallel_degree, p, shards); };
+  return draft.fills_the_world ? least_shards(fits) > 0 : fits(p.data_parallel_shard_degree);
+}
+
+bool has_feature_groups(const Draft& draft) {
+  if (feature_ranks(draft) == 1 || !has_expert_groups(draft)) return true;
   return draft.fills_the_world ? least_shards(draft) > 0
-                               : is_box(p.expert_parallel_degree, p, p.data_parallel_shard_degree);
+                               : are_boxes(draft, draft.config.parallelism.data_parallel_shard_degree);
 }
 
 int least_world(const SweepTable& table, const Settings& settings) {
@@ -162,7 +184,12 @@ bool can_have_world(const SweepTable& table, const Settings& settings, int world
   const ParallelConfig& p = draft.config.parallelism;
   const int least = least_world(table, settings), others = other_ranks(p);
   if (!draft.fills_the_world) return world_size == least;
-  return world_size >= least && world_size % others == 0 && is_box(p.expert_parallel_degree, p, world_size / others);
+  return world_size >= least && world_size % others == 0 && are_boxes(draft, world_size / others);
+}
+
+bool may_have_world(const SweepTable& table, const Settings& settings, int world_size) {
+  return world_size % other_ranks(draft_of(table, settings).config.parallelism) == 0 &&
+         least_world(table, settings) <= world_size;
 }
 
 Draft draft_of(const SweepTable& table, const Settings& settings) {

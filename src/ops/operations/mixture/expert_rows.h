@@ -24,6 +24,11 @@ inline void check_rows_of_slots(const ArgumentChecker& must, const Tensor& slots
             "have a row for each slot at most");
 }
 
+/// Rows at their experts, of which a rank has so many columns.
+[[nodiscard]] inline bool has_features(AxisLayout rows, std::int64_t num_columns) {
+  return rows.placement == TensorPlacement::dispatched && rows.block == num_columns;
+}
+
 /// Every rank orders the rows of its own tokens: where tokens are sharded over ranks, slots are sharded with them, and
 /// offsets are each rank's own. The rows of experts are sharded like their tokens, or dispatched with their slots to
 /// the ranks of their experts.
@@ -31,8 +36,15 @@ inline void require_same_tokens(const Inference& call, const Operand& of_tokens,
   const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
              rows_are_cut = rows.is_sharded_along(axis, 0);
   call.require_complete(of_tokens, axis);
-  for (const AxisLayout& away : {dispatched_layout, at_node_layout})
-    if ((of_tokens[axis] == away) != (rows[axis] == away)) call.fail_together(of_tokens, rows, axis);
+  const auto is_at_experts = [&](const Operand& x) {
+    return x[axis].placement == TensorPlacement::dispatched || x[axis].placement == TensorPlacement::dispatched_addends;
+  };
+  const auto is_on_the_way = [&](const Operand& x) {
+    return x[axis].placement == TensorPlacement::at_node || x[axis].placement == TensorPlacement::addends_at_node;
+  };
+  if (is_at_experts(of_tokens) != is_at_experts(rows) || is_on_the_way(of_tokens) != is_on_the_way(rows))
+    call.fail_together(of_tokens, rows, axis);
+  if (of_tokens[axis].block != outermost && is_at_experts(of_tokens)) call.fail_together(of_tokens, rows, axis);
   if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
 }
 /// Of the products of the rows of x and dy, one for each row: a part of the columns of both gives an addend.
@@ -42,6 +54,8 @@ inline void require_same_tokens(const Inference& call, const Operand& of_tokens,
   const bool is_linear = (dy[axis] == partial_layout && x[axis] == replicated_layout) ||
                          (x[axis] == partial_layout && dy[axis] == replicated_layout);
   if (columns_are_cut || is_linear) return partial_layout;
+  const bool are_features = has_features(dy[axis], dy.tensor.size(1)) && has_features(x[axis], x.tensor.size(1));
+  if (are_features) return dispatched_addends_layout;
   return with_rows_of(call.shared(dy, x, axis), x.tensor.size(1), 1);
 }
 

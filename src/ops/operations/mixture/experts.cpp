@@ -23,6 +23,15 @@ void check_weights(const ArgumentChecker& must, std::string_view name, const Ten
   must.statistics(name, weights, slots.num_elements(), activations);
 }
 
+/// Of rows that have come back from all ranks with features of their experts.
+AxisLayout sum_of_addends(const Inference& call, const Tensor& slots) {
+  const int inside = call.ranks().experts().inside;
+  if (slots.size(1) != inside)
+    call.fail(
+        fmt::format("{} addends of a row are summed, but {} ranks have features of its expert", slots.size(1), inside));
+  return at_node_layout;
+}
+
 struct SampleTokens {
   std::int64_t N, k;
 };
@@ -132,7 +141,10 @@ Operands operands_of(const CombineExpertsArgs& args) {
 void infer(Inference& call, const CombineExpertsArgs& args) {
   const Operand y = call.read("y", args.y), slots = call.read("slots", args.slots);
   LayoutType out = y.piece.type;
-  for (const TypeAxis axis : call.axes()) require_same_tokens(call, slots, y, axis);
+  for (const TypeAxis axis : call.axes()) {
+    require_same_tokens(call, slots, y, axis);
+    if (y[axis] == addends_at_node_layout) out[axis] = sum_of_addends(call, args.slots);
+  }
   if (args.weights.exists()) {
     const Operand weights = call.read("weights", args.weights);
     for (const TypeAxis axis : call.axes()) require_same_tokens(call, weights, y, axis);

@@ -11,8 +11,36 @@ namespace {
 
 /// Offsets count the rows of the same tokens: they are each rank's own where tokens are sharded.
 void require_count_of(const Inference& call, const Operand& offsets, const Operand& rows, TypeAxis axis) {
-  const bool are_own = rows.is_sharded_along(axis, 0) || rows[axis] == own_layout || rows[axis] == dispatched_layout;
+  const bool are_own =
+      rows.is_sharded_along(axis, 0) || rows[axis] == own_layout || rows[axis].placement == TensorPlacement::dispatched;
   if ((offsets[axis] == own_layout) != are_own) call.fail_together(offsets, rows, axis);
+}
+
+/// Rows that have come to the ranks of their experts, times these. Where a rank has some features alone, these are
+/// columns of w, or of a and rows of w.
+AxisLayout product_at_experts(const Inference& call, const GroupedMatmulArgs& args, const Operand& a, const Operand& w,
+                              TypeAxis axis) {
+  const int inner = args.transpose_w ? 2 : 1, outer = args.transpose_w ? 1 : 2;
+  const bool are_experts =
+      a[axis].placement == TensorPlacement::dispatched && w[axis].placement == TensorPlacement::experts;
+  const AxisLayout whole = {TensorPlacement::dispatched, outermost};
+  if (are_experts && w[axis].block == outermost && a[axis] == whole) return whole;
+  if (are_experts && w[axis].block == block_from(args.w.sizes, outer) && a[axis] == whole)
+    return {TensorPlacement::dispatched, args.c.size(1)};
+  if (are_experts && w[axis].block == block_from(args.w.sizes, inner) && has_features(a[axis], args.a.size(1)))
+    return dispatched_addends_layout;
+  call.fail_together(a, w, axis);
+}
+
+/// Of the tokens of one expert group: other groups have other tokens for the same experts.
+AxisLayout gradient_of_experts(const Inference& call, const Operand& dy, const Operand& x, const Tensor& dw,
+                               TypeAxis axis) {
+  const bool of_rows = dy[axis].block != outermost, of_columns = x[axis].block != outermost;
+  if (of_rows && of_columns) call.fail_together(dy, x, axis);
+  return {call.ranks().expert_holders().size > 1 ? TensorPlacement::expert_addends : TensorPlacement::experts,
+          of_rows      ? block_from(dw.sizes, 1)
+          : of_columns ? block_from(dw.sizes, 2)
+                       : outermost};
 }
 
 std::int64_t planned_rows(std::int64_t expected, const Tensor& rows) { return expected < 0 ? rows.size(0) : expected; }
@@ -59,9 +87,8 @@ void infer(Inference& call, const GroupedMatmulArgs& args) {
   LayoutType c;
   for (const TypeAxis axis : call.axes()) {
     require_count_of(call, offsets, a, axis);
-    if (a[axis] == dispatched_layout || w[axis] == experts_layout) {
-      if (a[axis] != dispatched_layout || w[axis] != experts_layout) call.fail_together(a, w, axis);
-      c[axis] = dispatched_layout;
+    if (a[axis].placement == TensorPlacement::dispatched || w[axis].placement == TensorPlacement::experts) {
+      c[axis] = product_at_experts(call, args, a, w, axis);
       continue;
     }
     if (w.is_sharded_along(axis, 0)) call.require_whole(w, axis);
@@ -109,9 +136,8 @@ void infer(Inference& call, const GroupedMatmulBackwardWeightArgs& args) {
   LayoutType dw;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& rows : {dy, x}) require_count_of(call, offsets, rows, axis);
-    if (dy[axis] == dispatched_layout && x[axis] == dispatched_layout) {
-      // Of the tokens of one expert group: other groups have other tokens for the same experts.
-      dw[axis] = call.ranks().expert_holders().size > 1 ? expert_addends_layout : experts_layout;
+    if (dy[axis].placement == TensorPlacement::dispatched && x[axis].placement == TensorPlacement::dispatched) {
+      dw[axis] = gradient_of_experts(call, dy, x, args.dw, axis);
       continue;
     }
     dw[axis] = product(call, axis, {dy, 0, 1}, {x, 0, 1}, args.dw);
