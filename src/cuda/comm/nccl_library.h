@@ -9,12 +9,13 @@
 namespace echelon::cuda {
 
 // f(the name in nccl.h, and ours)
-#define ECHELON_NCCL_FUNCTIONS(f)                                                                           \
-  f(ncclGetErrorString, error_string) f(ncclGetVersion, get_version) f(ncclGetUniqueId, get_unique_id)      \
-      f(ncclCommInitRankConfig, init_rank) f(ncclCommFinalize, finalize) f(ncclCommDestroy, destroy)        \
-          f(ncclCommAbort, abort) f(ncclCommGetAsyncError, get_async_error) f(ncclAllReduce, all_reduce)    \
-              f(ncclAllGather, all_gather) f(ncclReduceScatter, reduce_scatter) f(ncclBroadcast, broadcast) \
-                  f(ncclSend, send) f(ncclRecv, receive) f(ncclGroupStart, group_start) f(ncclGroupEnd, group_end)
+#define ECHELON_NCCL_FUNCTIONS(f)                                                                                   \
+  f(ncclGetErrorString, error_string) f(ncclGetVersion, get_version) f(ncclGetUniqueId, get_unique_id)              \
+      f(ncclCommInitRankConfig, init_rank) f(ncclCommSplit, split) f(ncclCommFinalize, finalize)                    \
+          f(ncclCommDestroy, destroy) f(ncclCommAbort, abort) f(ncclCommGetAsyncError, get_async_error)             \
+              f(ncclAllReduce, all_reduce) f(ncclAllGather, all_gather) f(ncclReduceScatter, reduce_scatter)        \
+                  f(ncclBroadcast, broadcast) f(ncclSend, send) f(ncclRecv, receive) f(ncclGroupStart, group_start) \
+                      f(ncclGroupEnd, group_end)
 
 struct NcclFunctions {
 #define ECHELON_MEMBER(theirs, ours) decltype(&theirs) ours = nullptr;

@@ -24,11 +24,17 @@ class NcclLink {
  public:
   struct Place {
     int rank = 0, size = 0;
-    std::string ranks;  // "among ranks 0, 1"
+    std::string ranks;    // "among ranks 0, 1"
+    int most_blocks = 0;  // of a kernel, and so channels with buffers; 0: as NCCL likes
   };
   /// Starts to connect; all ranks call it at once. `id`: drawn by the first of them. No operation may start before
   /// state() is ncclSuccess.
   NcclLink(const ncclUniqueId& id, Place place);
+  /// The same for some ranks of `parent`, of which all ranks call it at once. `color`: equal among those that get
+  /// connected. The two share buffers, and their kernels take turns on a device, in the order in which they are
+  /// launched. The parent must be connected, and again before this one is asked for anything but its state; it must
+  /// outlive this one.
+  NcclLink(NcclLink& parent, int color, Place place);
   /// Aborts, unless finalize() has ended.
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
@@ -48,6 +54,7 @@ class NcclLink {
 
  private:
   Place place_;
+  NcclLink* parent_ = nullptr;  // until it has been split
   Stream stream_{Stream::Priority::high};
   ncclComm_t comm_ = nullptr;
   bool is_finalized_ = false;

@@ -91,6 +91,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   enum class Use : std::uint8_t { collectives, ring };
   /// Of the same ranks, whatever the group is called.
   [[nodiscard]] NcclLink& link(const Group& group, Use use = Use::collectives);
+  /// Of a group that contains `group`, if all its ranks come here, as they do while they connect; else null.
+  [[nodiscard]] NcclLink* parent_link(const Group& group);
   /// From one rank of a group to another one, which is this rank or its peer. In a ring of context parallelism all
   /// ranks start their transfers together, so these have one link: one kernel for what a rank sends and receives.
   struct TransferLink {
@@ -104,8 +106,6 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   void try_ring(const Group& group, std::byte* byte);
   void try_transfer(NcclLink& link, bool is_source, std::byte* byte);
   void await_transfer(NcclLink& link);
-  /// Connects to the others that come here with the same id.
-  [[nodiscard]] std::unique_ptr<NcclLink> connected(const ncclUniqueId& id, NcclLink::Place place);
   /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
   void settle(const NcclLink& link, const std::function<std::string()>& what);
   /// Ends all communicators together, as their peers do.
@@ -127,6 +127,9 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   const double timeout_seconds_;
   Event ready_;  // of the compute stream, when an operation starts
   std::map<std::pair<std::vector<int>, Use>, std::unique_ptr<NcclLink>> links_;
+  std::map<std::vector<int>, int> most_blocks_;  // of collectives among these ranks
+  bool is_connecting_ = false;
+  std::vector<std::vector<int>> split_;  // the ranks of links that share buffers with another one, children last
   std::map<std::pair<int, int>, std::unique_ptr<NcclLink>> transfer_links_;  // by source and destination in the mesh
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -57,6 +58,21 @@ struct World {
   int num_finalized = 0;
   std::deque<Collective> collectives;
   std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
+  /// What ranks asked for: place in the child's order, by color.
+  struct Split {
+    int num_called = 0;
+    std::map<int, std::map<std::pair<int, int>, int>> members;  // by color: (key, rank) -> rank
+    std::map<int, std::shared_ptr<World>> worlds;               // by color
+  };
+  std::deque<Split> splits;
+};
+
+/// A rank's communicators that share what is connected, with the rank's operations on the device in their order.
+struct Family {
+  std::set<int> neighbours;            // ranks of the first communicator
+  std::shared_ptr<bool> is_last_done;  // of what was started last
+  int num_members = 0;
+  const void* owner = nullptr;
 };
 
 /// This rank's side of a message.
@@ -91,6 +107,7 @@ Meeting& meeting() {
 std::atomic<ncclResult_t> wanted_error = ncclSuccess;
 std::atomic<int> num_alive = 0;
 std::atomic<int> num_launches = 0;
+std::atomic<int> num_split = 0, num_split_sharing = 0;
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
@@ -152,6 +169,9 @@ thread_local std::vector<ncclComm_t> ending;  // for which the end of the group 
 struct ncclComm {
   std::shared_ptr<World> world;
   int rank = 0;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  std::vector<int> family_ranks = {};  // by rank: that of the family's first communicator
+  std::shared_ptr<Family> family = std::make_shared<Family>();
   std::size_t num_collectives = 0;
   std::map<std::pair<int, int>, std::size_t> num_transfers;
   std::shared_ptr<bool> is_aborted = std::make_shared<bool>(false);
@@ -166,11 +186,22 @@ struct ncclComm {
   std::deque<Launch> launches;
   ncclResult_t failure = ncclSuccess;
   bool is_finalized = false;
+  /// A split that not all ranks have called.
+  struct Splitting {
+    World::Split* split = nullptr;
+    ncclConfig_t config;
+    int color = NCCL_SPLIT_NOCOLOR;
+    ncclComm** child = nullptr;
+  };
+  std::optional<Splitting> splitting = {};
+  std::size_t num_splits = 0;
 
   ncclResult_t state() {
     if (wanted_error != ncclSuccess) return wanted_error;
     if (failure != ncclSuccess) return failure;
     if (world->num_joined < world->size) return ncclInProgress;
+    if (splitting && splitting->split->num_called < world->size) return ncclInProgress;
+    if (splitting) end_split(*std::exchange(splitting, std::nullopt));
     if (is_finalized && (world->num_finalized < world->size || on_streams.use_count() > 1)) return ncclInProgress;
     while (!launches.empty()) {
       if (emulated::draw(2) == 0 || !launches.front().are_connected()) return ncclInProgress;
@@ -178,6 +209,20 @@ struct ncclComm {
       launches.pop_front();
     }
     return failure;
+  }
+  /// What was called last is in progress.
+  [[nodiscard]] bool is_busy() const { return !launches.empty() || splitting; }
+  void end_split(const Splitting& asked);
+  /// What a new communicator takes of the device.
+  [[nodiscard]] std::int64_t connect_neighbours() {
+    const int n = world->size;
+    const auto num_blocks = std::min<std::int64_t>(
+        config.maxCTAs == NCCL_CONFIG_UNDEF_INT ? emulated::most_blocks : config.maxCTAs, emulated::most_blocks);
+    const std::set<int> around = {(rank + 1) % n, (rank + n - 1) % n};
+    int num_new = 0;
+    for (const int neighbour : around)
+      if (family->neighbours.insert(family_ranks[static_cast<std::size_t>(neighbour)]).second) ++num_new;
+    return num_blocks * emulated::bytes_of_a_block * num_new / static_cast<int>(around.size());
   }
   ncclResult_t launch(Launch launch) {
     launches.push_back(std::move(launch));
@@ -204,7 +249,7 @@ struct ncclComm {
       return ncclSuccess;
     }
     ++num_launches;
-    return launches.empty() ? start_now(description, in, out, stream) : ncclInvalidArgument;  // one is in progress
+    return is_busy() ? ncclInvalidArgument : start_now(description, in, out, stream);
   }
 
   ncclResult_t start_now(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
@@ -242,13 +287,18 @@ struct ncclComm {
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
     x.devices.push_back(emulated::device_of(stream));
-    const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {
-      if (x.is_done || *aborted) return true;
+    const auto [is_previous_done, is_own_done] = take_turn();
+    const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world,
+                         is_previous_done = is_previous_done] {
+      if (*aborted) return true;
+      if (!*is_previous_done) return false;
+      if (x.is_done) return true;
       if (keep->is_broken) return false;
       if (!std::exchange(*has_come, true)) ++x.num_at_head;
       return x.num_at_head == n && std::none_of(x.devices.begin(), x.devices.end(), emulated::is_context_locked);
     };
-    const auto work = [&x, aborted = is_aborted, keep = world, held = on_streams] {
+    const auto work = [&x, aborted = is_aborted, keep = world, held = on_streams, is_own_done = is_own_done] {
+      *is_own_done = true;
       if (!*aborted && !std::exchange(x.is_done, true)) perform(x);
     };
     return {is_due, work};
@@ -273,9 +323,18 @@ struct ncclComm {
                    }});
   }
 
+  /// Of the family's operations on this rank's device: whether the previous one is done, and this one.
+  [[nodiscard]] std::pair<std::shared_ptr<bool>, std::shared_ptr<bool>> take_turn() const {
+    auto own = std::make_shared<bool>(false);
+    auto previous = std::exchange(family->is_last_done, own);
+    return {previous ? std::move(previous) : std::make_shared<bool>(true), std::move(own)};
+  }
+
   emulated::DueWork begin(const std::vector<Side>& all) const {
-    const auto is_due = [sides = all, aborted = is_aborted, keep = world] {
+    const auto [is_previous_done, is_own_done] = take_turn();
+    const auto is_due = [sides = all, aborted = is_aborted, keep = world, is_previous_done = is_previous_done] {
       if (*aborted) return true;
+      if (!*is_previous_done) return false;
       bool are_all = true;
       for (const auto& [x, is_source, is_first] : sides) {
         (is_source ? x->is_source_at_head : x->is_target_at_head) = true;
@@ -283,7 +342,8 @@ struct ncclComm {
       }
       return are_all;
     };
-    const auto work = [sides = all, aborted = is_aborted, keep = world, held = on_streams] {
+    const auto work = [sides = all, aborted = is_aborted, keep = world, held = on_streams, is_own_done = is_own_done] {
+      *is_own_done = true;
       for (const auto& [x, is_source, is_first] : sides) {
         if (x->is_done || *aborted) continue;
         if (x->sent_bytes != x->received_bytes)
@@ -323,7 +383,7 @@ struct ncclComm {
 
   ncclResult_t add(const Message& message, cudaStream_t stream) {
     const auto lock = emulated::lock();
-    if (!launches.empty()) return ncclInvalidArgument;
+    if (is_busy()) return ncclInvalidArgument;
     if (group_depth == 0) return start(Batch{stream, {message}});
     for (auto& [comm, batch] : grouped)
       if (comm == this && batch.stream == stream) {
@@ -337,9 +397,20 @@ struct ncclComm {
 
 namespace {
 
+bool is_valid(const ncclConfig_t& config) {
+  const auto is_one_of = [](int value, int least, int most) {
+    return value == NCCL_CONFIG_UNDEF_INT || (least <= value && value <= most);
+  };
+  if (config.blocking != 0) return false;  // whose waits nothing ends
+  return is_one_of(config.splitShare, 0, 1) && is_one_of(config.minCTAs, 1, emulated::most_blocks) &&
+         is_one_of(config.maxCTAs, std::max(config.minCTAs, 1), emulated::most_blocks);
+}
+
 void free_communicator(ncclComm* comm) {
   comm->await_end();
   const auto lock = emulated::lock();
+  if (--comm->family->num_members > 0 && comm->family->owner == comm && comm->is_finalized)
+    hang("a communicator was destroyed before those that were split from it and share its buffers");
   emulated::hold_memory(comm, 0);
   delete comm;
   --num_alive;
@@ -403,21 +474,65 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   const auto lock = emulated::lock();
-  if (config->blocking != 0) return ncclInvalidArgument;  // whose waits nothing ends
+  if (!is_valid(*config)) return ncclInvalidArgument;
   std::int64_t number = 0;
   std::memcpy(&number, id.internal, sizeof number);
   auto& world = meeting().worlds[number];
   if (!world) world = std::make_shared<World>();
   world->size = num_ranks;
   ++num_alive;
-  *comm = new ncclComm{.world = world, .rank = rank, .num_transfers = {}, .launches = {}};
-  emulated::hold_memory(*comm, emulated::bytes_of_a_communicator);
+  *comm = new ncclComm{.world = world, .rank = rank, .config = *config, .num_transfers = {}, .launches = {}};
+  for (int i = 0; i < num_ranks; ++i) (*comm)->family_ranks.push_back(i);
+  (*comm)->family->num_members = 1;
+  (*comm)->family->owner = *comm;
+  emulated::hold_memory(*comm, (*comm)->connect_neighbours());
   if (++(*comm)->world->num_joined == num_ranks) meeting().worlds.erase(number);
   return ncclInProgress;
 }
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
+  const auto lock = emulated::lock();
+  if (comm->state() != ncclSuccess || comm->is_finalized || !is_valid(config == nullptr ? comm->config : *config) ||
+      (color < 0 && color != NCCL_SPLIT_NOCOLOR))
+    return ncclInvalidArgument;
+  *child = nullptr;
+  World& world = *comm->world;
+  if (comm->num_splits == world.splits.size()) world.splits.emplace_back();
+  World::Split& split = world.splits[comm->num_splits++];
+  ++split.num_called;
+  if (color != NCCL_SPLIT_NOCOLOR) split.members[color][{key, comm->rank}] = comm->rank;
+  comm->splitting = {
+      .split = &split, .config = config == nullptr ? comm->config : *config, .color = color, .child = child};
+  return ncclInProgress;
+}
+void ncclComm::end_split(const Splitting& asked) {
+  if (asked.color == NCCL_SPLIT_NOCOLOR) return;
+  auto& made = asked.split->worlds[asked.color];
+  if (!made) made = std::make_shared<World>();
+  const auto& members = asked.split->members.at(asked.color);
+  made->size = static_cast<int>(members.size());
+  auto* const child =
+      new ncclComm{.world = made, .config = asked.config, .family_ranks = {}, .num_transfers = {}, .launches = {}};
+  const bool shares = config.splitShare == 1;
+  for (const auto& [place, member] : members) {
+    if (member == rank) child->rank = static_cast<int>(child->family_ranks.size());
+    child->family_ranks.push_back(shares ? family_ranks[static_cast<std::size_t>(member)]
+                                         : static_cast<int>(child->family_ranks.size()));
+  }
+  if (shares)
+    child->family = family;
+  else
+    child->family->owner = child;
+  ++child->family->num_members;
+  ++made->num_joined;
+  ++num_alive;
+  ++num_split;
+  if (shares) ++num_split_sharing;
+  emulated::hold_memory(child, child->connect_neighbours());
+  *asked.child = child;
+}
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const auto lock = emulated::lock();
-  if (comm->is_finalized || !comm->launches.empty()) return ncclInvalidArgument;
+  if (comm->is_finalized || comm->is_busy()) return ncclInvalidArgument;
   comm->is_finalized = true;
   ++comm->world->num_finalized;
   return ncclInProgress;
@@ -501,7 +616,7 @@ ncclResult_t ncclGroupEnd() {
   for (const auto& [comm, start] : std::exchange(grouped_collectives, {})) {
     if (started.insert(comm).second) {
       ++num_launches;
-      if (!comm->launches.empty()) return ncclInvalidArgument;
+      if (comm->is_busy()) return ncclInvalidArgument;
     }
     if (const ncclResult_t result = start(); result != ncclInProgress) return result;
   }
@@ -514,5 +629,6 @@ namespace emulated {
 void set_nccl_error(ncclResult_t error) { wanted_error = error; }
 int num_communicators() { return num_alive; }
 int num_nccl_launches() { return num_launches; }
+Splits num_splits() { return {num_split, num_split_sharing}; }
 
 }  // namespace emulated

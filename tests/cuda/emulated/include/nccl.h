@@ -12,11 +12,14 @@ struct ncclUniqueId {
 };
 struct ncclComm;
 using ncclComm_t = ncclComm*;
+constexpr int NCCL_CONFIG_UNDEF_INT = -2147483647 - 1, NCCL_SPLIT_NOCOLOR = -1;
 struct ncclConfig_t {
   int blocking;
+  int minCTAs, maxCTAs;
+  int splitShare;
 };
 #define NCCL_CONFIG_INITIALIZER \
-  { 1 }
+  { 1, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT }
 
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -43,6 +46,10 @@ const char* ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
+/// All ranks of `comm` call it, in one order with other splits, and `comm` is in progress until they have. `child` is
+/// null until then, and for NCCL_SPLIT_NOCOLOR. With splitShare in the parent's configuration the two share what is
+/// connected, and their operations take turns on a device in the order in which they are started.
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t* config);
 /// In progress until all ranks have called it, and this rank's streams have done what they have of the communicator.
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 /// Both free the communicator when this rank's streams have done what they have of it and no graph holds any of it:
@@ -71,10 +78,17 @@ namespace emulated {
 
 /// What every communicator says from now on when it is asked for errors.
 void set_nccl_error(ncclResult_t error);
-/// Of a device, for each communicator of a rank on it.
-constexpr std::int64_t bytes_of_a_communicator = std::int64_t{16} << 20;
+/// Of a device, for each communicator of a rank on it: buffers for every block, which it has as many of as it may. One
+/// that shares them needs more only for neighbours in its ring that no other of its family has.
+constexpr std::int64_t most_blocks = 32, bytes_of_a_block = std::int64_t{1} << 19;
+constexpr std::int64_t bytes_of_a_communicator = most_blocks * bytes_of_a_block;
 /// Communicators that are not freed.
 [[nodiscard]] int num_communicators();
+/// Those that were split from another one so far, and of these those that share buffers.
+struct Splits {
+  int all = 0, sharing = 0;
+};
+[[nodiscard]] Splits num_splits();
 /// Launches of collectives so far: those of a communicator in a group are one.
 [[nodiscard]] int num_nccl_launches();
 
