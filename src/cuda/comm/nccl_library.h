@@ -17,9 +17,16 @@ namespace echelon::cuda {
                   f(ncclBroadcast, broadcast) f(ncclSend, send) f(ncclRecv, receive) f(ncclGroupStart, group_start) \
                       f(ncclGroupEnd, group_end)
 
+// Of newer libraries: each null where it does not exist.
+#define ECHELON_NEWER_NCCL_FUNCTIONS(f)                                                    \
+  f(ncclMemAlloc, mem_alloc) f(ncclMemFree, mem_free) f(ncclCommRegister, register_buffer) \
+      f(ncclCommDeregister, deregister_buffer) f(ncclCommWindowRegister, register_window)  \
+          f(ncclCommWindowDeregister, deregister_window)
+
 struct NcclFunctions {
 #define ECHELON_MEMBER(theirs, ours) decltype(&theirs) ours = nullptr;
   ECHELON_NCCL_FUNCTIONS(ECHELON_MEMBER)
+  ECHELON_NEWER_NCCL_FUNCTIONS(ECHELON_MEMBER)
 #undef ECHELON_MEMBER
 };
 

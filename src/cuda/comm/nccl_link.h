@@ -46,6 +46,12 @@ class NcclLink {
   /// ncclSuccess, or an error of any rank that NCCL heard of.
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
+  /// Starts to register memory that NCCL allocated, for collectives among ranks that do so at once, with as many bytes
+  /// and equal offsets in all their operations (`is_symmetric`), or for transfers. state() is ncclInProgress until it
+  /// is.
+  ncclResult_t register_memory(std::byte* base, std::int64_t num_bytes, bool is_symmetric);
+  /// The communicator has nothing to do.
+  void deregister_memory() noexcept;
   /// Starts to end the communicator; no operation can start afterwards. All ranks call it. state() is ncclInProgress
   /// until the resources can be freed without waiting for a peer.
   ncclResult_t finalize();
@@ -57,6 +63,8 @@ class NcclLink {
   NcclLink* parent_ = nullptr;  // until it has been split
   Stream stream_{Stream::Priority::high};
   ncclComm_t comm_ = nullptr;
+  ncclWindow_t window_ = nullptr;
+  void* handle_ = nullptr;
   bool is_finalized_ = false;
 };
 

@@ -50,6 +50,19 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   void abort(const std::string& reason) override;
 
+  /// What a rank's operations read and write: all ranks call it with theirs after connect(). `plan` is equal where
+  /// buffers have equal offsets. Communicators whose ranks have equal plans read and write peers' memory in place.
+  struct RegisteredArena {
+    std::byte* base = nullptr;
+    std::int64_t num_bytes = 0;
+    std::uint64_t plan = 0;
+    bool can_register = false;
+  };
+  /// Returns what came of it, without a reason for can_register = false.
+  std::string register_arena(const RegisteredArena& arena, const std::string& reason);
+  /// Nothing if it is not `base` that was registered.
+  void deregister_arena(const std::byte* base) noexcept;
+
   void begin_recording();
   void end_recording();
   void cancel_recording() noexcept;
@@ -129,6 +142,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::map<std::pair<std::vector<int>, Use>, std::unique_ptr<NcclLink>> links_;
   std::map<std::vector<int>, int> most_blocks_;  // of collectives among these ranks
   bool is_connecting_ = false;
+  std::vector<std::vector<int>> connected_;  // the ranks of collectives, in the order of connect()
+  const std::byte* registered_ = nullptr;
   std::vector<std::vector<int>> split_;  // the ranks of links that share buffers with another one, children last
   std::map<std::pair<int, int>, std::unique_ptr<NcclLink>> transfer_links_;  // by source and destination in the mesh
   std::map<Group, std::unique_ptr<Comm>> comms_;

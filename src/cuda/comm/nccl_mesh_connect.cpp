@@ -51,6 +51,8 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (members_of(group).ranks.size() < 2) continue;
     (void)link(group);
+    const std::vector<int> ranks = members_of(group).ranks;
+    if (std::find(connected_.begin(), connected_.end(), ranks) == connected_.end()) connected_.push_back(ranks);
     const bool has_transfers =
         group == Group{AxisSet{Axis::pp}} || (is_ring(group) && group.part != Group::Part::block);
     if (has_transfers) connect_neighbours(group);

@@ -29,6 +29,7 @@ struct Collective {
     ncclDataType_t type = ncclFloat32;
     ncclRedOp_t op = ncclSum;
     int root = 0;
+    std::int64_t offset = -1;  // in a symmetric window, of what peers write or read
     bool operator==(const Description&) const = default;
   };
   Description description;
@@ -65,7 +66,33 @@ struct World {
     std::map<int, std::shared_ptr<World>> worlds;               // by color
   };
   std::deque<Split> splits;
+  /// A window that ranks register.
+  struct Registration {
+    std::size_t num_bytes = 0;
+    std::ptrdiff_t offset = 0;  // in what was allocated
+    int num_called = 0;
+    bool is_wrong = false;
+  };
+  std::deque<Registration> registrations;
 };
+
+/// What ncclMemAlloc gave, and how often it is registered.
+struct Allocation {
+  std::size_t num_bytes = 0;
+  int num_registered = 0;
+};
+std::map<const std::byte*, Allocation>& allocations() {
+  static std::map<const std::byte*, Allocation> all;
+  return all;
+}
+/// That with all of these bytes; null if there is none.
+std::pair<const std::byte* const, Allocation>* allocation_of(const void* buffer, std::size_t num_bytes) {
+  const auto* const first = static_cast<const std::byte*>(buffer);
+  auto after = allocations().upper_bound(first);
+  if (after == allocations().begin()) return nullptr;
+  --after;
+  return first + num_bytes <= after->first + after->second.num_bytes ? &*after : nullptr;
+}
 
 /// A rank's communicators that share what is connected, with the rank's operations on the device in their order.
 struct Family {
@@ -108,6 +135,8 @@ std::atomic<ncclResult_t> wanted_error = ncclSuccess;
 std::atomic<int> num_alive = 0;
 std::atomic<int> num_launches = 0;
 std::atomic<int> num_split = 0, num_split_sharing = 0;
+std::atomic<int> num_registered_windows = 0, num_in_windows = 0;
+std::atomic<ncclResult_t> memory_error = ncclSuccess;
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
@@ -166,6 +195,13 @@ thread_local std::vector<ncclComm_t> ending;  // for which the end of the group 
 
 }  // namespace
 
+struct ncclWindow_vidmem {
+  const std::byte* base = nullptr;
+  std::size_t num_bytes = 0;
+  Allocation* allocation = nullptr;
+  bool is_symmetric = false;
+};
+
 struct ncclComm {
   std::shared_ptr<World> world;
   int rank = 0;
@@ -195,6 +231,15 @@ struct ncclComm {
   };
   std::optional<Splitting> splitting = {};
   std::size_t num_splits = 0;
+  /// A window that not all ranks have registered.
+  struct Registering {
+    World::Registration* registration = nullptr;
+    ncclWindow_vidmem window;
+    ncclWindow_t* result = nullptr;
+  };
+  std::optional<Registering> registering = {};
+  std::size_t num_registrations = 0;
+  std::set<ncclWindow_t> windows = {};  // and buffers
 
   ncclResult_t state() {
     if (wanted_error != ncclSuccess) return wanted_error;
@@ -202,6 +247,9 @@ struct ncclComm {
     if (world->num_joined < world->size) return ncclInProgress;
     if (splitting && splitting->split->num_called < world->size) return ncclInProgress;
     if (splitting) end_split(*std::exchange(splitting, std::nullopt));
+    if (registering && registering->registration->num_called < world->size) return ncclInProgress;
+    if (registering) end_registration(*std::exchange(registering, std::nullopt));
+    if (failure != ncclSuccess) return failure;
     if (is_finalized && (world->num_finalized < world->size || on_streams.use_count() > 1)) return ncclInProgress;
     while (!launches.empty()) {
       if (emulated::draw(2) == 0 || !launches.front().are_connected()) return ncclInProgress;
@@ -211,7 +259,34 @@ struct ncclComm {
     return failure;
   }
   /// What was called last is in progress.
-  [[nodiscard]] bool is_busy() const { return !launches.empty() || splitting; }
+  [[nodiscard]] bool is_busy() const { return !launches.empty() || splitting || registering; }
+  void end_registration(const Registering& asked) {
+    if (asked.registration->is_wrong) {
+      failure = ncclInvalidArgument;
+      return;
+    }
+    *asked.result = add_window(asked.window);
+  }
+  ncclWindow_t add_window(const ncclWindow_vidmem& window) {
+    ++window.allocation->num_registered;
+    if (window.is_symmetric) ++num_registered_windows;
+    return *windows.insert(new ncclWindow_vidmem(window)).first;
+  }
+  ncclResult_t remove_window(ncclWindow_t window) {
+    if (windows.erase(window) == 0) return ncclInvalidArgument;
+    --window->allocation->num_registered;
+    if (window->is_symmetric) --num_registered_windows;
+    delete window;
+    return ncclSuccess;
+  }
+  /// In a symmetric window; -1: in none.
+  [[nodiscard]] std::int64_t offset_of(const void* buffer) const {
+    const auto* const first = static_cast<const std::byte*>(buffer);
+    for (const ncclWindow_vidmem* window : windows)
+      if (window->is_symmetric && window->base <= first && first < window->base + window->num_bytes)
+        return first - window->base;
+    return -1;
+  }
   void end_split(const Splitting& asked);
   /// What a new communicator takes of the device.
   [[nodiscard]] std::int64_t connect_neighbours() {
@@ -273,7 +348,9 @@ struct ncclComm {
     }
   }
 
-  emulated::DueWork begin(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
+  emulated::DueWork begin(Collective::Description description, const void* in, void* out, cudaStream_t stream) {
+    description.offset = offset_of(description.kind == Collective::Kind::reduce_scatter ? in : out);
+    if (description.offset >= 0) ++num_in_windows;
     const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
     if (num_collectives == world->collectives.size()) {
       world->collectives.emplace_back();
@@ -409,6 +486,8 @@ bool is_valid(const ncclConfig_t& config) {
 void free_communicator(ncclComm* comm) {
   comm->await_end();
   const auto lock = emulated::lock();
+  if (comm->is_finalized && !*comm->is_aborted && !comm->windows.empty())
+    hang("a communicator was destroyed before memory was deregistered");
   if (--comm->family->num_members > 0 && comm->family->owner == comm && comm->is_finalized)
     hang("a communicator was destroyed before those that were split from it and share its buffers");
   emulated::hold_memory(comm, 0);
@@ -530,6 +609,68 @@ void ncclComm::end_split(const Splitting& asked) {
   emulated::hold_memory(child, child->connect_neighbours());
   *asked.child = child;
 }
+ncclResult_t ncclMemAlloc(void** address, std::size_t num_bytes) {
+  if (memory_error != ncclSuccess) return memory_error;
+  constexpr std::size_t page = std::size_t{2} << 20;
+  const std::size_t whole = (num_bytes + page - 1) / page * page;
+  if (cudaMalloc(address, whole) != cudaSuccess) return ncclUnhandledCudaError;
+  const auto lock = emulated::lock();
+  allocations()[static_cast<const std::byte*>(*address)] = {.num_bytes = whole};
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* address) {
+  {
+    const auto lock = emulated::lock();
+    const auto found = allocations().find(static_cast<const std::byte*>(address));
+    if (found == allocations().end()) return ncclInvalidArgument;
+    if (found->second.num_registered > 0) hang("memory is freed that a communicator has registered");
+    allocations().erase(found);
+  }
+  return cudaFree(address) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, void** handle) {
+  const auto lock = emulated::lock();
+  auto* const allocation = allocation_of(buffer, num_bytes);
+  if (comm->is_busy() || allocation == nullptr) return ncclInvalidArgument;
+  *handle = comm->add_window(
+      {.base = static_cast<const std::byte*>(buffer), .num_bytes = num_bytes, .allocation = &allocation->second});
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
+  const auto lock = emulated::lock();
+  return comm->remove_window(static_cast<ncclWindow_t>(handle));
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, ncclWindow_t* window,
+                                    int flags) {
+  const auto lock = emulated::lock();
+  const auto* const base = static_cast<const std::byte*>(buffer);
+  auto* const allocation = allocation_of(buffer, num_bytes);
+  if (comm->state() != ncclSuccess || allocation == nullptr ||
+      (base - allocation->first) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+    return ncclInvalidArgument;
+  *window = nullptr;
+  World& world = *comm->world;
+  if (comm->num_registrations == world.registrations.size()) world.registrations.emplace_back();
+  World::Registration& registration = world.registrations[comm->num_registrations++];
+  const std::ptrdiff_t offset = base - allocation->first;
+  if (registration.num_called++ == 0) {
+    registration.num_bytes = num_bytes;
+    registration.offset = offset;
+  }
+  if (registration.num_bytes != num_bytes || registration.offset != offset) registration.is_wrong = true;
+  comm->registering = {.registration = &registration,
+                       .window = {.base = base,
+                                  .num_bytes = num_bytes,
+                                  .allocation = &allocation->second,
+                                  .is_symmetric = flags == NCCL_WIN_COLL_SYMMETRIC},
+                       .result = window};
+  return ncclInProgress;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  const auto lock = emulated::lock();
+  if (comm->is_busy()) return ncclInvalidArgument;
+  return comm->remove_window(window);
+}
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const auto lock = emulated::lock();
   if (comm->is_finalized || comm->is_busy()) return ncclInvalidArgument;
@@ -552,6 +693,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     const auto lock = emulated::lock();
     comm->leave();
     comm->launches.clear();
+    for (ncclWindow_t const window : std::set(comm->windows)) comm->remove_window(window);
   }
   ending.push_back(comm);
   return group_depth == 0 ? end_those_told_to() : ncclSuccess;
@@ -630,5 +772,8 @@ void set_nccl_error(ncclResult_t error) { wanted_error = error; }
 int num_communicators() { return num_alive; }
 int num_nccl_launches() { return num_launches; }
 Splits num_splits() { return {num_split, num_split_sharing}; }
+int num_windows() { return num_registered_windows; }
+int num_collectives_in_windows() { return num_in_windows; }
+void set_nccl_memory_error(ncclResult_t error) { memory_error = error; }
 
 }  // namespace emulated

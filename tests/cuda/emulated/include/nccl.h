@@ -12,6 +12,9 @@ struct ncclUniqueId {
 };
 struct ncclComm;
 using ncclComm_t = ncclComm*;
+struct ncclWindow_vidmem;
+using ncclWindow_t = ncclWindow_vidmem*;
+constexpr int NCCL_WIN_DEFAULT = 0, NCCL_WIN_COLL_SYMMETRIC = 1, NCCL_WIN_REQUIRED_ALIGNMENT = 4096;
 constexpr int NCCL_CONFIG_UNDEF_INT = -2147483647 - 1, NCCL_SPLIT_NOCOLOR = -1;
 struct ncclConfig_t {
   int blocking;
@@ -50,6 +53,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
 /// null until then, and for NCCL_SPLIT_NOCOLOR. With splitShare in the parent's configuration the two share what is
 /// connected, and their operations take turns on a device in the order in which they are started.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t* config);
+/// Of the current device, in pages of 2 MiB. What is registered with a communicator cannot be freed.
+ncclResult_t ncclMemAlloc(void** address, std::size_t num_bytes);
+ncclResult_t ncclMemFree(void* address);
+/// Of memory that ncclMemAlloc gave. A window is one of all ranks: in progress until all have called it, with as many
+/// bytes, at one place of what was allocated. From then on collectives have their buffers in it at equal offsets where
+/// a peer's is written or read. Both end before their communicator does, unless that is aborted.
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, void** handle);
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, ncclWindow_t* window,
+                                    int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 /// In progress until all ranks have called it, and this rank's streams have done what they have of the communicator.
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 /// Both free the communicator when this rank's streams have done what they have of it and no graph holds any of it:
@@ -89,6 +103,11 @@ struct Splits {
   int all = 0, sharing = 0;
 };
 [[nodiscard]] Splits num_splits();
+/// Windows that ranks have registered and not deregistered, and collectives so far that were in one.
+[[nodiscard]] int num_windows();
+[[nodiscard]] int num_collectives_in_windows();
+/// What ncclMemAlloc says from now on.
+void set_nccl_memory_error(ncclResult_t error);
 /// Launches of collectives so far: those of a communicator in a group are one.
 [[nodiscard]] int num_nccl_launches();
 
