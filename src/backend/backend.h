@@ -64,6 +64,9 @@ class RankDevice {
   /// By which kernels it multiplies, the same on all ranks; empty where the device has no choice. A run that resumes
   /// asks for them (RankOptions::products).
   [[nodiscard]] virtual ProductNames products() const { return {}; }
+  /// All ranks of a run call it once, with what memory() gave for its arena, before its first step. `plan` is equal on
+  /// ranks whose buffers have equal offsets. The arena must be released before the device.
+  virtual void use_arena(std::byte* /*base*/, std::int64_t /*num_bytes*/, std::uint64_t /*plan*/) {}
   /// Sentences about what was asked for and is not done.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };

@@ -35,6 +35,7 @@ void set_sharding(LoweringOptions& options, const RunConfig& config) {
   options.reduces_parts = sharding.reduces_parts;
   options.converts_gradients = sharding.converts_gradients();
   options.keeps_gathered = keeps_gathered(config.parallelism.reshard_after_forward);
+  options.prefetch_depth = static_cast<int>(config.parallelism.prefetch_depth);
 }
 
 std::vector<StageShape> stage_shapes(const RunConfig& config, const Schedule& schedule) {

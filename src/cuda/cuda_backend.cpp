@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cuda/comm/exchange.h"
+#include "cuda/comm/nccl_memory.h"
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/placement.h"
 #include "cuda/comm/shared_gpu_transport.h"
@@ -43,8 +44,9 @@ class CudaRankDevice final : public RankDevice {
     if (!mesh_ && placement.has_each_its_own) {
       auto nccl = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
       recorder_.emplace(device_, ops_, nccl.get());
+      nccl_ = nccl.get();
+      nccl_memory_.emplace(*nccl_, device_);
       mesh_ = std::move(nccl);
-      has_nccl_ = true;
     } else if (is_alone) {
       recorder_.emplace(device_, ops_, nullptr);
     }
@@ -55,12 +57,15 @@ class CudaRankDevice final : public RankDevice {
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
-  [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
+  [[nodiscard]] MemorySpace& memory() override {
+    if (nccl_memory_) return *nccl_memory_;
+    return device_.memory();
+  }
   [[nodiscard]] MemorySpace& pinned_memory() override { return device_.pinned_memory(); }
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
   // A kernel that is loaded may hold the lock of the context and wait for the device. Pipeline ranks start transfers
   // that wait for work that is not enqueued yet, and threads of NCCL's may need the lock for any operation to end.
-  [[nodiscard]] bool needs_warm_up() const override { return has_nccl_; }
+  [[nodiscard]] bool needs_warm_up() const override { return nccl_ != nullptr; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
@@ -82,7 +87,20 @@ class CudaRankDevice final : public RankDevice {
     constexpr std::int64_t of_libraries = std::int64_t{256} << 20;
     return std::max<std::int64_t>(device_.free_memory_bytes() - of_libraries, 1);
   }
-  [[nodiscard]] std::string choices() const override { return ops_.attention_choices(); }
+  [[nodiscard]] std::string choices() const override {
+    const std::string attention = ops_.attention_choices();
+    return attention + (attention.empty() || registration_.empty() ? "" : "\n") + registration_;
+  }
+  void use_arena(std::byte* base, std::int64_t num_bytes, std::uint64_t plan) override {
+    if (nccl_ == nullptr) return;
+    const bool has_windows = nccl().register_window != nullptr && nccl().deregister_window != nullptr;
+    const bool is_of_nccl = nccl_memory_->is_of_nccl(base);
+    const std::string reason = !is_of_nccl    ? nccl_memory_->reason()
+                               : !has_windows ? nccl_version() + " has no ncclCommWindowRegister (2.27 has)"
+                                              : "";
+    registration_ = nccl_->register_arena(
+        {.base = base, .num_bytes = num_bytes, .plan = plan, .can_register = is_of_nccl && has_windows}, reason);
+  }
 
  private:
   Device device_;
@@ -90,7 +108,9 @@ class CudaRankDevice final : public RankDevice {
   CudaOps ops_;
   SharedGpuTransport device_transport_;
   std::unique_ptr<Mesh> mesh_;
-  bool has_nccl_ = false;
+  NcclMesh* nccl_ = nullptr;  // it is mesh_
+  std::optional<NcclMemory> nccl_memory_;
+  std::string registration_;               // what came of it
   std::optional<GraphRecorder> recorder_;  // not of ranks that share a GPU, whose exchanges the host arranges each time
 };
 

@@ -15,6 +15,7 @@ void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunObserver
   Mesh& mesh = interposer ? interposer->mesh() : device->mesh();
   Ops& ops = interposer ? interposer->ops() : device->ops();
   RankRun run(layout.blueprint, mesh, ops, device->memory());
+  use_arena(*device, run.memory());
   if (interposer) interposer->attach(run);
   if (StepObserver* actions = interposer ? interposer->observer() : nullptr) run.step().observe_actions(*actions);
   run.model().initialize(config.training.seed, ops);

@@ -26,6 +26,23 @@ Stack RankMemory::region(ProgramKind kind, BufferKey key) const {
   return arena_.region(buffer.offset, buffer.num_bytes);
 }
 
+// FNV-1a.
+std::uint64_t RankMemory::plan() const {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](std::int64_t value) {
+    for (int i = 0; i < 8; ++i) hash = (hash ^ (static_cast<std::uint64_t>(value) >> 8 * i & 0xff)) * 0x100000001b3ULL;
+  };
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
+    for (const PlannedBuffer& buffer : blueprint_.memory(kind).buffers()) {
+      for (const std::int64_t value :
+           {static_cast<int>(buffer.key.role), buffer.key.index, buffer.key.stage, buffer.key.bucket})
+        add(value);
+      add(buffer.offset);
+      add(buffer.num_bytes);
+    }
+  return hash;
+}
+
 void RankMemory::note_use(ProgramKind kind, BufferKey key, std::int64_t used_bytes) {
   std::int64_t& most = used_bytes_[static_cast<std::size_t>(kind)][key];
   most = std::max(most, used_bytes);

@@ -31,6 +31,8 @@ class RankMemory {
   }
   [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
+  /// Equal on ranks whose buffers have equal offsets in training and evaluation.
+  [[nodiscard]] std::uint64_t plan() const;
 
  private:
   const RankBlueprint& blueprint_;

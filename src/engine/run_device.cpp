@@ -68,6 +68,12 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
   return device;
 }
 
+void use_arena(RankDevice& device, const RankMemory& memory) {
+  const Arena& arena = memory.arena();
+  std::byte* const base = arena.num_bytes() > 0 ? arena.tensor(0, DType::int32, {1}).data : nullptr;
+  device.use_arena(base, arena.num_bytes(), memory.plan());
+}
+
 ProductRequest product_request(const RunConfig& config, const ProductNames& saved) {
   ProductRequest request = {.dtype = config.training.dtype, .saved = saved};
   if (config.training.device == DeviceChoice::cuda || config.metrics.machine.empty()) return request;

@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "blueprint/blueprint.h"
 #include "comm/launch/run_ranks.h"
+#include "engine/rank_memory.h"
 #include "spec/config/run_config.h"
 
 namespace echelon {
@@ -12,6 +13,9 @@ namespace echelon {
 /// has. Throws Error, on all ranks the same, if the arenas of those that share a device are larger than its memory.
 [[nodiscard]] std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host,
                                                       int num_threads, ProductRequest products = {});
+
+/// Lets the device's communication use a rank's arena in place where it can. All ranks of a run call it.
+void use_arena(RankDevice& device, const RankMemory& memory);
 
 /// Which kernels a run's matmuls ask for: those of `saved`, RankDevice::products() of the run that it continues, then
 /// those of the machine's file. Throws Error if that file cannot be read.

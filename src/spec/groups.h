@@ -62,6 +62,29 @@ inline constexpr Group step_group = {step_axes, Group::Part::all, 0};
 /// Every rank of the run.
 inline constexpr Group world_group = {world_axes, Group::Part::all, 0};
 
+/// The most thread blocks that an operation of a group may take from the matmuls of its GPU (NCCL's CTAs, each with
+/// buffers of its own), or any_blocks: what layers wait for.
+inline constexpr int any_blocks = 0, data_blocks = 16, transfer_blocks = 4;
+[[nodiscard]] constexpr int most_blocks(const Group& group) {
+  if (group == step_group || group == pipeline_group) return transfer_blocks;
+  const bool sums_gradients = group == data_group || group == shard_group || group == replicate_group ||
+                              group == tied_group || (group.axes == expert_axes && group.part != Group::Part::block);
+  return sums_gradients ? data_blocks : any_blocks;
+}
+/// Of ranks that are several groups.
+[[nodiscard]] constexpr int most_blocks(int a, int b) {
+  return a == any_blocks || b == any_blocks ? any_blocks : (a > b ? a : b);
+}
+
+/// The group that contains this one and whose operations and its own take turns anyway, so that the two may share
+/// buffers: none for most.
+[[nodiscard]] constexpr std::optional<Group> parent_of(const Group& group) {
+  if (group == data_group) return step_group;
+  if (group == shard_group) return data_group;
+  if (group.axes == tp_group.axes && group.part == Group::Part::block) return tp_group;
+  return std::nullopt;
+}
+
 /// The ranks over which the gradient of a parameter is summed. The defaults fit a parameter that every rank along the
 /// data axes holds and uses.
 struct GradientGroups {

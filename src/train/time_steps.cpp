@@ -29,6 +29,7 @@ std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) 
     const int num_threads = claim_cores(config, host).num_threads;
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, num_threads, products);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
+    use_arena(*device, run.memory());
     run.model().initialize(config.training.seed, device->ops(), num_threads);
     LossScaler scaler(config);
     for (std::int64_t step = 1; step <= num_steps + num_before; ++step) {

@@ -165,6 +165,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
         blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
         recorder_of(*device, config),
         config.checkpoint.async_mode == AsyncMode::async_with_pinned_mem ? device->pinned_memory() : host_memory());
+    use_arena(*device, run.memory());
     if (recorder) run.step().observe_actions(*recorder);
     const RunStart start = start_run({.config = config,
                                       .resume = resume,

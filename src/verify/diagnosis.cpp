@@ -96,6 +96,7 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
     p.data_parallel_shard_degree = 1;
     p.zero_level = plain.zero_level;
     p.reshard_after_forward = plain.reshard_after_forward;
+    p.prefetch_depth = plain.prefetch_depth;
   }
   if (axis == "cp") {
     p.context_parallel_degree = 1;

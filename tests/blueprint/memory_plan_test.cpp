@@ -295,27 +295,38 @@ TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
   EXPECT_LT(workspace_bytes(DeviceChoice::cpu, DType::bfloat16, false, false), scratch);
 }
 
-TEST(MemoryPlan, WholeUnitsAreThereTwoAtATime) {
-  for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
-    RunConfig config = testing::small_config();
-    config.parallelism.data_parallel_shard_degree = 2;
-    config.parallelism.zero_level = 3;
-    config.parallelism.reshard_after_forward = reshard;
-    const Blueprint blueprint(config);
-    const RankBlueprint rank = blueprint.rank(0);
-    const std::vector<std::int64_t> elements = unit_elements(blueprint);
-    std::int64_t neighbours = 0, all = 0;
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      neighbours = std::max(neighbours, elements[i] + (i + 1 < elements.size() ? elements[i + 1] : 0));
-      all += elements[i];
-    }
-    const MemoryPlan& memory = rank.memory(ProgramKind::training);
-    EXPECT_EQ(memory.peak_bytes(MemoryCategory::gathered_parameters),
-              4 * (reshard == ReshardAfterForward::microbatch ? neighbours : all));
-    EXPECT_EQ(memory.peak_bytes(MemoryCategory::unreduced_gradients), 4 * neighbours);
-    EXPECT_EQ(rank.memory(ProgramKind::evaluation).peak_bytes(MemoryCategory::gathered_parameters),
-              4 * (reshard == ReshardAfterForward::step ? all : neighbours));
+/// Of `count` units that follow each other.
+std::int64_t most_together(const std::vector<std::int64_t>& elements, std::size_t count) {
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    std::int64_t sum = 0;
+    for (std::size_t j = i; j < std::min(i + count, elements.size()); ++j) sum += elements[j];
+    most = std::max(most, sum);
   }
+  return most;
+}
+
+TEST(MemoryPlan, WholeUnitsAreThereTwoAtATimeOrAsManyAsAreGatheredAhead) {
+  for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step})
+    for (const std::int64_t depth : {1, 2, 3}) {
+      RunConfig config = testing::small_config();
+      config.model.num_hidden_layers = 5;
+      config.parallelism.prefetch_depth = depth;
+      config.parallelism.data_parallel_shard_degree = 2;
+      config.parallelism.zero_level = 3;
+      config.parallelism.reshard_after_forward = reshard;
+      const Blueprint blueprint(config);
+      const RankBlueprint rank = blueprint.rank(0);
+      const std::vector<std::int64_t> elements = unit_elements(blueprint);
+      const std::int64_t all = most_together(elements, elements.size()), neighbours = most_together(elements, 2),
+                         ahead = most_together(elements, static_cast<std::size_t>(depth) + 1);
+      const MemoryPlan& memory = rank.memory(ProgramKind::training);
+      EXPECT_EQ(memory.peak_bytes(MemoryCategory::gathered_parameters),
+                4 * (reshard == ReshardAfterForward::microbatch ? ahead : all));
+      EXPECT_EQ(memory.peak_bytes(MemoryCategory::unreduced_gradients), 4 * neighbours);
+      EXPECT_EQ(rank.memory(ProgramKind::evaluation).peak_bytes(MemoryCategory::gathered_parameters),
+                4 * (reshard == ReshardAfterForward::step ? all : ahead));
+    }
 }
 
 }  // namespace

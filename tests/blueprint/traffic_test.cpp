@@ -115,33 +115,36 @@ TEST(Traffic, ZeroTwoScattersTheGradientsOfEachMicrobatch) {
 
 // ZeRO-3: 3/2 of data parallelism for one microbatch (section 7.2.2): a unit is gathered for its forward and for its
 // backward pass, and its gradient scattered. The last unit, whose two passes are neighbours, is gathered once for both,
-// and so is the first one for its backward pass and the next microbatch's forward pass.
+// and so is the first one for its backward pass and the next microbatch's forward pass. Units that are gathered further
+// ahead stay for a pass that is so near.
 TEST(Traffic, ZeroThreeSendsThreeVolumesPerMicrobatch) {
   for (const int n : {2, 4, 8})
     for (const std::int64_t m : {1, 3})
       for (const auto reshard :
-           {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
-        RunConfig config = sharded_config(n, 3, m);
-        config.parallelism.reshard_after_forward = reshard;
-        const Blueprint blueprint(config);
-        const std::vector<std::int64_t> units = unit_bytes(blueprint);
-        std::int64_t volumes = 0, psi = 0;
-        for (std::size_t i = 0; i < units.size(); ++i) {
-          const bool is_first = i == 0, is_last = i + 1 == units.size();
-          const std::int64_t gathers = reshard == ReshardAfterForward::step    ? 1
-                                       : reshard == ReshardAfterForward::never ? (is_first ? 1 : m)
-                                                                               : (is_first  ? m + 1
-                                                                                  : is_last ? m
-                                                                                            : 2 * m);
-          volumes += (gathers + m) * units[i];
-          psi += units[i];
+           {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step})
+        for (const std::int64_t depth : {1, 2, 3}) {
+          RunConfig config = sharded_config(n, 3, m);
+          config.parallelism.prefetch_depth = depth;
+          config.parallelism.reshard_after_forward = reshard;
+          const Blueprint blueprint(config);
+          const std::vector<std::int64_t> units = unit_bytes(blueprint);
+          std::int64_t volumes = 0, psi = 0;
+          for (std::size_t i = 0; i < units.size(); ++i) {
+            // Passes from a unit's forward to its backward pass, and from there to the next microbatch's forward pass.
+            const auto back = 2 * static_cast<std::int64_t>(units.size() - 1 - i) + 1,
+                       forth = 2 * static_cast<std::int64_t>(i) + 1;
+            std::int64_t gathers = 1;
+            if (reshard != ReshardAfterForward::step && forth > depth) gathers += m - 1;
+            if (reshard == ReshardAfterForward::microbatch && back > depth) gathers += m;
+            volumes += (gathers + m) * units[i];
+            psi += units[i];
+          }
+          const std::int64_t sent = sent_per_step(blueprint.rank(1)).at(over_shards);
+          EXPECT_EQ(sent, volumes * (n - 1) / n) << n << " " << m << " " << name_of(reshard);
+          EXPECT_LE(sent, 3 * m * psi * (n - 1) / n);
+          EXPECT_FALSE(sent_per_step(blueprint.rank(1)).contains(replicate_group) &&
+                       sent_per_step(blueprint.rank(1)).at(replicate_group) > 0);
         }
-        const std::int64_t sent = sent_per_step(blueprint.rank(1)).at(over_shards);
-        EXPECT_EQ(sent, volumes * (n - 1) / n) << n << " " << m << " " << name_of(reshard);
-        EXPECT_LE(sent, 3 * m * psi * (n - 1) / n);
-        EXPECT_FALSE(sent_per_step(blueprint.rank(1)).contains(replicate_group) &&
-                     sent_per_step(blueprint.rank(1)).at(replicate_group) > 0);
-      }
 }
 
 // Hybrid sharding (Zhao et al. 2023, section 3.2.2): over the replicas only the shards are all-reduced, once a step: 2

@@ -60,7 +60,7 @@ class GpuLoads : public ::testing::Test {
 };
 
 TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
-  constexpr std::int64_t overhead = workspace + emulated::bytes_of_a_communicator + of_libraries;
+  constexpr std::int64_t overhead = workspace + 16 * emulated::bytes_of_a_block + of_libraries;  // of gradients
   EXPECT_TRUE(outcomes(3, arena_bytes_ + overhead).empty());
   const std::vector<std::string> refused = outcomes(3, arena_bytes_ + overhead - 1);
   ASSERT_EQ(refused.size(), 3U);

@@ -5,6 +5,7 @@
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/emulated/runtime.h"
 #include "cuda/gpu_ranks.h"
+#include "spec/groups.h"
 #include "tensor/arena.h"
 
 #include <nccl.h>
@@ -139,6 +140,107 @@ TEST(Nccl, OperationsThatAreStartedTogetherAreOneLaunch) {
       device.finish();
       EXPECT_EQ(sums, std::vector<float>(4, 2));
     }
+  });
+  emulated::set_num_devices(1);
+}
+
+// The whole mesh, the data axes and the shards take turns anyway. What layers wait for has buffers of its own, and so
+// have the replicas, whose sums overlap with those of the shards.
+TEST(Nccl, GroupsThatTakeTurnsShareBuffers) {
+  const auto splits_of = [](const AxisDegrees& degrees, const std::vector<Group>& groups) {
+    const MeshShape shape(degrees);
+    emulated::set_num_devices(shape.num_ranks());
+    const emulated::Splits before = emulated::num_splits();
+    run_thread_ranks(shape, {.timeout_seconds = 60}, [&](Mesh& host) {
+      cuda::Device device(host.rank());
+      cuda::NcclMesh mesh(host, device, 60);
+      mesh.connect(groups);
+      const Arena memory(alignment_bytes, device.memory());
+      const Tensor x = memory.tensor(0, DType::float32, {4});
+      for (const Group& group : groups) mesh.comm(group).all_reduce(x, ReduceOp::sum).wait();
+      device.finish();
+    });
+    emulated::set_num_devices(1);
+    const emulated::Splits after = emulated::num_splits();
+    EXPECT_EQ(after.sharing, after.all);
+    EXPECT_EQ(emulated::num_communicators(), 0);
+    return after.all - before.all;
+  };
+  const std::vector<Group> all = {step_group, data_group, shard_group, replicate_group, tp_group};
+  EXPECT_EQ(splits_of({{Axis::dp_shard, 2}}, all), 0);
+  EXPECT_EQ(splits_of({{Axis::dp_shard, 2}, {Axis::tp, 2}}, all), 4) << "the data axes, of each rank";
+  EXPECT_EQ(splits_of({{Axis::dp_shard, 2}, {Axis::dp_replicate, 2}}, all), 4) << "the shards";
+  EXPECT_EQ(splits_of({{Axis::dp_shard, 2}, {Axis::dp_replicate, 2}, {Axis::tp, 2}}, all), 16) << "both";
+  EXPECT_EQ(splits_of({{Axis::tp, 4}}, {step_group, tp_group, kv_replica_group(2)}), 4) << "kv heads";
+}
+
+// An all-reduce among 4 ranks has two neighbours in its ring; with two of them the rank of the pair has one of these.
+TEST(Nccl, ACommunicatorTakesMemoryForItsBlocksAndForNewNeighbours) {
+  constexpr int n = 4;
+  const std::int64_t block = emulated::bytes_of_a_block;
+  emulated::set_num_devices(n);
+  const auto taken_by = [&](const std::vector<Group>& groups) {
+    std::int64_t before = 0, after = 0;
+    run_thread_ranks(MeshShape({{Axis::dp_shard, 2}, {Axis::tp, 2}}), {.timeout_seconds = 60}, [&](Mesh& host) {
+      cuda::Device device(host.rank());
+      cuda::NcclMesh mesh(host, device, 60);
+      host.comm({world_axes}).barrier().wait();
+      if (host.rank() == 0) before = emulated::num_allocated_bytes();
+      host.comm({world_axes}).barrier().wait();
+      mesh.connect(groups);
+      host.comm({world_axes}).barrier().wait();
+      if (host.rank() == 0) after = emulated::num_allocated_bytes();
+      host.comm({world_axes}).barrier().wait();
+    });
+    return (after - before) / n;
+  };
+  EXPECT_EQ(taken_by({tp_group}), emulated::bytes_of_a_communicator);
+  EXPECT_EQ(taken_by({step_group}), 4 * block);
+  EXPECT_EQ(taken_by({data_group}), 16 * block);
+  // Ranks 0 and 2 are no neighbours among 0, 1, 2, 3.
+  EXPECT_EQ(taken_by({step_group, data_group}), (4 + 16) * block);
+  EXPECT_EQ(taken_by({step_group, world_group}), emulated::bytes_of_a_communicator) << "the same ranks";
+  emulated::set_num_devices(1);
+}
+
+// NCCL's rules, which a mesh keeps: an emulation that allowed more would hide a fault.
+TEST(EmulatedNccl, SplitsAsNcclDoes) {
+  emulated::set_num_devices(2);
+  run_thread_ranks(MeshShape({{Axis::dp_shard, 2}}), {.timeout_seconds = 60}, [](Mesh& host) {
+    const cuda::Device device(host.rank());
+    ncclUniqueId id = {};
+    if (host.rank() == 0) ncclGetUniqueId(&id);
+    Tensor words(&id, DType::int32, {NCCL_UNIQUE_ID_BYTES / 4});
+    host.comm({world_axes}).broadcast(words, 0).wait();
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.splitShare = 1;
+    ncclComm_t parent = nullptr, child = nullptr, none = nullptr;
+    const auto await = [](ncclComm_t comm) {
+      ncclResult_t state = ncclInProgress;
+      while (state == ncclInProgress) ncclCommGetAsyncError(comm, &state);
+      EXPECT_EQ(state, ncclSuccess);
+    };
+    ncclConfig_t wrong = config;
+    wrong.maxCTAs = 0;
+    EXPECT_EQ(ncclCommInitRankConfig(&parent, 2, id, host.rank(), &wrong), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommInitRankConfig(&parent, 2, id, host.rank(), &config), ncclInProgress);
+    await(parent);
+    // Rank 1 is the first of the child, as their keys say.
+    EXPECT_EQ(ncclCommSplit(parent, 7, -host.rank(), &child, &config), ncclInProgress);
+    EXPECT_EQ(child, nullptr);
+    host.comm({world_axes}).barrier().wait();
+    EXPECT_EQ(ncclCommSplit(parent, -5, 0, &none, &config), ncclInvalidArgument);
+    await(parent);
+    ASSERT_NE(child, nullptr);
+    await(child);
+    // Of one rank only, which has no other.
+    EXPECT_EQ(ncclCommSplit(parent, host.rank() == 0 ? 3 : NCCL_SPLIT_NOCOLOR, 0, &none, nullptr), ncclInProgress);
+    await(parent);
+    EXPECT_EQ(none != nullptr, host.rank() == 0);
+    ncclCommAbort(parent);
+    for (ncclComm_t comm : {child, none})
+      if (comm != nullptr) ncclCommAbort(comm);
   });
   emulated::set_num_devices(1);
 }

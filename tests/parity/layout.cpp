@@ -67,6 +67,7 @@ std::string name_of(const Layout& layout) {
   name << "_m" << layout.microbatches;
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
+  if (layout.prefetch != 1) name << "_ahead" << layout.prefetch;
   if (layout.documents) name << "_documents";
   if (layout.positions) name << "_positions";
   if (layout.balance) name << "_balanced";
@@ -113,6 +114,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.data_parallel_shard_degree = layout.shard;
   config.parallelism.zero_level = layout.zero;
   config.parallelism.reshard_after_forward = layout.reshard;
+  config.parallelism.prefetch_depth = layout.prefetch;
   config.parallelism.tensor_parallel_degree = layout.tp;
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.context_parallel_degree = layout.cp;

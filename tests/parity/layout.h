@@ -39,6 +39,7 @@ struct Layout {
   double capacity = 1e6;       // moe.capacity_factor
   bool drops_by_score = false;
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch
+  int prefetch = 1;                         // units that are gathered ahead
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);

@@ -9,11 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace echelon {
 namespace {
 
 int num_of(const AxisDegrees& degrees, const PartialGroups& parts = {}) {
-  return num_communicators(MeshShape(degrees), parts);
+  return communicators_of(MeshShape(degrees), parts).total();
 }
 
 // Counted on paper: groups of the same ranks share a communicator.
@@ -42,18 +44,39 @@ TEST(Communicators, FollowTheMethodOfContextParallelism) {
   for (const auto& [method, expected] :
        {std::pair(ContextMethod::ring, 2), {ContextMethod::all_gather, 1}, {ContextMethod::ulysses, 1}}) {
     config.parallelism.context_parallel_method = method;
-    EXPECT_EQ(num_communicators(config.mesh_shape(), partial_groups(config)), expected) << name_of(method);
+    EXPECT_EQ(communicators_of(config.mesh_shape(), partial_groups(config)).total(), expected) << name_of(method);
   }
 }
 
+// Gradients and stages have fewer blocks, unless the same ranks also wait for each other in layers.
+TEST(Communicators, HaveBlocksByPurpose) {
+  const auto blocks = [](const AxisDegrees& degrees, const PartialGroups& parts = {}) {
+    const Communicators all = communicators_of(MeshShape(degrees), parts);
+    return std::array{all.with_any_blocks, all.with_data_blocks, all.with_transfer_blocks};
+  };
+  EXPECT_EQ(blocks({{Axis::dp_shard, 8}}), (std::array{0, 1, 0}));
+  EXPECT_EQ(blocks({{Axis::tp, 8}}), (std::array{1, 0, 0}));
+  EXPECT_EQ(blocks({{Axis::cp, 8}}), (std::array{1, 0, 0}));                       // shards too
+  EXPECT_EQ(blocks({{Axis::tp, 8}, {Axis::dp_shard, 4}}), (std::array{1, 1, 1}));  // tp, data, all
+  EXPECT_EQ(blocks({{Axis::pp, 4}}), (std::array{0, 0, 5}));
+  EXPECT_EQ(blocks({{Axis::pp, 4}}, {.has_tied_weight = true}), (std::array{0, 1, 5}));
+  EXPECT_EQ(blocks({{Axis::pp, 2}}, {.has_tied_weight = true}), (std::array{0, 1, 2}));
+}
+
+// A block has 9.2 MiB.
 TEST(ArenaLimit, IsWhatIsLeft) {
+  constexpr std::int64_t mib = std::int64_t{1} << 20;
   DeviceSpec device;
-  device.memory_bytes = 100;
-  device.reserved_bytes = 20;
-  device.communicator_bytes = 7;
-  EXPECT_EQ(arena_limit_bytes(device, 0), 80);
-  EXPECT_EQ(arena_limit_bytes(device, 3), 59);
-  EXPECT_EQ(arena_limit_bytes(device, 99), 0);
+  device.memory_bytes = 1000 * mib;
+  device.reserved_bytes = 200 * mib;
+  device.communicator_bytes = 184 * mib;
+  EXPECT_EQ(arena_limit_bytes(device, {}), 800 * mib);
+  EXPECT_EQ(arena_limit_bytes(device, {.with_any_blocks = 3}), 248 * mib);
+  EXPECT_NEAR(static_cast<double>(arena_limit_bytes(device, {.with_data_blocks = 2, .with_transfer_blocks = 1})) / mib,
+              800 - (2 * 16 + 4) * 9.2, 0.01);
+  EXPECT_EQ(arena_limit_bytes(device, {.with_any_blocks = 99}), 0);
+  device.communicator_bytes = 7 * mib;  // of few channels
+  EXPECT_EQ(arena_limit_bytes(device, {.with_data_blocks = 1, .with_transfer_blocks = 1}), 786 * mib);
 }
 
 RunConfig two_shards() {
@@ -68,8 +91,8 @@ RunConfig two_shards() {
 MachineSpec just_enough(const Blueprint& blueprint, std::int64_t more) {
   MachineSpec machine = read_machine("h100");
   DeviceSpec& device = machine.nodes.front().device;
-  device.memory_bytes =
-      blueprint.pipeline_ranks().front().arena_bytes() + device.reserved_bytes + device.communicator_bytes + more;
+  const std::int64_t of_nccl = 16 * ((std::int64_t{92} << 20) / 10);  // of 16 blocks, for gradients
+  device.memory_bytes = blueprint.pipeline_ranks().front().arena_bytes() + device.reserved_bytes + of_nccl + more;
   return machine;
 }
 
@@ -78,7 +101,7 @@ TEST(Reserve, IsNoRoomForTheArena) {
   const Simulation fits = simulate(blueprint, just_enough(blueprint, 0));
   EXPECT_TRUE(fits.fits());
   EXPECT_EQ(fits.memory.front().device_bytes, fits.memory.front().arena_bytes);
-  EXPECT_NEAR(static_cast<double>(fits.memory.front().reserved_bytes), (0.6 + 0.22) * gib, 0.001 * gib);
+  EXPECT_NEAR(static_cast<double>(fits.memory.front().reserved_bytes), 0.6 * gib + 16 * 9.2 * (1 << 20), 0.001 * gib);
   EXPECT_FALSE(simulate(blueprint, just_enough(blueprint, -1)).fits());
 }
 

@@ -114,6 +114,34 @@ TEST(Check, FindsNothingAtAnyLevelOfZero) {
             }
 }
 
+TEST(Check, FindsNothingAtAnyDepthOfGathers) {
+  for (const int p : {1, 2, 3})
+    for (const Schedule& schedule : schedules_of(p, 3))
+      for (const KeepsGathered keeps : all_keeps)
+        for (const int depth : {2, 3, 100})
+          for (const bool trains : {false, true}) {
+            LoweringOptions options = at_level(train_options(schedule), 3, keeps);
+            options.trains = trains;
+            options.prefetch_depth = depth;
+            ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty())
+                << "p = " << p << ", keeps = " << static_cast<int>(keeps) << ", depth = " << depth;
+          }
+}
+
+TEST(Check, KnowsHowFarAheadUnitsAreGathered) {
+  LoweringOptions options = at_level(train_options(1, false), 3);
+  options.stages[0].num_units = 6;
+  const Schedule schedule = naive_schedule(1, 1);
+  const auto faults = [&](int lowered, int checked) {
+    options.prefetch_depth = lowered;
+    const std::vector<Program> programs = lower(schedule, options);
+    options.prefetch_depth = checked;
+    return check(programs, schedule, options);
+  };
+  EXPECT_THAT(faults(1, 2), Contains(HasSubstr("gather_parameters stage 0 unit 2 is not 2 passes ahead of its use")));
+  EXPECT_THAT(faults(3, 1), Contains(HasSubstr("stage 0 unit 2 are gathered for nothing")));
+}
+
 // A schedule lowered well and then spoilt.
 struct Spoilt : testing::Test {
   LoweringOptions options = train_options(3);

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "programs.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -183,6 +184,22 @@ TEST(Lower, ReshardingSaysHowOftenParametersAreGathered) {
                       [](const Action& action) { return action.kind == Kind::gather_parameters && action.unit == 1; }),
         expected);
   }
+}
+
+// Two units ahead: the third is gathered before the first computes, and the last stays for its backward pass.
+TEST(Lower, GathersSoManyUnitsAhead) {
+  LoweringOptions options = at_level(train_options(1, false), 3);
+  options.stages[0].num_units = 4;
+  options.prefetch_depth = 2;
+  std::string order;
+  const Program program = lower(naive_schedule(1, 1), options)[0];
+  for (const Action& action : program) {
+    if (action.kind == Kind::gather_parameters) order += fmt::format(" g{}", action.unit);
+    if (action.kind == Kind::release_parameters) order += fmt::format(" r{}", action.unit);
+    if (action.kind == Kind::forward) order += fmt::format(" f{}", action.unit);
+    if (action.kind == Kind::backward) order += fmt::format(" b{}", action.unit);
+  }
+  EXPECT_EQ(order, " g0 g1 g2 f0 r0 g3 f1 r1 f2 r2 g2 f3 g1 b3 r3 g0 b2 r2 b1 r1 b0 r0");
 }
 
 TEST(Lower, RefusesWhatDoesNotFit) {

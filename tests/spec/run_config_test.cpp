@@ -192,6 +192,14 @@ const Contradiction layout_faults[] = {
        c.parallelism.pipeline_parallel_layout.counts = {1, 2};
      }},
     {"parallelism.zero_level = 4 is above 3 (use 3)", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
+    {"parallelism.prefetch_depth = 2 does not apply to parameters that parallelism.zero_level = 1 does not shard (use "
+     "1, "
+     "or zero_level = 3)",
+     [](RunConfig& c) { c.parallelism.prefetch_depth = 2; }},
+    {"parallelism.prefetch_depth = 99 is more than the 4 units of a model with model.num_hidden_layers = 2 (use 4)",
+     [](RunConfig& c) {
+       c.parallelism.zero_level = 3, c.model.num_hidden_layers = 2, c.parallelism.prefetch_depth = 99;
+     }},
     {"parallelism.reshard_after_forward = 'step' does not apply to parameters that parallelism.zero_level = 1 does not "
      "shard (use zero_level = 3)",
      [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},

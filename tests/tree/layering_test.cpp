@@ -27,7 +27,7 @@ const Layers& layers() {
       {"comm",
        {"types/", "spec/config/run_choices.h", "spec/groups.h", "spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
       {"backend", {"comm/", "ops/", "spec/config/run_choices.h", "tensor/", "base/"}},
-      {"cuda", {"backend/", "comm/", "ops/", "tensor/", "base/"}},
+      {"cuda", {"backend/", "comm/", "ops/", "spec/", "tensor/", "base/"}},
       {"nn",
        {"comm/comm.h", "comm/mesh.h", "ops/ops.h", "ops/operations/mixture/balance.h", "context/", "spec/", "tensor/",
         "base/"}},

@@ -21,6 +21,9 @@ NcclFunctions functions_of(const NcclSource& source) {
 #define ECHELON_FIND(theirs, ours) functions.ours = reinterpret_cast<decltype(&theirs)>(found(source, #theirs));
   ECHELON_NCCL_FUNCTIONS(ECHELON_FIND)
 #undef ECHELON_FIND
+#define ECHELON_FIND(theirs, ours) functions.ours = reinterpret_cast<decltype(&theirs)>(source.find(#theirs));
+  ECHELON_NEWER_NCCL_FUNCTIONS(ECHELON_FIND)
+#undef ECHELON_FIND
   return functions;
 }
 

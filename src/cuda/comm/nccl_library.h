@@ -9,16 +9,24 @@
 namespace echelon::cuda {
 
 // f(the name in nccl.h, and ours)
-#define ECHELON_NCCL_FUNCTIONS(f)                                                                           \
-  f(ncclGetErrorString, error_string) f(ncclGetVersion, get_version) f(ncclGetUniqueId, get_unique_id)      \
-      f(ncclCommInitRankConfig, init_rank) f(ncclCommFinalize, finalize) f(ncclCommDestroy, destroy)        \
-          f(ncclCommAbort, abort) f(ncclCommGetAsyncError, get_async_error) f(ncclAllReduce, all_reduce)    \
-              f(ncclAllGather, all_gather) f(ncclReduceScatter, reduce_scatter) f(ncclBroadcast, broadcast) \
-                  f(ncclSend, send) f(ncclRecv, receive) f(ncclGroupStart, group_start) f(ncclGroupEnd, group_end)
+#define ECHELON_NCCL_FUNCTIONS(f)                                                                                   \
+  f(ncclGetErrorString, error_string) f(ncclGetVersion, get_version) f(ncclGetUniqueId, get_unique_id)              \
+      f(ncclCommInitRankConfig, init_rank) f(ncclCommSplit, split) f(ncclCommFinalize, finalize)                    \
+          f(ncclCommDestroy, destroy) f(ncclCommAbort, abort) f(ncclCommGetAsyncError, get_async_error)             \
+              f(ncclAllReduce, all_reduce) f(ncclAllGather, all_gather) f(ncclReduceScatter, reduce_scatter)        \
+                  f(ncclBroadcast, broadcast) f(ncclSend, send) f(ncclRecv, receive) f(ncclGroupStart, group_start) \
+                      f(ncclGroupEnd, group_end)
+
+// Of newer libraries: each null where it does not exist.
+#define ECHELON_NEWER_NCCL_FUNCTIONS(f)                                                    \
+  f(ncclMemAlloc, mem_alloc) f(ncclMemFree, mem_free) f(ncclCommRegister, register_buffer) \
+      f(ncclCommDeregister, deregister_buffer) f(ncclCommWindowRegister, register_window)  \
+          f(ncclCommWindowDeregister, deregister_window)
 
 struct NcclFunctions {
 #define ECHELON_MEMBER(theirs, ours) decltype(&theirs) ours = nullptr;
   ECHELON_NCCL_FUNCTIONS(ECHELON_MEMBER)
+  ECHELON_NEWER_NCCL_FUNCTIONS(ECHELON_MEMBER)
 #undef ECHELON_MEMBER
 };
 

@@ -17,16 +17,48 @@ std::string nccl_version() {
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-NcclLink::NcclLink(const ncclUniqueId& id, Place place) : place_(std::move(place)) {
+namespace {
+
+// Whether a child shares resources is its parent's to say.
+ncclConfig_t config_of(const NcclLink::Place& place) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.splitShare = 1;
+  if (place.most_blocks > 0) config.maxCTAs = place.most_blocks;
+  return config;
+}
+
+}  // namespace
+
+NcclLink::NcclLink(const ncclUniqueId& id, Place place) : place_(std::move(place)) {
+  ncclConfig_t config = config_of(place_);
   const ncclResult_t result = nccl().init_rank(&comm_, place_.size, id, place_.rank, &config);
+  if (result != ncclInProgress) check(result, "connecting ranks");
+}
+
+NcclLink::NcclLink(NcclLink& parent, int color, Place place) : place_(std::move(place)), parent_(&parent) {
+  ncclConfig_t config = config_of(place_);
+  const ncclResult_t result = nccl().split(parent.get(), color, place_.rank, &comm_, &config);
   if (result != ncclInProgress) check(result, "connecting ranks");
 }
 
 NcclLink::~NcclLink() {
   if (!is_finalized_ || state() != ncclSuccess) abort();
   if (comm_ != nullptr) nccl().destroy(comm_);
+}
+
+ncclResult_t NcclLink::register_memory(std::byte* base, std::int64_t num_bytes, bool is_symmetric) {
+  const auto size = static_cast<std::size_t>(num_bytes);
+  return is_symmetric ? nccl().register_window(comm_, base, size, &window_, NCCL_WIN_COLL_SYMMETRIC)
+                      : nccl().register_buffer(comm_, base, size, &handle_);
+}
+
+void NcclLink::deregister_memory() noexcept {
+  const ncclWindow_t window = std::exchange(window_, nullptr);
+  void* const handle = std::exchange(handle_, nullptr);
+  if (comm_ == nullptr) return;
+  if (window != nullptr) nccl().deregister_window(comm_, window);
+  if (handle != nullptr) nccl().deregister_buffer(comm_, handle);
 }
 
 ncclResult_t NcclLink::finalize() {
@@ -38,11 +70,12 @@ ncclResult_t NcclLink::finalize() {
 
 ncclResult_t NcclLink::state() const {
   ncclResult_t state = ncclSuccess;
-  if (comm_ == nullptr) return ncclSuccess;
+  if (comm_ == nullptr) return parent_ == nullptr ? ncclSuccess : parent_->state();
   return nccl().get_async_error(comm_, &state) == ncclSuccess ? state : ncclSystemError;
 }
 
 void NcclLink::abort() noexcept {
+  parent_ = nullptr;
   if (ncclComm_t comm = std::exchange(comm_, nullptr)) nccl().abort(comm);
 }
 

@@ -24,11 +24,17 @@ class NcclLink {
  public:
   struct Place {
     int rank = 0, size = 0;
-    std::string ranks;  // "among ranks 0, 1"
+    std::string ranks;    // "among ranks 0, 1"
+    int most_blocks = 0;  // of a kernel, and so channels with buffers; 0: as NCCL likes
   };
   /// Starts to connect; all ranks call it at once. `id`: drawn by the first of them. No operation may start before
   /// state() is ncclSuccess.
   NcclLink(const ncclUniqueId& id, Place place);
+  /// The same for some ranks of `parent`, of which all ranks call it at once. `color`: equal among those that get
+  /// connected. The two share buffers, and their kernels take turns on a device, in the order in which they are
+  /// launched. The parent must be connected, and again before this one is asked for anything but its state; it must
+  /// outlive this one.
+  NcclLink(NcclLink& parent, int color, Place place);
   /// Aborts, unless finalize() has ended.
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
@@ -40,6 +46,12 @@ class NcclLink {
   /// ncclSuccess, or an error of any rank that NCCL heard of.
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
+  /// Starts to register memory that NCCL allocated, for collectives among ranks that do so at once, with as many bytes
+  /// and equal offsets in all their operations (`is_symmetric`), or for transfers. state() is ncclInProgress until it
+  /// is.
+  ncclResult_t register_memory(std::byte* base, std::int64_t num_bytes, bool is_symmetric);
+  /// The communicator has nothing to do.
+  void deregister_memory() noexcept;
   /// Starts to end the communicator; no operation can start afterwards. All ranks call it. state() is ncclInProgress
   /// until the resources can be freed without waiting for a peer.
   ncclResult_t finalize();
@@ -48,8 +60,11 @@ class NcclLink {
 
  private:
   Place place_;
+  NcclLink* parent_ = nullptr;  // until it has been split
   Stream stream_{Stream::Priority::high};
   ncclComm_t comm_ = nullptr;
+  ncclWindow_t window_ = nullptr;
+  void* handle_ = nullptr;
   bool is_finalized_ = false;
 };
 

@@ -50,6 +50,19 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   void abort(const std::string& reason) override;
 
+  /// What a rank's operations read and write: all ranks call it with theirs after connect(). `plan` is equal where
+  /// buffers have equal offsets. Communicators whose ranks have equal plans read and write peers' memory in place.
+  struct RegisteredArena {
+    std::byte* base = nullptr;
+    std::int64_t num_bytes = 0;
+    std::uint64_t plan = 0;
+    bool can_register = false;
+  };
+  /// Returns what came of it, without a reason for can_register = false.
+  std::string register_arena(const RegisteredArena& arena, const std::string& reason);
+  /// Nothing if it is not `base` that was registered.
+  void deregister_arena(const std::byte* base) noexcept;
+
   void begin_recording();
   void end_recording();
   void cancel_recording() noexcept;
@@ -91,6 +104,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   enum class Use : std::uint8_t { collectives, ring };
   /// Of the same ranks, whatever the group is called.
   [[nodiscard]] NcclLink& link(const Group& group, Use use = Use::collectives);
+  /// Of a group that contains `group`, if all its ranks come here, as they do while they connect; else null.
+  [[nodiscard]] NcclLink* parent_link(const Group& group);
   /// From one rank of a group to another one, which is this rank or its peer. In a ring of context parallelism all
   /// ranks start their transfers together, so these have one link: one kernel for what a rank sends and receives.
   struct TransferLink {
@@ -104,8 +119,6 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   void try_ring(const Group& group, std::byte* byte);
   void try_transfer(NcclLink& link, bool is_source, std::byte* byte);
   void await_transfer(NcclLink& link);
-  /// Connects to the others that come here with the same id.
-  [[nodiscard]] std::unique_ptr<NcclLink> connected(const ncclUniqueId& id, NcclLink::Place place);
   /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
   void settle(const NcclLink& link, const std::function<std::string()>& what);
   /// Ends all communicators together, as their peers do.
@@ -127,6 +140,11 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   const double timeout_seconds_;
   Event ready_;  // of the compute stream, when an operation starts
   std::map<std::pair<std::vector<int>, Use>, std::unique_ptr<NcclLink>> links_;
+  std::map<std::vector<int>, int> most_blocks_;  // of collectives among these ranks
+  bool is_connecting_ = false;
+  std::vector<std::vector<int>> connected_;  // the ranks of collectives, in the order of connect()
+  const std::byte* registered_ = nullptr;
+  std::vector<std::vector<int>> split_;  // the ranks of links that share buffers with another one, children last
   std::map<std::pair<int, int>, std::unique_ptr<NcclLink>> transfer_links_;  // by source and destination in the mesh
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_;

@@ -35,6 +35,7 @@ NcclMesh::~NcclMesh() {
   } catch (const std::exception&) {
     give_up();
   }
+  for (; !split_.empty(); split_.pop_back()) links_.erase({split_.back(), Use::collectives});
 }
 
 std::vector<NcclLink*> NcclMesh::all_links() const {

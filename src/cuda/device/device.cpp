@@ -19,15 +19,19 @@ std::byte* DeviceMemory::allocate(std::int64_t num_bytes) {
                               free_bytes, total_bytes, num_bytes));
   }
   check(error, "memory for the arena");
-  Stream stream;
-  check(cudaMemsetAsync(address, 0, static_cast<std::size_t>(num_bytes), stream.get()), "zeros in the arena");
-  stream.synchronize();
+  Device::clear(address, num_bytes);
   return static_cast<std::byte*>(address);
 }
 
 void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) {
   if (watch_ != nullptr && std::uncaught_exceptions() > 0) watch_->give_up();
   cudaFree(address);
+}
+
+void Device::clear(void* x, std::int64_t num_bytes) {
+  Stream stream;
+  check(cudaMemsetAsync(x, 0, static_cast<std::size_t>(num_bytes), stream.get()), "zeros in the arena");
+  stream.synchronize();
 }
 
 std::byte* PinnedMemory::allocate(std::int64_t num_bytes) {

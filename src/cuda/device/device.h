@@ -74,6 +74,8 @@ class Device {
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
   [[nodiscard]] PinnedMemory& pinned_memory() { return pinned_memory_; }
 
+  /// Zeros; waits for them.
+  static void clear(void* x, std::int64_t num_bytes);
   /// Enqueues out = in, both on the device, on the compute stream.
   void copy(void* out, const void* in, std::int64_t num_bytes);
   /// Blocks the host until the compute stream has done all that it was given. Throws Failure if any of it failed, or

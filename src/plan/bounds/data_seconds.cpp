@@ -24,9 +24,10 @@ double core_seconds_of(const UnitState& unit, ActionKind kind) {
 
 /// A lower bound for a stage's blocks in a step, of what all and the longest of them take. A pass may find the block
 /// that the previous pass has left gathered. Where parameters stay gathered for the backward pass, it finds all blocks
-/// of a microbatch that is still in flight.
+/// of a microbatch that is still in flight. Where units are gathered further ahead, they may also stay for later
+/// passes: then each is counted once.
 double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double all, double longest) {
-  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return all;
+  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step || data.prefetch_depth > 1) return all;
   if (data.reshard == ReshardAfterForward::never) return passes.openings * all - passes.open_behind_own * longest;
   return passes.all * all - passes.behind_own * longest;
 }
@@ -167,7 +168,8 @@ double update_seconds(const PlanCosts& costs) {
 std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
-  if (!is_sharded(costs.choice, 3) || data.reshard == ReshardAfterForward::step) return waits;
+  if (!is_sharded(costs.choice, 3) || data.reshard == ReshardAfterForward::step || data.prefetch_depth > 1)
+    return waits;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
@@ -191,7 +193,7 @@ PassLane lane_of(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   PassLane lane;
   lane.has_reductions = is_sharded(costs.choice, 2) && costs.state.block.reduce > 0;
-  lane.has_gathers = is_sharded(costs.choice, 3) && costs.state.block.gather > 0;
+  lane.has_gathers = is_sharded(costs.choice, 3) && costs.state.block.gather > 0 && data.prefetch_depth == 1;
   lane.gathers_each_pass = data.reshard == ReshardAfterForward::microbatch;
   return lane;
 }
@@ -209,12 +211,14 @@ double first_gathers(const PlanCosts& costs) {
 // the lane is known through the whole phase. In the forward phase the last block waits for the gathers of all blocks.
 // In the backward phase the first reduction waits for the first block's pass. After it come the gathers of all but the
 // first two blocks and all reductions but the last two. In the last phase the sums over replicas follow, except for the
-// last four, each two passes after its reduction. The last block waits for all of these.
+// last four, each two passes after its reduction. The last block waits for all of these. All of this is for gathers
+// that are one unit ahead.
 double single_rank_end(const PlanCosts& costs) {
   const auto& [choice, stages, layers, state, passes] = costs;
   const PlanData& data = choice.data;
   const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
-  const bool gathers = is_sharded(costs.choice, 3) && data.reshard != ReshardAfterForward::step;
+  const bool gathers =
+      is_sharded(costs.choice, 3) && data.reshard != ReshardAfterForward::step && data.prefetch_depth == 1;
   if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
   const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
   const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;

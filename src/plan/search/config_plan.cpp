@@ -19,15 +19,15 @@ PlanChoice choice_of(const RunConfig& config) {
                            p.pipeline_parallel_layout};
   for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, num_stages, p.pipeline_parallel_layout))
     pipeline.most_layers = std::max(pipeline.most_layers, stage.num_layers);
-  return {
-      .shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
-                config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(), p.context_parallel_degree,
-                key_exchange(p), p.expert_parallel_degree, num_feature_ranks(p),
-                !config.model.mixture.exists() || divides_experts_as_dense(p)},
-      .pipeline = std::move(pipeline),
-      .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
-      .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level, p.reshard_after_forward},
-      .order = p.order};
+  return {.shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
+                    config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(),
+                    p.context_parallel_degree, key_exchange(p), p.expert_parallel_degree, num_feature_ranks(p),
+                    !config.model.mixture.exists() || divides_experts_as_dense(p)},
+          .pipeline = std::move(pipeline),
+          .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
+          .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level,
+                   p.reshard_after_forward, p.prefetch_depth},
+          .order = p.order};
 }
 
 }  // namespace

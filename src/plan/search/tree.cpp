@@ -35,7 +35,7 @@ PlanTree::PlanTree(PlanTables& tables, bool must_fit)
       space_(tables.space),
       bounds_(tables.bounds),
       steps_(tables.steps),
-      device_bytes_(most_arena_bytes(0)) {}
+      device_bytes_(most_arena_bytes({})) {}
 
 PlanHeap PlanTree::roots() {
   PlanHeap open;
@@ -230,10 +230,10 @@ PlanNode PlanTree::layout_node(PlanGrade grade, const PlanChoice& choice, const 
   return node;
 }
 
-std::int64_t PlanTree::most_arena_bytes(int num_communicators) const {
+std::int64_t PlanTree::most_arena_bytes(const Communicators& communicators) const {
   std::int64_t most = 0;
   for (const NodeSpec& node : request_.machine.nodes)
-    most = std::max(most, arena_limit_bytes(node.device, num_communicators));
+    most = std::max(most, arena_limit_bytes(node.device, communicators));
   return most;
 }
 
@@ -245,7 +245,7 @@ bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
   parts.expert_ranks = static_cast<int>(num_expert_ranks(shape));
   parts.feature_ranks = static_cast<int>(shape.etp);
   const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
-  return bytes <= most_arena_bytes(num_communicators(mesh, parts));
+  return bytes <= most_arena_bytes(communicators_of(mesh, parts));
 }
 
 }  // namespace echelon

@@ -5,6 +5,7 @@
 #include "plan/bounds/layout_steps.h"
 #include "plan/search/heap.h"
 #include "plan/search/plan.h"
+#include "predict/machine/device_memory.h"
 
 #include <array>
 
@@ -90,7 +91,7 @@ class PlanTree {
   };
   [[nodiscard]] PlanKey key(const Bound& bound) const;
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
-  [[nodiscard]] std::int64_t most_arena_bytes(int num_communicators) const;
+  [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
   [[nodiscard]] bool may_fit(const PlanChoice& choice, std::int64_t bytes) const;
 

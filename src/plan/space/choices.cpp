@@ -42,6 +42,7 @@ RunConfig without_choices(RunConfig config) {
   const ParallelConfig defaults;
   config.parallelism.zero_level = defaults.zero_level;
   config.parallelism.reshard_after_forward = defaults.reshard_after_forward;
+  config.parallelism.prefetch_depth = defaults.prefetch_depth;
   config.parallelism.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
   config.parallelism.virtual_stages = defaults.virtual_stages;
   config.parallelism.pipeline_parallel_layout = {};

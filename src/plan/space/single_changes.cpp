@@ -87,6 +87,10 @@ void add_sharding(const RunConfig& config, Candidates& candidates) {
   for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
     candidates.add("parallelism.reshard_after_forward",
                    [&](RunConfig& c) { c.parallelism.reshard_after_forward = reshard; });
+  const std::int64_t depth = config.parallelism.prefetch_depth;
+  for (const std::int64_t other : {depth - 1, depth + 1})
+    if (other >= 1)
+      candidates.add("parallelism.prefetch_depth", [&](RunConfig& c) { c.parallelism.prefetch_depth = other; });
   candidates.add("parallelism.sequence_parallel",
                  [&](RunConfig& c) { c.parallelism.sequence_parallel = !config.parallelism.sequence_parallel; });
 }
@@ -164,6 +168,7 @@ void settle(std::string_view key, const RunConfig& was, RunConfig& config) {
   if (p.tensor_parallel_degree == 1) p.sequence_parallel = false;
   if (p.zero_level == 0 && p.data_parallel_shard_degree > 1) p.zero_level = 1;
   if (p.zero_level != 3) p.reshard_after_forward = ReshardAfterForward::microbatch;
+  if (p.zero_level != 3) p.prefetch_depth = 1;
   const ScheduleEntry& entry = entry_of(p.pipeline_parallel_schedule);
   if (p.virtual_stages > 0)
     p.virtual_stages = std::clamp<std::int64_t>(p.virtual_stages, entry.least_virtual, entry.most_virtual);

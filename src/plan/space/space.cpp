@@ -85,7 +85,7 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
     if (shard == 1 && request_->fixes(zero_key) && fixed.zero_level == 0) add({replicate, shard, 0});
     for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
     for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
-      add({replicate, shard, 3, reshard});
+      add({replicate, shard, 3, reshard, fixed.prefetch_depth});
   }
   return all;
 }
@@ -144,6 +144,7 @@ RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
   config.parallelism.data_parallel_shard_degree = choice.data.shard;
   config.parallelism.zero_level = choice.data.zero_level;
   config.parallelism.reshard_after_forward = choice.data.reshard;
+  config.parallelism.prefetch_depth = choice.data.prefetch_depth;
   config.parallelism.order = choice.order;
   return config;
 }

@@ -54,6 +54,7 @@ struct PlanData {
   std::int64_t replicate = 1, shard = 1;
   std::int64_t zero_level = 1;
   ReshardAfterForward reshard = ReshardAfterForward::microbatch;
+  std::int64_t prefetch_depth = 1;  // not searched: as the user fixed it
   bool operator==(const PlanData&) const = default;
 };
 

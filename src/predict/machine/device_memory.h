@@ -19,11 +19,18 @@ struct PartialGroups {
 [[nodiscard]] PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyExchange& exchange);
 [[nodiscard]] PartialGroups partial_groups(const RunConfig& config);
 
-/// The communicators that a rank in the middle of the mesh connects: one for each group of ranks, however many
-/// purposes it has, and one for the transfers of a ring. In a pipeline one more for each direction to each neighbour.
-[[nodiscard]] int num_communicators(const MeshShape& mesh, const PartialGroups& parts);
+/// The communicators of a rank, by the thread blocks that each may use (spec/groups.h).
+struct Communicators {
+  int with_any_blocks = 0, with_data_blocks = 0, with_transfer_blocks = 0;
+  [[nodiscard]] int total() const { return with_any_blocks + with_data_blocks + with_transfer_blocks; }
+};
 
-/// Of `device`, for a rank with so many communicators; 0 if they leave nothing.
-[[nodiscard]] std::int64_t arena_limit_bytes(const DeviceSpec& device, int num_communicators);
+/// Those that a rank in the middle of the mesh connects: one for each group of ranks, however many purposes it has, and
+/// one for the transfers of a ring. In a pipeline one more for each direction to each neighbour.
+[[nodiscard]] Communicators communicators_of(const MeshShape& mesh, const PartialGroups& parts);
+
+/// Of `device`, for a rank with these communicators; 0 if they leave nothing. Those that share buffers with another one
+/// count in full: neighbours in their rings may be others.
+[[nodiscard]] std::int64_t arena_limit_bytes(const DeviceSpec& device, const Communicators& communicators);
 
 }  // namespace echelon

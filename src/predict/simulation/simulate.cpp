@@ -28,14 +28,14 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
 void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
   result.model_flops = model_flops_per_token(config) * static_cast<double>(tokens);
-  const int num_links = num_communicators(devices.mesh(), partial_groups(config));
+  const Communicators communicators = communicators_of(devices.mesh(), partial_groups(config));
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const int num_alike = works.num_alike(simulated);
     for (const ActionTime* time : works.times(simulated).times) result.hardware_flops += time->flops * num_alike;
     const DeviceSpec& device = devices.kind_of(works.mesh_rank(simulated)).device;
     result.peak_flops += rates_of(device, config.training.dtype).peak_flops * num_alike;
     PredictedMemory& memory = result.memory[static_cast<std::size_t>(works.pipeline_rank(simulated))];
-    const std::int64_t limit = arena_limit_bytes(device, num_links);
+    const std::int64_t limit = arena_limit_bytes(device, communicators);
     if (limit >= memory.device_bytes) continue;
     memory.device_bytes = limit;
     memory.reserved_bytes = device.memory_bytes - limit;

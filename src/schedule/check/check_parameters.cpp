@@ -69,9 +69,10 @@ class ParameterCheck {
         continue;
       }
       if (copy.last_user < 0) demand(pass, copy.gathered);
-      const auto before = std::lower_bound(passes_.begin(), passes_.end(), pass.id);
-      if (copy.last_user < 0 && before != passes_.begin() && copy.gathered > *(before - 1))
-        fault(program_[copy.gathered], "is not a pass ahead of its use");
+      const auto place = std::lower_bound(passes_.begin(), passes_.end(), pass.id) - passes_.begin();
+      const auto ahead = std::min<std::ptrdiff_t>(place, options_.prefetch_depth);
+      if (copy.last_user < 0 && ahead > 0 && copy.gathered > passes_[static_cast<std::size_t>(place - ahead)])
+        fault(program_[copy.gathered], fmt::format("is not {} ahead of its use", passes_of(options_.prefetch_depth)));
       copy.last_user = pass.id;
       copy.microbatches.insert(pass.microbatch);
       if (last_use_.at({key, pass.microbatch}) == pass.id) copy.microbatches.erase(pass.microbatch);
@@ -84,13 +85,14 @@ class ParameterCheck {
     }
   }
 
-  // Whether a copy may be there during a pass that does not use it: the next pass does, or it was used and is kept for
-  // a later one.
+  // Whether a copy may be there during a pass that does not use it: one of the next passes does, or it was used and is
+  // kept for a later one.
   [[nodiscard]] bool may_stay(const UnitKey& key, const Copy& copy, int id) const {
     const std::vector<int>& uses = uses_.at(key);
     const auto next_use = std::upper_bound(uses.begin(), uses.end(), id);
     if (next_use == uses.end()) return false;
-    if (*next_use == *std::upper_bound(passes_.begin(), passes_.end(), id)) return true;
+    const auto next = std::upper_bound(passes_.begin(), passes_.end(), id);
+    if (std::lower_bound(next, passes_.end(), *next_use) - next < options_.prefetch_depth) return true;
     if (copy.last_user < 0) return false;
     switch (options_.keeps_gathered) {
       case KeepsGathered::for_next_pass: return false;
@@ -100,6 +102,7 @@ class ParameterCheck {
     return false;
   }
 
+  static std::string passes_of(int depth) { return depth == 1 ? "a pass" : fmt::format("{} passes", depth); }
   void demand(const Action& reader, int id) {
     if (!std::binary_search(reader.after.begin(), reader.after.end(), id))
       fault(reader, fmt::format("does not wait for {}", to_string(program_[id])));

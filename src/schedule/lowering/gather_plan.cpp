@@ -20,7 +20,8 @@ struct Span {
 
 class Uses {
  public:
-  Uses(const UnitPasses& passes, const LoweringOptions& options) : keeps_(options.keeps_gathered) {
+  Uses(const UnitPasses& passes, const LoweringOptions& options)
+      : keeps_(options.keeps_gathered), depth_(options.prefetch_depth) {
     for (const Action& pass : passes) {
       const int position = static_cast<int>(units_.size());
       units_.push_back(units_of(pass, options));
@@ -37,8 +38,8 @@ class Uses {
   }
 
   [[nodiscard]] bool keeps(const UnitKey& key, int position) const {
-    const std::vector<UnitKey>& next = at(position + 1);
-    if (std::find(next.begin(), next.end(), key) != next.end()) return true;
+    for (int next = position + 1; next <= position + depth_; ++next)
+      if (std::find(at(next).begin(), at(next).end(), key) != at(next).end()) return true;
     switch (keeps_) {
       case KeepsGathered::for_next_pass: return false;
       case KeepsGathered::for_backward: {
@@ -53,6 +54,7 @@ class Uses {
 
  private:
   KeepsGathered keeps_;
+  int depth_;
   std::vector<std::vector<UnitKey>> units_;  // by position
   std::map<UnitKey, std::map<int, Span>> of_microbatch_;
   std::map<UnitKey, Span> of_step_;
@@ -66,7 +68,7 @@ GatherPlan gather_plan(const UnitPasses& passes, const LoweringOptions& options)
   std::set<UnitKey> gathered;
   for (int position = 0; position < static_cast<int>(passes.size()); ++position) {
     auto& before = plan.before.emplace_back();
-    for (const int needed : {position, position + 1})
+    for (int needed = position; needed <= position + options.prefetch_depth; ++needed)
       for (const UnitKey& key : uses.at(needed))
         if (gathered.insert(key).second) before.push_back(key);
     auto& after = plan.after.emplace_back();

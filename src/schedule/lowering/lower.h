@@ -19,7 +19,7 @@ struct StageShape {
   std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
 };
 
-/// How long gathered parameters stay (ZeRO-3): until the next pass, until the backward pass of their microbatch, or for
+/// How long gathered parameters stay (ZeRO-3), if none of the next `prefetch_depth` passes needs them: no longer, until the backward pass of their microbatch, or for
 /// the step.
 enum class KeepsGathered : std::uint8_t { for_next_pass, for_backward, for_step };
 
@@ -34,6 +34,7 @@ struct LoweringOptions {
   bool reduces_parts = false;       // a sharded model has replicas (hybrid sharding)
   bool converts_gradients = false;  // they are reduced in another format than their own
   KeepsGathered keeps_gathered = KeepsGathered::for_next_pass;
+  int prefetch_depth = 1;  // passes of units from a gather to the first pass that needs it
   bool clips = true;
   bool backward_reads_count = false;  // the losses of routers are divided by what clipping multiplies them with
   bool ties_across_ranks = false;     // the tied weight is on two different pipeline ranks

@@ -173,6 +173,7 @@ const ConfigKey keys[] = {
     {"parallelism.data_parallel_shard_degree", at<parallelism, &P::data_parallel_shard_degree>, "ranks that share optimizer states (ZeRO)", degree},
     {"parallelism.zero_level", at<parallelism, &P::zero_level>, "what is sharded, 1: optimizer states, 2: gradients too, 3: parameters too", {0, 3}},
     {"parallelism.reshard_after_forward", at<parallelism, &P::reshard_after_forward>, "of gathered parameters (ZeRO-3): never | microbatch (always) | step"},
+    {"parallelism.prefetch_depth", at<parallelism, &P::prefetch_depth>, "units gathered ahead of the one that computes (ZeRO-3)", size},
     {"parallelism.tensor_parallel_degree", at<parallelism, &P::tensor_parallel_degree>, "ranks that split each layer", degree},
     {"parallelism.sequence_parallel", at<parallelism, &P::sequence_parallel>, "norms and residuals split over the tensor-parallel ranks"},
     {"parallelism.pipeline_parallel_degree", at<parallelism, &P::pipeline_parallel_degree>, "pipeline stages", degree},

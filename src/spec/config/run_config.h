@@ -70,6 +70,7 @@ struct ParallelConfig {
   // What is sharded over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too.
   std::int64_t zero_level = 1;
   ReshardAfterForward reshard_after_forward = ReshardAfterForward::microbatch;
+  std::int64_t prefetch_depth = 1;  // passes of units before the one that needs a gathered unit (zero_level 3)
   std::int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
   std::int64_t pipeline_parallel_degree = 1;

@@ -168,6 +168,15 @@ void check_parallelism(const RunConfig& config) {
           "parallelism.reshard_after_forward = '{}' does not apply to parameters that parallelism.zero_level = {} does "
           "not shard (use zero_level = 3)",
           name_of(p.reshard_after_forward), p.zero_level);
+  require(p.zero_level == 3 || p.prefetch_depth == 1,
+          "parallelism.prefetch_depth = {} does not apply to parameters that parallelism.zero_level = {} does not "
+          "shard (use 1, or zero_level = 3)",
+          p.prefetch_depth, p.zero_level);
+  const std::int64_t num_units = config.model.num_hidden_layers + 2;  // with the embedding and the head
+  require(p.prefetch_depth <= num_units,
+          "parallelism.prefetch_depth = {} is more than the {} units of a model with model.num_hidden_layers = {} "
+          "(use {})",
+          p.prefetch_depth, num_units, config.model.num_hidden_layers, num_units);
   check_context_parallel(config);
   require(!config.data.balance_batch || config.data.reset_attention_mask,
           "data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false "

@@ -8,7 +8,7 @@ namespace echelon::cuda {
 NcclSource open_nccl() {
   static const std::map<std::string, void*> functions = {
 #define ECHELON_ENTRY(theirs, ours) {#theirs, reinterpret_cast<void*>(&theirs)},
-      ECHELON_NCCL_FUNCTIONS(ECHELON_ENTRY)
+      ECHELON_NCCL_FUNCTIONS(ECHELON_ENTRY) ECHELON_NEWER_NCCL_FUNCTIONS(ECHELON_ENTRY)
 #undef ECHELON_ENTRY
   };
   return {.find = [](const char* name) { return functions.at(name); }, .reason = {}};
