@@ -2,7 +2,7 @@
 // hops. What crosses, compared with the closed form, and how much faster a step is, compared with what the saved bytes
 // take on the link.
 //
-//     bench_expert_nodes [turns = 2] [megabytes per second = 0.5] [--section.key=value ...]
+//     bench_expert_nodes [turns = 2] [megabytes per second = 1] [--section.key=value ...]
 //
 // All ranks of a node share its link, on which bytes go one after the other; inside of a node they take no time. Only
 // what experts need is charged. Every token chooses two experts of each node (k = 4 of 8). With rows of D float32, a
@@ -25,6 +25,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -56,20 +57,27 @@ std::vector<std::string> default_options() {
 /// From each node to the other one.
 class Links {
  public:
+  /// Of a communicator of all ranks, or of those at one place of nodes: the ranks have the same ones in the same order.
+  struct Exchange {
+    int place = 0, index = 0;
+    auto operator<=>(const Exchange&) const = default;
+  };
+
   explicit Links(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
-  void send(int node, std::int64_t num_bytes) {
+  void send(int node, std::int64_t num_bytes, const Exchange& exchange) {
     const std::scoped_lock lock(mutex_);
     double& free = free_.at(static_cast<std::size_t>(node));
     free = std::max(free, now_seconds()) + static_cast<double>(num_bytes) / bytes_per_second_;
     bytes_.at(static_cast<std::size_t>(node)) += num_bytes;
+    ends_[exchange] = std::max(ends_[exchange], free);
   }
-  /// Until all that was sent has come.
-  void wait() const {
-    const double last = [&] {
+  /// Until all has come that its ranks have sent.
+  void wait(const Exchange& exchange) const {
+    const double end = [&] {
       const std::scoped_lock lock(mutex_);
-      return *std::max_element(free_.begin(), free_.end());
+      return ends_.at(exchange);
     }();
-    std::this_thread::sleep_for(std::chrono::duration<double>(last - now_seconds()));
+    std::this_thread::sleep_for(std::chrono::duration<double>(end - now_seconds()));
   }
   [[nodiscard]] std::int64_t bytes_of_first() const { return bytes_.front(); }
 
@@ -78,26 +86,33 @@ class Links {
   mutable std::mutex mutex_;
   std::array<double, num_nodes> free_ = {};
   std::array<std::int64_t, num_nodes> bytes_ = {};
+  std::map<Exchange, double> ends_;
 };
 
 class LinkedWait final : public Pending::Operation {
  public:
-  LinkedWait(Pending inner, const Links& links) : inner_(std::move(inner)), links_(links) {}
+  LinkedWait(Pending inner, const Links& links, const Links::Exchange& exchange)
+      : inner_(std::move(inner)), links_(links), exchange_(exchange) {}
   void wait() override {
     inner_.wait();
-    links_.wait();
+    links_.wait(exchange_);
   }
   bool poll() override { return false; }
 
  private:
   Pending inner_;
   const Links& links_;
+  Links::Exchange exchange_;
 };
 
 /// A group of one rank on each node, or of all ranks.
 class LinkedComm final : public Comm {
  public:
-  LinkedComm(Comm& inner, int node, Links& links) : inner_(inner), node_(node), links_(links) {}
+  LinkedComm(Comm& inner, int rank_of_all, Links& links)
+      : inner_(inner),
+        node_(rank_of_all / ranks_per_node),
+        links_(links),
+        next_{.place = inner.size() == num_ranks ? ranks_per_node : rank_of_all % ranks_per_node} {}
   [[nodiscard]] int rank() const override { return inner_.rank(); }
   [[nodiscard]] int size() const override { return inner_.size(); }
 
@@ -105,13 +120,14 @@ class LinkedComm final : public Comm {
     std::int64_t rows = 0;
     for (int peer = 0; peer < size(); ++peer)
       if (is_across(peer)) rows += exchange.sent_parts[static_cast<std::size_t>(peer)].count;
-    return linked(inner_.all_to_all_rows(exchange), rows * exchange.sent.size(1) * size_of(exchange.sent.dtype));
+    return linked(rows * exchange.sent.size(1) * size_of(exchange.sent.dtype),
+                  [&] { return inner_.all_to_all_rows(exchange); });
   }
   /// Of counts and choices, int32; weights are gathered otherwise.
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     if (shard.dtype != DType::int32) return inner_.all_gather(full, shard);
     const std::int64_t num_across = size() - size() / num_nodes;
-    return linked(inner_.all_gather(full, shard), num_across * shard.num_bytes());
+    return linked(num_across * shard.num_bytes(), [&] { return inner_.all_gather(full, shard); });
   }
 
   [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override { return inner_.all_reduce(x, op); }
@@ -126,14 +142,19 @@ class LinkedComm final : public Comm {
 
  private:
   [[nodiscard]] bool is_across(int peer) const { return peer * num_nodes / size() != node_; }
-  [[nodiscard]] Pending linked(Pending inner, std::int64_t num_bytes) {
-    links_.send(node_, num_bytes);
-    return Pending(std::make_unique<LinkedWait>(std::move(inner), links_));
+  // Who has waited for the others knows that they have sent.
+  template <class Start>
+  [[nodiscard]] Pending linked(std::int64_t num_bytes, const Start& start) {
+    const Links::Exchange exchange = next_;
+    ++next_.index;
+    links_.send(node_, num_bytes, exchange);
+    return Pending(std::make_unique<LinkedWait>(start(), links_, exchange));
   }
 
   Comm& inner_;
   int node_;
   Links& links_;
+  Links::Exchange next_;
 };
 
 class LinkedMesh final : public Mesh {
@@ -143,7 +164,7 @@ class LinkedMesh final : public Mesh {
     if (group != expert_group(num_ranks) && group != expert_across_group(num_ranks, ranks_per_node))
       return inner_.comm(group);
     auto& comm = comms_[group];
-    if (!comm) comm = std::make_unique<LinkedComm>(inner_.comm(group), rank() / ranks_per_node, links_);
+    if (!comm) comm = std::make_unique<LinkedComm>(inner_.comm(group), rank(), links_);
     return *comm;
   }
   void poll() override { inner_.poll(); }
@@ -232,7 +253,7 @@ int main(int argc, char** argv) {
   using namespace echelon;
   try {
     const int num_turns = argc > 1 ? std::atoi(argv[1]) : 2;
-    const double megabytes_per_second = argc > 2 ? std::atof(argv[2]) : 0.5;
+    const double megabytes_per_second = argc > 2 ? std::atof(argv[2]) : 1;
     std::vector<std::string> options = default_options();
     if (argc > 3) options.insert(options.end(), argv + 3, argv + argc);
     compare(read_run_config({.path = {}, .arguments = options, .read_model = {}}), num_turns,
