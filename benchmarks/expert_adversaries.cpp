@@ -7,16 +7,11 @@
 //
 //     T = T0 + E max over ranks of (9 n + 2 max(n - Q, 0)) / (9 R)
 //
-// Time is that of a core for each rank: CPU seconds of a rank from one collective to the next, of these the largest of
-// any rank, and their sum. Ranks share one core, so none helps another one. Medians over steps, which are taken in
-// turns.
-#include "base/clock.h"
-#include "base/median.h"
-#include "comm/timed/timed_mesh.h"
-#include "engine/layout_run.h"
+// Time is that of a core for each rank (rank_seconds.h). Ranks share one core, so none helps another one. Loads are
+// measured in turns.
 #include "machine/cpus.h"
-#include "ops/forwarding_ops.h"
 #include "parity/forced_router.h"
+#include "rank_seconds.h"
 #include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
@@ -67,89 +62,6 @@ std::vector<Load> adversaries() {
   };
 }
 
-/// CPU seconds of a rank: of each part of a step, which ends with a collective, and of its experts.
-struct RankStep {
-  std::vector<double> parts;
-  double experts = 0;
-};
-
-template <class... Args>
-bool is_one_of(const Operation& operation) {
-  return ((operation.get_if<Args>() != nullptr) || ...);
-}
-
-bool is_of_experts(const Operation& operation) {
-  return is_one_of<GroupedMatmulArgs, GroupedMatmulBackwardWeightArgs, SwigluArgs, SwigluBackwardArgs, WeightRowsArgs,
-                   WeightRowsBackwardArgs, ArrivedSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs>(operation);
-}
-
-class TimedRank final : public RankInterposer, public ForwardingOps {
- public:
-  TimedRank(std::unique_ptr<RankInterposer> forced, Mesh& mesh)
-      : ForwardingOps(forced->ops()), forced_(std::move(forced)), mesh_(mesh, [this](const TimedCall& call) {
-          if (call.phase == TimedCall::Phase::wait) end_part();
-        }) {}
-  [[nodiscard]] Ops& ops() override { return *this; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
-
-  void perform(const Operation& operation) override {
-    const double start = thread_seconds();
-    inner().perform(operation);
-    if (is_of_experts(operation)) step_.experts += thread_seconds() - start;
-  }
-
-  RankStep end_step() {
-    end_part();
-    return std::exchange(step_, {});
-  }
-
- private:
-  void end_part() {
-    const double now = thread_seconds();
-    step_.parts.push_back(now - start_);
-    start_ = now;
-  }
-
-  std::unique_ptr<RankInterposer> forced_;
-  RankStep step_;
-  double start_ = 0;
-  TimedMesh mesh_;
-};
-
-class StepsOfRanks final : public RunObserver {
- public:
-  void ended_step(const RankView& rank, std::int64_t step, const StepResult& /*result*/) override {
-    RankStep ended = dynamic_cast<TimedRank&>(rank.ops).end_step();
-    if (step > 1) steps.at(static_cast<std::size_t>(rank.mesh.rank())).push_back(std::move(ended));
-  }
-  std::vector<std::vector<RankStep>> steps = std::vector<std::vector<RankStep>>(num_ranks);
-};
-
-/// Each step is as long as the slowest rank in each of its parts.
-double seconds_of(const std::vector<std::vector<RankStep>>& steps) {
-  double seconds = 0;
-  for (std::size_t part = 0; part < steps.front().front().parts.size(); ++part) {
-    double slowest = 0;
-    for (const std::vector<RankStep>& of_rank : steps) {
-      std::vector<double> of_steps;
-      for (const RankStep& step : of_rank) of_steps.push_back(step.parts.at(part));
-      slowest = std::max(slowest, median(std::move(of_steps)));
-    }
-    seconds += slowest;
-  }
-  return seconds;
-}
-
-double expert_seconds_of(const std::vector<std::vector<RankStep>>& steps) {
-  double sum = 0;
-  for (const std::vector<RankStep>& of_rank : steps) {
-    std::vector<double> of_steps;
-    for (const RankStep& step : of_rank) of_steps.push_back(step.experts);
-    sum += median(std::move(of_steps));
-  }
-  return sum / num_ranks;
-}
-
 struct Case {
   Load load;
   double bound = 1;
@@ -169,7 +81,7 @@ void measure(Case& of) {
   const Blueprint blueprint(of.config);
   const testing::FormulaBatches batches(of.config, of.load.targets);
   const Interpose force = testing::forced(of.load.choice, of.config.training.seq_len);
-  StepsOfRanks observer;
+  StepsOfRanks observer(num_ranks);
   run_layout({.blueprint = blueprint,
               .batches = batches,
               .num_steps = num_steps + 1,
