@@ -18,10 +18,9 @@ namespace echelon::cuda {
                       f(ncclGroupEnd, group_end)
 
 // Of newer libraries: each null where it does not exist.
-#define ECHELON_NEWER_NCCL_FUNCTIONS(f)                                                    \
-  f(ncclMemAlloc, mem_alloc) f(ncclMemFree, mem_free) f(ncclCommRegister, register_buffer) \
-      f(ncclCommDeregister, deregister_buffer) f(ncclCommWindowRegister, register_window)  \
-          f(ncclCommWindowDeregister, deregister_window)
+#define ECHELON_NEWER_NCCL_FUNCTIONS(f)                                                          \
+  f(ncclMemAlloc, mem_alloc) f(ncclMemFree, mem_free) f(ncclCommWindowRegister, register_window) \
+      f(ncclCommWindowDeregister, deregister_window)
 
 struct NcclFunctions {
 #define ECHELON_MEMBER(theirs, ours) decltype(&theirs) ours = nullptr;

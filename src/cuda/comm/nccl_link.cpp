@@ -47,18 +47,13 @@ NcclLink::~NcclLink() {
   if (comm_ != nullptr) nccl().destroy(comm_);
 }
 
-ncclResult_t NcclLink::register_memory(std::byte* base, std::int64_t num_bytes, bool is_symmetric) {
-  const auto size = static_cast<std::size_t>(num_bytes);
-  return is_symmetric ? nccl().register_window(comm_, base, size, &window_, NCCL_WIN_COLL_SYMMETRIC)
-                      : nccl().register_buffer(comm_, base, size, &handle_);
+ncclResult_t NcclLink::register_memory(std::byte* base, std::int64_t num_bytes) {
+  return nccl().register_window(comm_, base, static_cast<std::size_t>(num_bytes), &window_, NCCL_WIN_COLL_SYMMETRIC);
 }
 
 void NcclLink::deregister_memory() noexcept {
   const ncclWindow_t window = std::exchange(window_, nullptr);
-  void* const handle = std::exchange(handle_, nullptr);
-  if (comm_ == nullptr) return;
-  if (window != nullptr) nccl().deregister_window(comm_, window);
-  if (handle != nullptr) nccl().deregister_buffer(comm_, handle);
+  if (comm_ != nullptr && window != nullptr) nccl().deregister_window(comm_, window);
 }
 
 ncclResult_t NcclLink::finalize() {

@@ -47,9 +47,8 @@ class NcclLink {
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
   /// Starts to register memory that NCCL allocated, for collectives among ranks that do so at once, with as many bytes
-  /// and equal offsets in all their operations (`is_symmetric`), or for transfers. state() is ncclInProgress until it
-  /// is.
-  ncclResult_t register_memory(std::byte* base, std::int64_t num_bytes, bool is_symmetric);
+  /// and equal offsets in all their operations. state() is ncclInProgress until it is.
+  ncclResult_t register_memory(std::byte* base, std::int64_t num_bytes);
   /// The communicator has nothing to do.
   void deregister_memory() noexcept;
   /// Starts to end the communicator; no operation can start afterwards. All ranks call it. state() is ncclInProgress
@@ -64,7 +63,6 @@ class NcclLink {
   Stream stream_{Stream::Priority::high};
   ncclComm_t comm_ = nullptr;
   ncclWindow_t window_ = nullptr;
-  void* handle_ = nullptr;
   bool is_finalized_ = false;
 };
 

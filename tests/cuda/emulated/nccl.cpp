@@ -628,18 +628,6 @@ ncclResult_t ncclMemFree(void* address) {
   }
   return cudaFree(address) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
-ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, void** handle) {
-  const auto lock = emulated::lock();
-  auto* const allocation = allocation_of(buffer, num_bytes);
-  if (comm->is_busy() || allocation == nullptr) return ncclInvalidArgument;
-  *handle = comm->add_window(
-      {.base = static_cast<const std::byte*>(buffer), .num_bytes = num_bytes, .allocation = &allocation->second});
-  return ncclSuccess;
-}
-ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
-  const auto lock = emulated::lock();
-  return comm->remove_window(static_cast<ncclWindow_t>(handle));
-}
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, ncclWindow_t* window,
                                     int flags) {
   const auto lock = emulated::lock();

@@ -59,8 +59,6 @@ ncclResult_t ncclMemFree(void* address);
 /// Of memory that ncclMemAlloc gave. A window is one of all ranks: in progress until all have called it, with as many
 /// bytes, at one place of what was allocated. From then on collectives have their buffers in it at equal offsets where
 /// a peer's is written or read. Both end before their communicator does, unless that is aborted.
-ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, void** handle);
-ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t num_bytes, ncclWindow_t* window,
                                     int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
