@@ -67,17 +67,25 @@ void check_router(const RunConfig& config) {
           "metrics.expert_loads = true is for mixtures of experts, and the model has no experts (use false)");
   require(has_experts || !moe.freeze_router,
           "moe.freeze_router = true is for mixtures of experts, and the model has no experts (use false)");
+  require(has_experts || !moe.force_balance,
+          "moe.force_balance = true is for mixtures of experts, and the model has no experts (use false)");
+  require(
+      !moe.force_balance || !config.training.cuda_graphs,
+      "training.cuda_graphs = true is not supported with moe.force_balance = true, which the host writes (use false)");
   require(moe.bias_update_rate == 0 || config.model.mixture.has_bias,
           "moe.bias_update_rate = {} moves the bias of a choice, for which the files of model_type {} have no place; "
           "moe.seq_aux_loss_coeff evens out loads, too (use 0)",
           moe.bias_update_rate, name_of(config.model.family));
 }
 
-/// The largest degree up to `most` that `fits`.
+/// The degree of at most all ranks that `fits` and is closest to the wanted one; of two the smaller. 1 always fits.
 template <class Fits>
-std::int64_t closest_degree(std::int64_t most, const Fits& fits) {
-  while (most > 1 && !fits(most)) --most;
-  return std::max<std::int64_t>(most, 1);
+std::int64_t closest_degree(std::int64_t wanted, const ParallelConfig& p, const Fits& fits) {
+  const std::int64_t most = p.tensor_parallel_degree * p.context_parallel_degree * p.data_parallel_shard_degree;
+  for (std::int64_t distance = 0; distance < wanted; ++distance)
+    for (const std::int64_t degree : {wanted - distance, wanted + distance})
+      if (degree <= most && fits(degree)) return degree;
+  return 1;
 }
 
 /// Neighbours along the innermost axes: some ranks of one axis, and all ranks of those inside of it.
@@ -97,10 +105,9 @@ void check_features(const RunConfig& config) {
   const std::int64_t ep = p.expert_parallel_degree, etp = expert_tensor_degree(p),
                      features = config.model.mixture.moe_intermediate_size;
   if (num_feature_ranks(p) == 1) return;
-  const std::int64_t most = std::min(etp, features),
-                     closest = closest_degree(most, [&](std::int64_t degree) {
-                       return are_neighbours(degree, p) && are_neighbours(ep * degree, p);
-                     });
+  const std::int64_t closest = closest_degree(etp, p, [&](std::int64_t degree) {
+    return degree <= features && are_neighbours(degree, p) && are_neighbours(ep * degree, p);
+  });
   require(etp <= features,
           "parallelism.expert_tensor_parallel_degree = {} divides model.moe_intermediate_size = {} features (use {})",
           etp, features, closest);
@@ -169,13 +176,12 @@ void check_expert_parallel(const RunConfig& config) {
       "needs parallelism.sequence_parallel = true (use expert_parallel_degree = 1)",
       ep, tp, tp);
   require(E % ep == 0, "parallelism.expert_parallel_degree = {} does not divide model.num_experts = {} (use {})", ep, E,
-          closest_degree(std::min(ep, E),
-                         [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
+          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
   require(are_neighbours(ep, p),
           "parallelism.expert_parallel_degree = {} is not made of neighbours among data_parallel_shard_degree = {} x "
           "context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
           ep, p.data_parallel_shard_degree, p.context_parallel_degree, tp,
-          closest_degree(ep, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
+          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
   check_features(config);
   require(num_expert_ranks(p) == 1 || !config.training.cuda_graphs,
           "training.cuda_graphs = true replays the same rows in every step, and parallelism.{} = {} exchanges others "
