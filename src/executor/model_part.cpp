@@ -143,6 +143,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
   options.has_positions = has_positions(config);
   options.router_losses = router_losses(config);
   options.freezes_router = config.moe.freeze_router;
+  options.forces_balance = config.moe.force_balance;
   options.ep = static_cast<int>(config.parallelism.expert_parallel_degree);
   options.etp = num_feature_ranks(config.parallelism);
   const int num_expert_ranks = options.num_expert_ranks(),

@@ -61,7 +61,7 @@ struct LayerOptions {
   bool has_experts = false;      // of a block: MixtureSpec::is_in
   std::int64_t mixture_row = 0;  // of a block with experts: its row of RouterState
   RouterLosses router_losses = {};
-  bool freezes_router = false;
+  bool freezes_router = false, forces_balance = false;
   // Of experts: each rank has features of all of them, as of a dense branch; or of some, which are the ep_rank-th of
   // `ep` parts, it has the etp_rank-th of `etp` parts of the features, and rows are exchanged.
   bool divides_expert_features = false;

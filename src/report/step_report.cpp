@@ -39,6 +39,7 @@ std::string part_of(std::string_view of, const std::optional<PartOfPlan>& of_pla
 std::string experts(const MoeReport& moe) {
   std::string text;
   if (!moe.max_load.empty()) text += fmt::format("  max_load: {:.3f}", *std::ranges::max_element(moe.max_load));
+  if (moe.is_forced) text += "  balance: forced";
   if (moe.rounds && *moe.rounds != 1) text += fmt::format("  rounds: {:.3f}", *moe.rounds);
   for (const auto& [name, loss] :
        {std::pair{"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}})
@@ -50,6 +51,7 @@ nlohmann::ordered_json to_json(const MoeReport& moe) {
   nlohmann::ordered_json json = {
       {"max_load", moe.max_load},         {"idle_experts", moe.idle_experts},       {"dropped_rows", moe.dropped_rows},
       {"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}};
+  if (moe.is_forced) json["force_balance"] = true;
   if (moe.rounds)
     json.update({{"max_rank_load", moe.max_rank_load}, {"rounds", *moe.rounds}, {"rows_again", moe.rows_again}});
   if (!moe.loads.empty()) json["loads"] = moe.loads;

@@ -27,6 +27,7 @@ struct MoeReport {
   std::optional<double> rounds = {};
   std::int64_t rows_again = 0;
   double seq_aux_loss = 0, global_aux_loss = 0, z_loss = 0;  // sums over layers, with their coefficients
+  bool is_forced = false;                                    // by moe.force_balance
   std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
 };
 
@@ -70,7 +71,8 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 /// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
 /// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936". What is known of context ranks and of experts comes last: "
 /// cp_imbalance: 1.002 data_imbalance: 1.050 pairs: 1,234 of 5,678 cp_bytes: 123 of 456 max_load: 1.234 seq_aux_loss:
-/// 0.01234". With experts over ranks, " rounds: 1.250" tells how often an exchange took more than one.
+/// 0.01234". With experts over ranks, " rounds: 1.250" tells how often an exchange took more than one; and a forced
+/// balance is said.
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.

@@ -25,7 +25,7 @@ std::optional<MoeReport> moe_report(const Step& step, const RunConfig& config) {
   const std::vector<double>& sums = step.router_sums();
   if (sums.empty()) return std::nullopt;
   const RouterSums columns = {mixture.num_experts};
-  MoeReport report;
+  MoeReport report = {.is_forced = config.moe.force_balance};
   for (auto row = sums.begin(); row != sums.end(); row += columns.num_columns()) {
     const auto end = row + columns.num_experts;
     report.max_load.push_back(largest_over_mean(row, end, mixture.num_experts));

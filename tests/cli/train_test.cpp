@@ -100,6 +100,31 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+// Of each of the layers with experts: every expert has as many rows, on any layout with the same choices.
+TEST_F(Program, ForcesABalanceAndSaysSo) {
+  std::string losses;
+  for (const char* ep : {"1", "2"}) {
+    const Outcome outcome = run_echelon(
+        {"train", "--model.preset=mixtral-30m", "--model.vocab_size=300", "--model.num_hidden_layers=2",
+         "--model.hidden_size=64", "--model.moe_intermediate_size=64", "--training.seq_len=32",
+         "--training.global_batch_size=8", "--training.steps=2", "--parallelism.data_parallel_shard_degree=2",
+         std::string("--parallelism.expert_parallel_degree=") + ep, "--moe.force_balance=true",
+         "--checkpoint.enable=false", "--data.path=" + corpus() + "/train", "--output.dir=" + out()});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::ifstream metrics(out() + "/metrics.jsonl");
+    std::ostringstream text;
+    text << metrics.rdbuf();
+    const auto last_step = json_lines(text.str()).back();
+    EXPECT_EQ(last_step["moe"]["max_load"].get<std::vector<double>>(), std::vector<double>(2, 1.0));
+    EXPECT_EQ(last_step["moe"]["force_balance"], true);
+    EXPECT_THAT(outcome.out + outcome.err, testing::HasSubstr("balance: forced"));
+    const std::string loss = last_step["loss"].dump();
+    EXPECT_TRUE(losses.empty() || std::abs(std::stod(losses) - std::stod(loss)) < 1e-4) << losses << " " << loss;
+    losses = loss;
+    std::filesystem::remove_all(out());
+  }
+}
+
 // What a run logs of its router is what a prediction starts from.
 TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
   const std::vector<std::string> model = {"--model.preset=mixtral-30m",

@@ -78,6 +78,7 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
   const Tensor x_full = enter(context, region_, x);
   if (kind != Pass::forward) save_x(stash, x_full);
   context.ops.matmul({.a = x_full, .b = router_.value, .c = logits, .transpose_b = true});
+  if (options_.forces_balance) force_balance(context, logits);
   if (kind == Pass::forward) route(context, logits, saved_choice(stash));
   if (exchange_.is_needed()) {
     if (kind != Pass::forward) receive_first(context, stash);  // forward exchanges when it projects

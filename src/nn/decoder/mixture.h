@@ -109,6 +109,8 @@ class Mixture : public Branch {
   using Meanwhile = std::function<void()>;
 
   void route(Context& context, Tensor logits, const Choice& choice) const;
+  /// For benchmarks: logits with which tokens choose experts in turn, k each, with equal weights.
+  void force_balance(Context& context, Tensor logits) const;
   /// Rows that stay here.
   [[nodiscard]] ExpertRows rows_of(const Context& context, const Choice& choice) const;
   /// int32 [N, k] in the workspace: the experts of the choice, -1 where a row is beyond the capacity of its expert.

@@ -2,7 +2,21 @@
 // evaluation count nothing.
 #include "nn/decoder/mixture.h"
 
+#include <vector>
+
 namespace echelon {
+
+void Mixture::force_balance(Context& context, Tensor logits) const {
+  const auto write = [&](auto zero) {
+    const std::int64_t N = num_tokens(), E = spec().num_experts, k = spec().num_experts_per_tok;
+    std::vector<decltype(zero)> forced(static_cast<std::size_t>(N * E), zero);
+    for (std::int64_t n = 0; n < N; ++n)
+      for (std::int64_t j = 0; j < k; ++j)
+        forced[static_cast<std::size_t>(n * E + ((first_token() + n) * k + j) % E)] = 1;
+    context.ops.upload_like(logits, forced.data(), logits);
+  };
+  logits.dtype == DType::float64 ? write(0.0) : write(0.0F);
+}
 
 Tensor Mixture::balance(Context& context, Tensor logits, const Choice& choice) const {
   const RouterState& router = context.microbatch.router;

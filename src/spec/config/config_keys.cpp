@@ -204,6 +204,7 @@ const ConfigKey keys[] = {
     {"moe.capacity_factor", at<moe, &E::capacity_factor>, "rows of a sequence that an expert takes in training, of its share of even loads; others are dropped", {0.001, 1e6}},
     {"moe.capacity_order", choice<moe, &E::capacity_order>, "which rows come first: position | score: larger weights, which is not causal"},
     {"moe.freeze_router", at<moe, &E::freeze_router>, "routers keep their weights and biases"},
+    {"moe.force_balance", at<moe, &E::force_balance>, "tokens take experts in turn, whatever routers say: for benchmarks"},
     {"moe.bias_update_rate", at<moe, &E::bias_update_rate>, "step of the bias of the choice towards even loads (DeepSeek-V3), where the family has one", not_negative},
 
     {"lora.rank", at<lora, &A::rank>, "rank of low-rank adapters; 0: none, and all weights are trained", {0, 1 << 16}},

@@ -108,6 +108,7 @@ struct MoeConfig {
   double z_loss_coeff = 0;
   double bias_update_rate = 0;
   bool freeze_router = false;
+  bool force_balance = false;   // tokens take experts in turn: for benchmarks
   double dispatch_bound = 1.2;  // rows that a rank takes in one round, of its share of even loads
   // An expert takes ceil(capacity_factor k T / E) rows of a sequence: all T of them from E / k on.
   double capacity_factor = 1e6;
