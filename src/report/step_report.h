@@ -22,7 +22,7 @@ struct MoeReport {
   std::vector<std::int64_t> idle_experts = {};        // of each layer: experts without a row
   std::vector<std::vector<std::int64_t>> loads = {};  // of each, on request: the rows of each expert
   std::vector<std::int64_t> dropped_rows = {};        // of each: beyond moe.capacity_factor
-  // Of this rank, with experts over ranks: rounds of an exchange in the mean, and rows that backward passes received
+  // Of this rank, with experts over ranks: rounds of an exchange on average, and rows that backward passes received
   // and computed once more.
   std::optional<double> rounds = {};
   std::int64_t rows_again = 0;
