@@ -19,8 +19,8 @@ struct StageShape {
   std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
 };
 
-/// How long gathered parameters stay (ZeRO-3), if none of the next `prefetch_depth` passes needs them: no longer, until the backward pass of their microbatch, or for
-/// the step.
+/// How long gathered parameters stay (ZeRO-3), if none of the next `prefetch_depth` passes needs them: no longer, until
+/// the backward pass of their microbatch, or for the step.
 enum class KeepsGathered : std::uint8_t { for_next_pass, for_backward, for_step };
 
 struct LoweringOptions {

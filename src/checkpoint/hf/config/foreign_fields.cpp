@@ -82,9 +82,8 @@ std::vector<std::string> foreign_fields_of(const ConfigFields& config, const Fam
   for (const auto& [key, neutral] : foreign_fields)
     if (!is_own(key, family) && !config.is_neutral(key, neutral))
       refusals.push_back(config.refusal(
-          key,
-          fmt::format("would change the computation and is not supported for model_type \"{}\" (use null)",
-                      family.model_type)));
+          key, fmt::format("would change the computation and is not supported for model_type \"{}\" (use null)",
+                           family.model_type)));
   return refusals;
 }
 
