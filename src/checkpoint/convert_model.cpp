@@ -108,7 +108,7 @@ DType dtype_of(const std::filesystem::path& source, const std::map<std::string, 
   const ConfigFields config(source / "config.json");
   for (const char* key : {"dtype", "torch_dtype"})
     for (const auto& [name, dtype] : dtypes)
-      if (config.has(key) && config.text(key) == name_of(dtype)) return dtype;
+      if (config.is_text(key) && config.text(key) == name_of(dtype)) return dtype;
   return most_frequent(dtypes);
 }
 
@@ -172,7 +172,7 @@ void upcycle_folder(const std::filesystem::path& source, const std::filesystem::
   require(options.merged.empty() && !options.text_only,
           "--upcycle takes a dense model alone; leave out --merge and --text-only, which make one first");
   const UpcycledWeights weights(source, options.upcycling);
-  const DType written = options.dtype.value_or(most_frequent(HuggingFaceReader(source).dtypes()));
+  const DType written = options.dtype.value_or(dtype_of(source, HuggingFaceReader(source).dtypes()));
   const std::filesystem::path tokenizer = tokenizer_in(source);
   ModelWriter writer({.folder = folder,
                       .model = weights.spec(),

@@ -141,6 +141,40 @@ TEST(WholeFolder, TakesTheFilesNextToAnotherTokenizer) {
   EXPECT_EQ(config.at("a_field_of_tomorrow"), json({{"a", 1}}));
 }
 
+template <class Run>
+std::string refusal_of(Run run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Python writes Infinity, which JSON has not, and transformers 5 an object.
+TEST(WholeFolder, KeepsFieldsThatAreNotFinite) {
+  const ScratchFolder scratch;
+  put_chat_model(scratch / "in");
+  std::string config = get(scratch / "in/config.json");
+  config.insert(1, "\"a_limit\": -Infinity, ");
+  put(scratch / "in/config.json", config);
+  convert_model(scratch / "in", scratch / "out", {});
+  EXPECT_EQ(config_in(scratch / "out").at("a_limit"), json({{"__float__", "-Infinity"}}));
+}
+
+// A folder of templates is one of the model's, of other files is not.
+TEST(WholeFolder, IsNotReplacedWithOtherFilesAmongItsTemplates) {
+  const ScratchFolder scratch;
+  put_chat_model(scratch / "in");
+  const ModelWriter::Options options = {
+      .folder = scratch / "out", .model = read_model_spec(scratch / "in"), .source = scratch / "in"};
+  write_weights(options);
+  EXPECT_EQ(refusal_of([&] { write_weights(options); }), "");
+  put(scratch / "out/additional_chat_templates/notes.txt", "mine");
+  EXPECT_THAT(refusal_of([&] { write_weights(options); }),
+              HasSubstr("contains 'additional_chat_templates', which is not part of a model"));
+}
+
 // Though most tensors have another: norms and biases in float32.
 TEST(WholeFolder, KeepsTheDtypeOfItsConfig) {
   const ScratchFolder scratch;

@@ -17,8 +17,6 @@ constexpr std::array<std::string_view, 8> others = {
     "tokenizer.json",         "tokenizer.model",          "vocab.json",           "merges.txt", "vocab.txt",
     "generation_config.json", "preprocessor_config.json", "processor_config.json"};
 
-constexpr std::string_view more_templates = "additional_chat_templates";  // a folder
-
 void copy_templates(const std::filesystem::path& source, const std::filesystem::path& folder) {
   if (kind_of(source / more_templates) != NameKind::folder) return;
   make_folder(folder / more_templates);

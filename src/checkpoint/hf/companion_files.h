@@ -7,7 +7,10 @@
 
 namespace echelon {
 
-/// Whether a file of that name is one of them.
+/// A folder among them, of chat templates alone.
+inline constexpr std::string_view more_templates = "additional_chat_templates";
+
+/// Whether a file, or that folder, of that name is one of them.
 [[nodiscard]] bool is_companion(std::string_view file_name);
 
 /// Copies those of `source` into `folder`; `text_only`: without those of images. Throws Error if a file cannot be read,

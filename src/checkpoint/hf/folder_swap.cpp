@@ -11,7 +11,10 @@
 namespace echelon {
 namespace {
 
-bool is_model_file(const std::filesystem::path& name) {
+bool is_of_model(const std::filesystem::path& folder, const std::filesystem::path& name) {
+  if (name == more_templates)
+    return kind_of(folder / name) == NameKind::folder &&
+           std::ranges::all_of(list_folder(folder / name), [](const auto& each) { return each.ends_with(".jinja"); });
   return name.extension() == ".safetensors" || name == "config.json" || name == adapter_config_name ||
          name == index_file_name || is_companion(name.string());
 }
@@ -31,13 +34,14 @@ void require_replaceable(const std::filesystem::path& folder) {
   require(kind == NameKind::folder, "{} exists and is not a folder; choose another name for the model",
           folder.string());
   for (const std::string& name : list_folder(folder))
-    require(is_model_file(name),
+    require(is_of_model(folder, name),
             "{} contains '{}', which is not part of a model, so it is not replaced; choose another name for the model",
             folder.string(), name);
 }
 
 bool is_model_folder(const std::filesystem::path& folder) {
-  return has_target(folder / "config.json") && std::ranges::all_of(list_folder(folder), is_model_file);
+  return has_target(folder / "config.json") &&
+         std::ranges::all_of(list_folder(folder), [&](const std::string& name) { return is_of_model(folder, name); });
 }
 
 void create_temporary(const std::filesystem::path& folder) {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t max_config_bytes = 16 << 20;
 
-/// What Python writes for values that are not finite, which JSON lacks, in the form that transformers 5 gives them.
+}  // namespace
+
 std::string without_python_numbers(std::string_view text) {
   std::string json;
   bool is_string = false;
@@ -33,8 +34,6 @@ std::string without_python_numbers(std::string_view text) {
   }
   return json;
 }
-
-}  // namespace
 
 ConfigFields::ConfigFields(const std::filesystem::path& path) : path_(path.string()) {
   const std::string text = read_text_in_folder(path.parent_path(), path.filename().string(), max_config_bytes);
@@ -58,6 +57,8 @@ bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr
 bool ConfigFields::is_null(std::string_view key) const {
   return find(key) == nullptr && fields_.is_object() && fields_.contains(std::string(key));
 }
+
+bool ConfigFields::is_text(std::string_view key) const { return has(key) && find(key)->is_string(); }
 
 bool ConfigFields::is_neutral(std::string_view key, double neutral) const {
   const auto* value = find(key);

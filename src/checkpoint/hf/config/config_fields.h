@@ -12,6 +12,10 @@
 
 namespace echelon {
 
+/// The JSON of a config.json: what Python writes for values that are not finite, which JSON lacks, in the form that
+/// transformers 5 gives them.
+[[nodiscard]] std::string without_python_numbers(std::string_view text);
+
 class ConfigFields {
  public:
   /// Throws Error if the file is missing or not a JSON object.
@@ -23,6 +27,7 @@ class ConfigFields {
   [[nodiscard]] bool has(std::string_view key) const;
   /// Where a default would replace an absent value, but not null.
   [[nodiscard]] bool is_null(std::string_view key) const;
+  [[nodiscard]] bool is_text(std::string_view key) const;
 
   /// Absent, null, false, an empty list or object, or this number.
   [[nodiscard]] bool is_neutral(std::string_view key, double neutral) const;

@@ -36,7 +36,7 @@ constexpr const char* dtype_keys[] = {"torch_dtype", "dtype"};
 
 Json config_of_source(const ConfigNotes& notes) {
   if (notes.source.empty()) return Json::object();
-  Json config = Json::parse(read_text_in_folder(notes.source, "config.json"));
+  Json config = Json::parse(without_python_numbers(read_text_in_folder(notes.source, "config.json")));
   if (!wraps_language_model(ConfigFields(notes.source / "config.json"))) return config;
   if (!config.contains(inside) || !config[inside].is_object()) config[inside] = Json::object();
   if (!notes.text_only) return config;
