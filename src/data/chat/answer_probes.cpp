@@ -11,19 +11,22 @@ using jinja::Text;
 std::size_t ChatRenderer::end_of_prompt(const Conversation& of, std::size_t i, const Text& text, const Extents& extents,
                                         KnownPrompts& known) const {
   const std::size_t place = extents[i].first;
-  if (i == 0 || !extents[i - 1].exists() || extents[i - 1].end > place) return rendered_prompt(of, i, text);
+  if (i == 0 || !extents[i - 1].exists() || extents[i - 1].end > place) return rendered_prompt(of, i, text, known);
   const std::size_t before = extents[i - 1].end;
   const std::string around =
       of.messages[i - 1].at("role").get<std::string>() + '\n' + text.bytes.substr(before, place - before);
-  const auto [found, is_new] = known.try_emplace(around, nowhere);
+  const auto [found, is_new] = known.sizes.try_emplace(around, nowhere);
   if (is_new)
-    if (const std::size_t end = rendered_prompt(of, i, text); end >= before && end <= place)
+    if (const std::size_t end = rendered_prompt(of, i, text, known); end >= before && end <= place)
       found->second = end - before;
   return found->second == nowhere ? text.bytes.size() : before + found->second;
 }
 
 /// What follows is the model's to write, such as "<think>" of the template.
-std::size_t ChatRenderer::rendered_prompt(const Conversation& of, std::size_t i, const Text& text) const {
+std::size_t ChatRenderer::rendered_prompt(const Conversation& of, std::size_t i, const Text& text,
+                                          KnownPrompts& known) const {
+  constexpr int most_rendered = 64;  // each takes as long as the conversation
+  if (++known.num_rendered > most_rendered) return text.bytes.size();
   Conversation before = of;
   before.messages.erase(before.messages.begin() + static_cast<std::ptrdiff_t>(i), before.messages.end());
   try {

@@ -51,8 +51,11 @@ class ChatRenderer {
     [[nodiscard]] bool exists() const { return first != nowhere; }
   };
   using Extents = std::vector<Extent>;
-  /// Bytes of a prompt after the message before it, by its role and what the template writes up to the answer.
-  using KnownPrompts = std::map<std::string, std::size_t>;
+  struct KnownPrompts {
+    // Bytes of a prompt after the message before it, by its role and what the template writes up to the answer.
+    std::map<std::string, std::size_t> sizes;
+    int num_rendered = 0;
+  };
 
   [[nodiscard]] Extents extents(const jinja::Rendered& rendered, const Conversation& of,
                                 const std::vector<bool>& chosen) const;
@@ -61,10 +64,11 @@ class ChatRenderer {
   void mark_answer(const Conversation& of, std::size_t i, const Extents& extents, KnownPrompts& known,
                    MarkedText& marked) const;
   /// Where the prompt for message i ends, if the text starts with it; otherwise the end of the text. Prompts after
-  /// other messages are equal if all around them is: each of these is rendered once.
+  /// other messages are equal if all around them is: each of these is rendered once, and a limited number in all.
   [[nodiscard]] std::size_t end_of_prompt(const Conversation& of, std::size_t i, const jinja::Text& text,
                                           const Extents& extents, KnownPrompts& known) const;
-  [[nodiscard]] std::size_t rendered_prompt(const Conversation& of, std::size_t i, const jinja::Text& text) const;
+  [[nodiscard]] std::size_t rendered_prompt(const Conversation& of, std::size_t i, const jinja::Text& text,
+                                            KnownPrompts& known) const;
   [[nodiscard]] bool add_ending(const Conversation& of, std::size_t end, MarkedText& marked) const;
   [[nodiscard]] Ending ending_at(const jinja::Text& text, std::size_t at) const;
 

@@ -79,7 +79,7 @@ ChatTemplates chat_templates_of(const std::string& tokenizer_path, const std::st
   if (!given.empty()) return {template_in(given)};
   const fs::path folder = fs::path(tokenizer_path).parent_path();
   Named named = in_files(folder);
-  if (named.empty()) named = in_config(folder / "tokenizer_config.json");
+  if (!named.contains(default_name)) named.merge(in_config(folder / "tokenizer_config.json"));
   ChatTemplates templates = {named[std::string(default_name)], named[std::string(tool_use_name)]};
   require(!templates.main.empty(),
           "there is no chat_template.jinja next to {}, nor a chat_template in its tokenizer_config.json; name a file, "
