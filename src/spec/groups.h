@@ -66,9 +66,11 @@ inline constexpr Group world_group = {world_axes, Group::Part::all, 0};
 /// buffers of its own), or any_blocks: what layers wait for.
 inline constexpr int any_blocks = 0, data_blocks = 16, transfer_blocks = 4;
 [[nodiscard]] constexpr int most_blocks(const Group& group) {
-  if (group == step_group || group == pipeline_group) return transfer_blocks;
-  const bool sums_gradients = group == data_group || group == shard_group || group == replicate_group ||
-                              group == tied_group || (group.axes == expert_axes && group.part != Group::Part::block);
+  if (group == pipeline_group) return transfer_blocks;
+  // The step's group has those that share its buffers, which have at most as many blocks.
+  const bool has_experts = group.axes == expert_axes && group.part != Group::Part::block && group.within == 0;
+  const bool sums_gradients = group == step_group || group == data_group || group == shard_group ||
+                              group == replicate_group || group == tied_group || has_experts;
   return sums_gradients ? data_blocks : any_blocks;
 }
 /// Of ranks that are several groups.

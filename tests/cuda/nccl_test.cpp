@@ -195,10 +195,10 @@ TEST(Nccl, ACommunicatorTakesMemoryForItsBlocksAndForNewNeighbours) {
     return (after - before) / n;
   };
   EXPECT_EQ(taken_by({tp_group}), emulated::bytes_of_a_communicator);
-  EXPECT_EQ(taken_by({step_group}), 4 * block);
+  EXPECT_EQ(taken_by({step_group}), 16 * block);
   EXPECT_EQ(taken_by({data_group}), 16 * block);
   // Ranks 0 and 2 are no neighbours among 0, 1, 2, 3.
-  EXPECT_EQ(taken_by({step_group, data_group}), (4 + 16) * block);
+  EXPECT_EQ(taken_by({step_group, data_group}), (16 + 16) * block);
   EXPECT_EQ(taken_by({step_group, world_group}), emulated::bytes_of_a_communicator) << "the same ranks";
   emulated::set_num_devices(1);
 }

@@ -57,9 +57,9 @@ TEST(Communicators, HaveBlocksByPurpose) {
   EXPECT_EQ(blocks({{Axis::dp_shard, 8}}), (std::array{0, 1, 0}));
   EXPECT_EQ(blocks({{Axis::tp, 8}}), (std::array{1, 0, 0}));
   EXPECT_EQ(blocks({{Axis::cp, 8}}), (std::array{1, 0, 0}));                       // shards too
-  EXPECT_EQ(blocks({{Axis::tp, 8}, {Axis::dp_shard, 4}}), (std::array{1, 1, 1}));  // tp, data, all
-  EXPECT_EQ(blocks({{Axis::pp, 4}}), (std::array{0, 0, 5}));
-  EXPECT_EQ(blocks({{Axis::pp, 4}}, {.has_tied_weight = true}), (std::array{0, 1, 5}));
+  EXPECT_EQ(blocks({{Axis::tp, 8}, {Axis::dp_shard, 4}}), (std::array{1, 2, 0}));  // tp, data, all
+  EXPECT_EQ(blocks({{Axis::pp, 4}}), (std::array{0, 1, 4}));                       // neighbours
+  EXPECT_EQ(blocks({{Axis::pp, 4}}, {.has_tied_weight = true}), (std::array{0, 2, 4}));
   EXPECT_EQ(blocks({{Axis::pp, 2}}, {.has_tied_weight = true}), (std::array{0, 1, 2}));
 }
 

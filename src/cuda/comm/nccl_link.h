@@ -49,6 +49,8 @@ class NcclLink {
   /// Starts to register memory that NCCL allocated, for collectives among ranks that do so at once, with as many bytes
   /// and equal offsets in all their operations. state() is ncclInProgress until it is.
   ncclResult_t register_memory(std::byte* base, std::int64_t num_bytes);
+  /// Whether it came to that: NCCL registers nothing where peers' memory is not within reach.
+  [[nodiscard]] bool is_registered() const { return window_ != nullptr; }
   /// The communicator has nothing to do.
   void deregister_memory() noexcept;
   /// Starts to end the communicator; no operation can start afterwards. All ranks call it. state() is ncclInProgress

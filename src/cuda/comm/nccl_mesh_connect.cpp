@@ -2,8 +2,8 @@
 //
 // What is split shares buffers with its parent, and NCCL then runs the kernels of both one after the other on every
 // device (its src/enqueue.cc, ncclLaunchPrepare: they have one stream). So only groups are split whose operations
-// follow each other anyway, in one order on all ranks: the whole mesh, the data axes, the shards. Whether a child
-// shares is its parent's to say (src/init.cc, ncclCommInitChildComm).
+// follow each other anyway, in one order on all ranks: the whole mesh, the data axes, the shards; replicas of kv heads
+// and all tensor-parallel ranks. Whether a child shares is its parent's to say (src/init.cc, ncclCommInitChildComm).
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/nccl_patience.h"
 #include "cuda/device/queues.h"

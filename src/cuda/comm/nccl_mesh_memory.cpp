@@ -35,11 +35,11 @@ std::string NcclMesh::register_arena(const RegisteredArena& arena, const std::st
     };
     if (!std::all_of(ranks.begin(), ranks.end(), is_alike)) continue;
     NcclLink& link = *links_.at({ranks, Use::collectives});
-    const auto what = [] { return "the registration of an arena (NCCL_WIN_ENABLE=0 does without)"; };
+    constexpr const char* what = "the registration of an arena (NCCL_WIN_ENABLE=0 does without)";
     if (const ncclResult_t result = link.register_memory(arena.base, arena.num_bytes); result != ncclInProgress)
-      check(result, "the registration of an arena (NCCL_WIN_ENABLE=0 does without)");
-    settle(link, what);
-    ++num_registered;
+      check(result, what);
+    settle(link, [] { return what; });
+    if (link.is_registered()) ++num_registered;
   }
   return fmt::format("NCCL: the arena is registered with {} of {} groups of ranks", num_registered, connected_.size());
 }

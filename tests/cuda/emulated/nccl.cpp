@@ -291,8 +291,12 @@ struct ncclComm {
   /// What a new communicator takes of the device.
   [[nodiscard]] std::int64_t connect_neighbours() {
     const int n = world->size;
-    const auto num_blocks = std::min<std::int64_t>(
-        config.maxCTAs == NCCL_CONFIG_UNDEF_INT ? emulated::most_blocks : config.maxCTAs, emulated::most_blocks);
+    const auto most_of = [](const ncclConfig_t& of) {
+      return std::min<std::int64_t>(of.maxCTAs == NCCL_CONFIG_UNDEF_INT ? emulated::most_blocks : of.maxCTAs,
+                                    emulated::most_blocks);
+    };
+    const auto* const owner = static_cast<const ncclComm*>(family->owner);
+    const std::int64_t num_blocks = std::min(most_of(config), most_of(owner == nullptr ? config : owner->config));
     const std::set<int> around = {(rank + 1) % n, (rank + n - 1) % n};
     int num_new = 0;
     for (const int neighbour : around)
