@@ -5,12 +5,13 @@
 namespace echelon {
 namespace {
 
-RouterRule rule_of(const MixtureSpec& spec) {
+RouterRule rule_of(const LayerOptions& options) {
+  const MixtureSpec& spec = options.model.mixture;
   return {.scores = spec.scoring_func == RouterScores::softmax ? ExpertScores::softmax : ExpertScores::sigmoid,
           .normalises = spec.norm_topk_prob,
           .scale = spec.routed_scaling_factor,
-          .num_groups = spec.n_group,
-          .num_chosen_groups = spec.topk_group,
+          .num_groups = options.forces_balance ? 1 : spec.n_group,
+          .num_chosen_groups = options.forces_balance ? 1 : spec.topk_group,
           .group_score = spec.sums_two_of_group ? GroupScore::sum_of_two : GroupScore::best};
 }
 
@@ -42,7 +43,7 @@ LayerOptions options_of_shared_expert(LayerOptions options) {
 Mixture::Mixture(const LayerOptions& options, const std::string& name)
     : options_(options),
       region_(options_of_region(options)),
-      rule_(rule_of(spec())),
+      rule_(rule_of(options)),
       router_(router_weight(options, name + ".gate.weight")),
       experts_(options, name + ".experts"),
       exchange_(options) {

@@ -16,7 +16,7 @@ void Mixture::route(Context& context, Tensor logits, const Choice& choice) const
       {.logits = logits,
        .experts = choice.experts,
        .weights = choice.weights,
-       .bias = row_of(context.microbatch.router.bias),
+       .bias = options_.forces_balance ? Tensor() : row_of(context.microbatch.router.bias),
        .is_routed = places.exists() && num_tokens() < places.size(0) ? local_tokens(options_, places) : places,
        .rule = rule_});
   const Stack::Scope scope(context.workspace);
