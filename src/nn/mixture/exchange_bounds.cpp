@@ -6,10 +6,12 @@
 namespace echelon {
 namespace {
 
-/// That experts of one rank take of all sequences of their group, which holds the same part of each.
+/// That experts of one rank take of all sequences of their group, which holds the same part of each. With features over
+/// ranks, rows come from one rank for each part of the experts.
 std::int64_t rows_within_capacity(const LayerOptions& options) {
   const std::int64_t ranks_of_sequence = (options.tokens ? options.tokens->cp : 1) * options.tp;
-  return options.num_sequences * std::max<std::int64_t>(1, options.num_expert_ranks() / ranks_of_sequence) *
+  const std::int64_t sequences = std::max<std::int64_t>(1, options.num_expert_ranks() / ranks_of_sequence);
+  return options.num_sequences * std::min<std::int64_t>(options.ep, sequences) *
          (options.model.mixture.num_experts / options.ep) * options.expert_capacity;
 }
 

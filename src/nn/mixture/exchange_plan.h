@@ -32,7 +32,7 @@ class ExchangePlan {
 
   /// Each of P ranks sends the fraction shares[i] of its R rows to rank (`rank` + i) mod P. The shares are in [0, 1],
   /// and sum to 1 unless rows are dropped. If they fall, this is what the most loaded rank sees, and all others wait
-  /// for that one. A rank keeps one of its own rows at least.
+  /// for that one. Where rows are dropped, a rank keeps one of its own at least.
   [[nodiscard]] static ExchangePlan of_shares(std::span<const double> shares, std::int64_t num_rows, int rank,
                                               std::int64_t most_rows);
 
