@@ -10,7 +10,7 @@
 // Time is that of a core for each rank (rank_seconds.h). Ranks share one core, so none helps another one. Loads are
 // measured in turns.
 #include "machine/cpus.h"
-#include "parity/forced_router.h"
+#include "parity/trained_loads.h"
 #include "rank_seconds.h"
 #include "spec/config/config_reader.h"
 
@@ -59,6 +59,7 @@ std::vector<Load> adversaries() {
       {"no row for a rank", 2, [](std::int64_t n, std::int64_t j) { return in_turn(2 * n + j, num_experts - 2); }},
       {"equal choices", 2, [](std::int64_t, std::int64_t j) { return in_turn(3 + 8 * j, num_experts); }},
       {"one token", 2, even_load(2).choice, Targets::one_token},
+      {"trained router", 2, testing::choice_with(testing::trained_loads().at(0), rows_per_rank / 2)},
   };
 }
 
