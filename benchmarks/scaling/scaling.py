@@ -29,8 +29,9 @@ LAYOUTS = {  # name -> keys of Echelon's config, what PyTorch has for it
     "tp+sp": ({"parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": "true"}, "tensor and sequence parallel"),
     "cp": ({"parallelism.context_parallel_degree": 2}, "not compared"),
     "pp": ({"parallelism.pipeline_parallel_degree": 2}, "pipelining, 1F1B, 8 microbatches"),
+    "ep": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 1, "parallelism.expert_parallel_degree": 2}, "not compared"),
 }
-NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "cp": "context parallel, a ring", "pp": "pipeline, 1F1B, 8 microbatches"}
+NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "cp": "context parallel, a ring", "pp": "pipeline, 1F1B, 8 microbatches", "ep": "experts over both, ZeRO-1"}
 PIPELINE_MICROBATCHES = 8
 
 
@@ -64,6 +65,7 @@ def parse():
     p.add_argument("--layout", nargs="+", default=[name for name in NAMES if is_compared(name)], choices=NAMES)
     p.add_argument("--side", nargs="+", default=["echelon", "pytorch"], choices=["echelon", "pytorch"])
     p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--force-balance", action="store_true", help="of mixtures: tokens take experts in turn")
     compare.add_common_options(p)
     return p.parse_args()
 
@@ -71,8 +73,8 @@ def parse():
 def echelon_turn(a, case, folder, layout):
     keys = dict(LAYOUTS[layout][0])
     ranks = 1 if layout == "one" else 2
-    micro_batch = case["batch"] // (ranks if layout == "dp" or layout.startswith("zero") else PIPELINE_MICROBATCHES if layout == "pp" else 1)
-    keys |= {"training.micro_batch_size": max(1, micro_batch)}
+    micro_batch = case["batch"] // (ranks if layout in ("dp", "ep") or layout.startswith("zero") else PIPELINE_MICROBATCHES if layout == "pp" else 1)
+    keys |= {"training.micro_batch_size": max(1, micro_batch)} | ({"moe.force_balance": "true"} if a.force_balance else {})
     with tempfile.TemporaryDirectory() as output:
         config = pathlib.Path(output, "config.toml")
         config.write_text(cases.echelon_config(case, "float32", folder, a.steps) + f'[output]\ndir = "{output}"\n')
