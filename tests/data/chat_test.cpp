@@ -79,6 +79,26 @@ TEST(Chat, ToolsHaveATemplateOfTheirOwn) {
   EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("tool_use.jinja is not UTF-8: byte 6 is 0xff"));
 }
 
+TEST(Chat, TemplatesKnowTheNamedTokens) {
+  const Scratch scratch;
+  PrepareOptions options =
+      chat_options(scratch, R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]})"
+                            "\n");
+  nlohmann::json names;
+  std::string all;
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    names[name] = std::string("<|im_start|>") + name[0];
+    all += std::string("{{ ") + name + " }}";
+  }
+  scratch.write("model/tokenizer_config.json", names.dump());
+  options.chat.template_name = scratch.write("names.jinja", all + "{{ messages[1].content }}<|im_end|>");
+  prepare(options);
+  std::string expected;
+  for (const char first : std::string_view("beuspcm")) expected += std::string("<|im_start|>") + first;
+  EXPECT_EQ(marked(scratch), expected + "[a<|im_end|>]");
+}
+
 TEST(Chat, SaysWhichMessageTheTemplateLeavesOut) {
   const Scratch scratch;
   PrepareOptions options =
