@@ -227,6 +227,20 @@ __device__ __forceinline__ std::int64_t count(const Sums<M, N>& s, int num_rows,
         if (16 * m + row_in_fragment(i / 2) < num_rows && is_counted(s[m][n][i])) ++found;
   return found;
 }
+/// Sets numbers of keys that a query does not see to `hidden`: the warp's first row sees num_visible of the tile, each
+/// further row one more, up to num_keys.
+template <int M, int N>
+__device__ __forceinline__ void mask_keys(Sums<M, N>& numbers, int num_visible, int num_keys, float hidden) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int end = min(num_visible + 16 * m + row_in_fragment(i / 2), num_keys) - column_in_fragment() - i % 2;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+        if (8 * n >= end) numbers[m][n][i] = hidden;
+    }
+}
 /// What a tile's masks leave: hide(ones) clears the others.
 template <int M, int N, class F>
 __device__ __forceinline__ std::int64_t count_left(int num_rows, const F& hide) {

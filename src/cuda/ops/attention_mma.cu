@@ -118,21 +118,6 @@ struct RunningSoftmax {
   }
 };
 
-/// Scores of keys that a query does not see become -inf: the warp's first row sees num_visible of the tile, each
-/// further row one more, up to num_keys.
-template <int M>
-__device__ __forceinline__ void mask(Sums<M, tile_keys>& s, int num_visible, int num_keys) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int end = min(num_visible + 16 * m + row_in_fragment(i / 2), num_keys) - column_in_fragment() - i % 2;
-#pragma unroll
-      for (int n = 0; n < tile_keys / 8; ++n)
-        if (8 * n >= end) s[m][n][i] = -INFINITY;
-    }
-}
-
 // Blocks of one head are next to each other, since they read the same keys, and the last queries come first, since they
 // see most of them.
 template <int C, int M, Bounds bounds>
@@ -173,7 +158,7 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
         if (ranges.first_end < first_key + tile_keys)
           mask_ends<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
       } else if (min(num_visible, num_keys) < first_key + tile_keys) {
-        mask<M>(s, num_visible - first_key, num_keys - first_key);
+        mask_keys<M, tile_keys>(s, num_visible - first_key, num_keys - first_key, -INFINITY);
       }
       if (ranges.last_begin > first_key)
         mask_documents<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);

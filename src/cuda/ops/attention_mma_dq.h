@@ -31,19 +31,6 @@ __device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& d
       for (int i = 0; i < 4; ++i)
         s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
 }
-/// Zero where a query does not see the key: row r of the warp sees num_visible + r of them, up to num_keys.
-template <int M, int N>
-__device__ __forceinline__ void mask_keys(Sums<M, N>& ds, int num_visible, int num_keys) {
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int end = min(num_visible + 16 * m + row_in_fragment(i / 2), num_keys) - column_in_fragment() - i % 2;
-#pragma unroll
-      for (int n = 0; n < N / 8; ++n)
-        if (8 * n >= end) ds[m][n][i] = 0;
-    }
-}
 
 /// delta of query i, dout . out, of which the four lanes of a row take chunks alternately; 0 if it does not exist.
 __device__ __forceinline__ float product_of_rows(const AttentionGradients& a, int b, int h, int i) {
@@ -118,7 +105,7 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(AttentionGradie
         if constexpr (bounds == Bounds::begins_and_ends) {
           if (ranges.first_end < first_key + N) mask_ends<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
         } else if (min(num_visible, num_keys) < first_key + N) {
-          mask_keys<M, N>(x, num_visible - first_key, num_keys - first_key);
+          mask_keys<M, N>(x, num_visible - first_key, num_keys - first_key, 0);
         }
         if (ranges.last_begin > first_key) mask_documents<M, N>(x, sizes, b, first_query + first_row, first_key, 0);
       };
