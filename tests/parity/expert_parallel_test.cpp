@@ -91,15 +91,26 @@ TEST(ExpertTraffic, OfFeaturesIsTheClosedForm) {
   }
 }
 
+std::string sentence_about(const Layout& layout) {
+  try {
+    validate(config_of(layout));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ExpertRanks, AreRefusedWithTheClosestDegree) {
+  EXPECT_EQ(sentence_about({.shard = 8, .experts = 8, .ep = 7}),
+            "parallelism.expert_parallel_degree = 7 does not divide model.num_experts = 8 (use 8)");
+  EXPECT_EQ(sentence_about({.shard = 6, .experts = 12, .ep = 5}),
+            "parallelism.expert_parallel_degree = 5 does not divide model.num_experts = 12 (use 6)");
+  // 6 divides the experts, but there are 4 ranks.
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 6, .ep = 5}),
+            "parallelism.expert_parallel_degree = 5 does not divide model.num_experts = 6 (use 2)");
+}
+
 TEST(ExpertFeatures, AreRefusedInASentence) {
-  const auto sentence_about = [](const Layout& layout) -> std::string {
-    try {
-      validate(config_of(layout));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2}), "");
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .etp = 4}), "");
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 3}),
