@@ -10,6 +10,9 @@ template <class Json>
 [[nodiscard]] std::string shown_json(const Json& value, int depth = 0) {
   constexpr int most_depth = 3;
   constexpr std::size_t most_items = 16, most_bytes = 200;
+  // How a number of Python that JSON lacks is kept in a model's config.
+  if (value.is_object() && value.size() == 1 && value.contains("__float__"))
+    return shown_json(value.at("__float__"), depth);
   if (!value.is_structured()) {
     // Strict dumping fails on bytes that are not UTF-8.
     std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <numeric>
@@ -35,6 +36,19 @@ std::string_view front(std::string_view text, std::int64_t num_bytes) {
 std::string_view front_lines(std::string_view text, std::int64_t num_bytes) {
   const std::string_view lines = front(text, num_bytes);
   return lines.size() == text.size() || lines.ends_with('\n') ? lines : text.substr(0, text.find('\n'));
+}
+
+/// The program whose files start so; empty: none that is known.
+std::string_view compression_of(std::string_view bytes) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> known = {{{"\x1f\x8b", "gzip"},
+                                                                                          {"\x28\xb5\x2f\xfd", "zstd"},
+                                                                                          {"\xfd"
+                                                                                           "7zXZ",
+                                                                                           "xz"},
+                                                                                          {"BZh", "bzip2"}}};
+  for (const auto& [magic, program] : known)
+    if (bytes.starts_with(magic)) return program;
+  return {};
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -100,13 +114,23 @@ Split Corpus::split_of(const CorpusFile& file) const {
   return splits_files_ && is_chosen(mix(file.draw, 1)) ? Split::validation : Split::train;
 }
 
+Error Corpus::no_text(std::string_view for_what) const {
+  std::string why;
+  for (const CorpusFile& file : files_)
+    if (const std::string_view format = compression_of(MappedFile(file.path).bytes()); !format.empty() && why.empty())
+      why = fmt::format("; {} is compressed: decompress it first, with {} -dk", file.path, format);
+  return Error(
+      fmt::format("prepare --input={}: there is no text {}{}", fmt::join(options_.inputs, ", "), for_what, why));
+}
+
 bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes, const Visit& visit) const {
   const MappedFile mapped(file.path);
   const std::int64_t most_bytes = std::min(num_bytes, file.num_bytes);
   const std::string_view text = front(mapped.bytes(), most_bytes);
-  if (text.substr(0, 8192).find('\0') != std::string_view::npos) return false;
-  if (options_.takes_lines) {
+  if (options_.takes_lines)
     require(is_lines_of_json(file.path), "{} is not a .jsonl file, one conversation per line", file.path);
+  if (text.substr(0, 8192).find('\0') != std::string_view::npos || !compression_of(text).empty()) return false;
+  if (options_.takes_lines) {
     for_each_line(file, front_lines(mapped.bytes(), most_bytes), visit);
   } else if (!is_lines_of_json(file.path)) {
     for_each_text(file, text, visit);

@@ -72,6 +72,9 @@ class Corpus {
   /// the text field.
   bool for_each_document(const CorpusFile& file, std::int64_t num_bytes, const Visit& visit) const;
 
+  /// Says that there is no text `for_what`, and which file is compressed.
+  [[nodiscard]] Error no_text(std::string_view for_what) const;
+
  private:
   [[nodiscard]] Split split_of(const CorpusFile& file) const;
   [[nodiscard]] bool is_chosen(std::uint64_t draw) const;

@@ -96,8 +96,7 @@ class Preparation {
     result.num_control_as_text = writer.num_control_as_text();
     result.train = writer.counts(Split::train);
     result.validation = writer.counts(Split::validation);
-    require(result.train.num_tokens > 0, "prepare --input={}: there is no text for training",
-            fmt::join(options_.corpus.inputs, ", "));
+    if (result.train.num_tokens == 0) throw corpus_.no_text("for training");
     require(result.validation.num_tokens > 0 || options_.corpus.validation_fraction == 0,
             "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger "
             "fraction or 0",

@@ -31,8 +31,7 @@ Tokenizer train_tokenizer(const PrepareOptions& options, const Corpus& corpus, c
       if (progress) progress(PrepareStage::training_tokenizer, std::min(done, total), total);
     });
   }
-  require(done > 0, "prepare --input={}: there is no text to train a tokenizer on",
-          fmt::join(options.corpus.inputs, ", "));
+  if (done == 0) throw corpus.no_text("to train a tokenizer on");
   return Tokenizer(trainer.train(options.vocab_size, options.min_frequency));
 }
 

@@ -205,6 +205,39 @@ TEST(Chat, TheLastAnswerEndsAsOneBeforeAnotherQuestion) {
   EXPECT_EQ(marked(scratch), "hi:[ there<|endoftext|>]");
 }
 
+TEST(Chat, AWholeMessageMayBeWritten) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(
+      scratch,
+      R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", "is_it": false}]})"
+      "\n");
+  options.chat.template_name =
+      scratch.write("dump.jinja", "{% for m in messages %}{{ m|tojson }}<|im_end|>{% endfor %}END");
+  prepare(options);
+  EXPECT_EQ(marked(scratch),
+            R"({"role": "user", "content": "u"}<|im_end|>{"role": "assistant", "content": "[a", "is_it": )"
+            "false}<|im_end|>]END");
+  // A control token in a key is text, and ends nothing.
+  options = chat_options(scratch, R"({"messages": [{"role": "assistant", "content": "a", "<|im_end|>": 1}]})"
+                                  "\n");
+  options.chat.template_name = scratch.path("dump.jinja");
+  prepare(options);
+  EXPECT_EQ(marked(scratch), R"({"role": "assistant", "content": "[a", "<|im_end|>": 1}<|im_end|>]END)");
+}
+
+TEST(Chat, VariablesOfALineReachItsTemplate) {
+  const Scratch scratch;
+  PrepareOptions options = chat_options(
+      scratch,
+      R"({"prompt": "u", "completion": "a", "chat_template_kwargs": {"style": "<|im_end|>", "documents": [1]}})"
+      "\n");
+  options.chat.template_name =
+      scratch.write("style.jinja", "{{ style }}{{ documents[0] }}{{ messages[1].content }}<|im_end|>");
+  prepare(options);
+  EXPECT_EQ(marked(scratch), "<|im_end|>1[a<|im_end|>]");
+  EXPECT_GT(IndexedDataset(scratch.path("out/train")).num_tokens(), 8) << "the variable is no control token";
+}
+
 TEST(Chat, RolesMakeControlTokensOnlyIfTemplatesKnowThem) {
   const Scratch scratch;
   PrepareOptions options = chat_options(
@@ -223,6 +256,17 @@ TEST(Chat, ReadsThePublishedFields) {
   const Conversation sharegpt =
       read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})");
   EXPECT_EQ(sharegpt.messages.dump(), R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])");
+  const Conversation with_system = read_conversation(
+      R"({"conversations": [{"from": "human", "value": "a"}], "system": "s", "tools": "[{\"type\": 1}]"})");
+  EXPECT_EQ(with_system.messages.dump(), R"([{"role":"system","content":"s"},{"role":"user","content":"a"}])");
+  EXPECT_EQ(with_system.tools.dump(), R"([{"type":1}])");
+  const Conversation with_history =
+      read_conversation(R"({"instruction": "c", "output": "d", "system": "s", "history": [["a", "b"]], "tools": ""})");
+  EXPECT_EQ(with_history.messages.dump(),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+            R"({"role":"user","content":"c"},{"role":"assistant","content":"d"}])");
+  EXPECT_TRUE(with_history.tools.is_null());
+  EXPECT_EQ(std::ranges::count(with_history.is_trained, true), 2);
   const Conversation alpaca = read_conversation(R"({"instruction": "a", "input": "x", "output": "b"})");
   EXPECT_EQ(alpaca.messages.dump(), R"([{"role":"user","content":"a\nx"},{"role":"assistant","content":"b"}])");
   const Conversation weighted = read_conversation(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0},)"
@@ -276,6 +320,16 @@ TEST(Chat, NamesTheLineThatIsWrong) {
   EXPECT_THAT(sentence, HasSubstr("\"weight\" of message 1 is \"xxx"));
   EXPECT_LT(sentence.size(), 400U);
   EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b"})"), HasSubstr("after others in messages"));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b", "functions": []})"),
+              HasSubstr("write each under \"tools\""));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b", "tools": "none"})"),
+              HasSubstr("\"tools\" is a string that is not JSON"));
+  EXPECT_THAT(refusal(R"({"instruction": "a", "output": "b", "history": [["c"]]})"),
+              HasSubstr("\"history\" has [\"c\"], not a pair of texts"));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b", "chat_template_kwargs": [1]})"),
+              HasSubstr("\"chat_template_kwargs\" is [1], not an object"));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": "b", "chat_template_kwargs": {"tools": 1}})"),
+              HasSubstr("has \"tools\", which is no variable of a line"));
 }
 
 }  // namespace

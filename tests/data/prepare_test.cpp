@@ -378,6 +378,8 @@ TEST(Prepare, SaysWhatIsWrong) {
   EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }),
               HasSubstr("prepare --input=/no/such/file: there is no such file or folder"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.path("empty")}; }), HasSubstr("there is no text"));
+  EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.write("packed", "\x1f\x8b\x08 packed")}; }),
+              HasSubstr("packed is compressed: decompress it first, with gzip -dk"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }),
               HasSubstr("there is no text in files named *.rs"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }),

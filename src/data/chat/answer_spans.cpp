@@ -54,7 +54,9 @@ std::int64_t size_of_strings(const OrderedJson& json) {
 /// In proportion to the conversation: templates go through its messages several times.
 jinja::RenderLimits limits_for(const Conversation& conversation) {
   constexpr std::int64_t steps_of_a_byte = 20, bytes_of_a_byte = 24;
-  const std::int64_t size = size_of_strings(conversation.messages) + size_of_strings(conversation.tools);
+  std::int64_t size = 0;
+  for (const OrderedJson* json : {&conversation.messages, &conversation.tools, &conversation.variables})
+    size += size_of_strings(*json);
   jinja::RenderLimits limits;
   limits.num_steps += steps_of_a_byte * size;
   limits.num_bytes += bytes_of_a_byte * size;
@@ -86,6 +88,8 @@ jinja::Rendered ChatRenderer::render(const Conversation& conversation, bool adds
   // transformers gives templates both, always.
   variables.set(Text("tools"), jinja::value_of(conversation.tools, origin_of_others));
   variables.set(Text("documents"), jinja::None{});
+  for (const auto& [name, value] : conversation.variables.items())
+    variables.set(Text(name, origin_of_others), jinja::value_of(value, origin_of_others));
   return (conversation.tools.is_null() ? template_ : tool_use_).render(variables, limits_for(conversation));
 }
 
@@ -183,13 +187,17 @@ void ChatRenderer::mark_answer(const Conversation& of, std::size_t i, const Exte
 
 /// The first control token in what the template writes from here, or else the first added token that is none.
 ChatRenderer::Ending ChatRenderer::ending_at(const Text& text, std::size_t at) const {
-  const std::size_t next = std::min(text.origins.find_first_not_of(U'\0', at), text.bytes.size());
-  const std::string_view written(text.bytes.data() + at, next - at);
+  const auto next = std::find_if(text.origins.begin() + std::ptrdiff_t(at), text.origins.end(),
+                                 [](char32_t origin) { return origin >= first_origin; });
+  const std::string written = text.bytes.substr(at, std::size_t(next - text.origins.begin()) - at);
+  const TemplateOnly control(text);
   std::size_t first[2] = {nowhere, nowhere}, size[2] = {0, 0};
   for (const AddedToken& token : tokenizer_.spec().added) {
     if (token.content.empty()) continue;
     const int kind = token.is_special ? 0 : 1;
-    const std::size_t found = written.find(token.content);
+    std::size_t found = written.find(token.content);
+    while (found != nowhere && !control.allows(at + found, at + found + token.content.size()))
+      found = written.find(token.content, found + 1);
     if (found > first[kind] || (found == first[kind] && token.content.size() <= size[kind])) continue;
     first[kind] = found;
     size[kind] = token.content.size();

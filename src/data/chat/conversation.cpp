@@ -20,11 +20,21 @@ OrderedJson message(std::string_view role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
-OrderedJson sharegpt_messages(const OrderedJson& turns) {
+/// What ShareGPT's and Alpaca's lines have outside of their turns.
+OrderedJson system_messages(const OrderedJson& json) {
+  OrderedJson messages = OrderedJson::array();
+  if (!json.contains("system") || json.at("system").is_null()) return messages;
+  if (const std::string system = text_in(json, "system"); !system.empty())
+    messages.push_back(message("system", system));
+  return messages;
+}
+
+OrderedJson sharegpt_messages(const OrderedJson& json) {
+  const OrderedJson& turns = json.at("conversations");
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> roles = {
       {{"human", "user"}, {"gpt", "assistant"}, {"system", "system"}, {"tool", "tool"}}};
   require(turns.is_array(), "\"conversations\" is not an array");
-  OrderedJson messages = OrderedJson::array();
+  OrderedJson messages = system_messages(json);
   for (const OrderedJson& turn : turns) {
     require(turn.is_object(), "a turn of \"conversations\" is not an object");
     std::string role = text_in(turn, "from");
@@ -40,7 +50,44 @@ OrderedJson alpaca_messages(const OrderedJson& json) {
   std::string prompt = text_in(json, "instruction");
   const std::string input = json.contains("input") && !json.at("input").is_null() ? text_in(json, "input") : "";
   if (!input.empty()) prompt += "\n" + input;
-  return {message("user", prompt), message("assistant", text_in(json, "output"))};
+  OrderedJson messages = system_messages(json);
+  if (json.contains("history") && !json.at("history").is_null()) {
+    require(json.at("history").is_array(), "\"history\" is not an array");
+    for (const OrderedJson& turn : json.at("history")) {
+      require(turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string(),
+              "\"history\" has {}, not a pair of texts: instruction and output", shown_json(turn));
+      messages.push_back(message("user", turn[0].get<std::string>()));
+      messages.push_back(message("assistant", turn[1].get<std::string>()));
+    }
+  }
+  messages.push_back(message("user", prompt));
+  messages.push_back(message("assistant", text_in(json, "output")));
+  return messages;
+}
+
+/// Lists of tools are published as JSON in a string too, since columns of tables have one type.
+OrderedJson tools_of(const OrderedJson& json) {
+  require(!json.contains("functions"),
+          "\"functions\" is an older form: write each under \"tools\" as "
+          "{{\"type\": \"function\", \"function\": ...}}");
+  if (!json.contains("tools") || json.at("tools") == "") return nullptr;
+  if (!json.at("tools").is_string()) return json.at("tools");
+  const auto& text = json.at("tools").get_ref<const std::string&>();
+  try {
+    return jinja::parse_bounded(text);
+  } catch (const Error& error) {
+    throw Error(fmt::format("\"tools\" is a string that is not JSON: {}", error.what()));
+  }
+}
+
+OrderedJson variables_of(const OrderedJson& json) {
+  const OrderedJson none = OrderedJson::object();
+  if (!json.contains("chat_template_kwargs") || json.at("chat_template_kwargs").is_null()) return none;
+  const OrderedJson& variables = json.at("chat_template_kwargs");
+  require(variables.is_object(), "\"chat_template_kwargs\" is {}, not an object", shown_json(variables));
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "chat_template"})
+    require(!variables.contains(name), "\"chat_template_kwargs\" has \"{}\", which is no variable of a line", name);
+  return variables;
 }
 
 OrderedJson prompt_messages(const OrderedJson& json) {
@@ -100,7 +147,7 @@ Conversation read_conversation(std::string_view line) {
     result.messages = prompt_messages(json);
   } else if (json.contains("conversations")) {
     result.format = ChatFormat::sharegpt;
-    result.messages = sharegpt_messages(json.at("conversations"));
+    result.messages = sharegpt_messages(json);
   } else {
     require(json.contains("instruction"),
             "it has none of \"messages\", \"prompt\", \"conversations\" and \"instruction\"");
@@ -114,7 +161,8 @@ Conversation read_conversation(std::string_view line) {
     result.is_left_out.push_back(!has_weight);
     result.is_trained.push_back(has_weight && result.messages[i].at("role") == "assistant");
   }
-  if (json.contains("tools")) result.tools = json.at("tools");
+  result.tools = tools_of(json);
+  result.variables = variables_of(json);
   return result;
 }
 

@@ -16,8 +16,9 @@ struct Conversation {
   ChatFormat format{};
   nlohmann::ordered_json messages;  // objects with "role" and, unless it is a call of tools, "content"
   nlohmann::ordered_json tools;     // null if there are none
-  std::vector<bool> is_trained;     // by message: of the assistant, and its weight is not 0
-  std::vector<bool> is_left_out;    // by message: its weight is 0
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  // of the template ("chat_template_kwargs")
+  std::vector<bool> is_trained;   // by message: of the assistant, and its weight is not 0
+  std::vector<bool> is_left_out;  // by message: its weight is 0
 };
 
 /// Throws Error with what is wrong.

@@ -54,7 +54,7 @@ void check_targets(const LoraConfig& lora, const ModelSpec& model) {
     const std::string_view fused = module_that_has(model, target);
     require(fused.empty(), "lora.target_modules = '{}' is a part of {}, which is one module in files of {} (use '{}')",
             target, fused, description_of(model.family).model_type, fused);
-    throw Error(fmt::format("lora.target_modules = '{}' is not a linear layer of {} (use '{}')", target,
+    throw Error(fmt::format("lora.target_modules = '{}' is not a linear layer of a block of {} (use '{}')", target,
                             description_of(model.family).model_type, closest_name(target, valid)));
   }
 }
