@@ -70,9 +70,10 @@ OrderedJson tools_of(const OrderedJson& json) {
   require(!json.contains("functions"),
           "\"functions\" is an older form: write each under \"tools\" as "
           "{{\"type\": \"function\", \"function\": ...}}");
-  if (!json.contains("tools") || json.at("tools") == "") return nullptr;
+  if (!json.contains("tools")) return nullptr;
   if (!json.at("tools").is_string()) return json.at("tools");
   const auto& text = json.at("tools").get_ref<const std::string&>();
+  if (text.empty()) return nullptr;
   try {
     return jinja::parse_bounded(text);
   } catch (const Error& error) {
