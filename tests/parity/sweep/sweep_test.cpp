@@ -2,6 +2,7 @@
 #include "parity/sweep/sweep.h"
 #include "base/clock.h"
 #include "engine/types/layout_types.h"
+#include "parity/choice_gaps.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/router_choices.h"
@@ -121,19 +122,20 @@ class Sweep : public ::testing::TestWithParam<RowOfTable> {
   static inline Worst loss, grad_norm, gradient, weight;
   static inline int num_rows = 0;
   static inline std::int64_t num_choices = 0;
+  static inline ChoiceGaps gaps;
   static inline double begin = 0;
 
   static void SetUpTestSuite() {
     loss = grad_norm = gradient = weight = {};
-    num_rows = 0, num_choices = 0;
+    num_rows = 0, num_choices = 0, gaps = {};
     begin = now_seconds();
   }
   static void TearDownTestSuite() {
     fmt::print(
         "{} rows of seed {}, {:.0f} s; worst errors: loss {:.1e} ({}), gradient norm {:.1e} ({}), gradient {:.1e} "
-        "({}), weight {:.1e} ({}); {} equal choices of experts\n",
+        "({}), weight {:.1e} ({}); {} equal choices of experts, smallest gaps: {}\n",
         num_rows, sweep_seed(), now_seconds() - begin, loss.error, loss.where, grad_norm.error, grad_norm.where,
-        gradient.error, gradient.where, weight.error, weight.where, num_choices);
+        gradient.error, gradient.where, weight.error, weight.where, num_choices, text_of(gaps));
   }
 
   [[nodiscard]] static SweepRun run() { return run_of(*GetParam().table, all_rows(*GetParam().table)[GetParam().row]); }
@@ -153,9 +155,12 @@ TEST_P(Sweep, EqualsOneRank) {
   SCOPED_TRACE(how_to_repeat());
   const Baseline& expected = one_rank_of(drawn);
   if (expected.choices) {
-    num_choices += expect_equal_choices(RouterChoices(drawn.config, drawn.targets).recorded(),
-                                        expected.choices->recorded(), drawn.config);
+    const RouterChoices choices(drawn.config, drawn.targets);
+    num_choices += expect_equal_choices(choices.recorded(), expected.choices->recorded(), drawn.config);
     ASSERT_FALSE(HasFailure()) << "other choices explain every difference after them";
+    const ChoiceGaps of_row = gaps_of(choices.recorded(), expected.choices->recorded(), drawn.config);
+    expect_clear(of_row);
+    gaps.meet(of_row);
   }
   const auto at_end = [&](const RankView& rank) {
     expect_locks_hold(rank, {.training = drawn.config.training.steps, .evaluation = 1});
