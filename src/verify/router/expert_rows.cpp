@@ -1,6 +1,5 @@
 #include "verify/router/expert_rows.h"
 
-#include "verify/combination.h"
 #include "verify/router/watched_routers.h"
 
 namespace echelon {

@@ -1,6 +1,7 @@
 // The rows of a mixture's experts on one rank, by token.
 #pragma once
 
+#include "verify/combination.h"
 #include "verify/finding.h"
 
 #include <map>
