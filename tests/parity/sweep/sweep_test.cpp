@@ -144,9 +144,8 @@ class Sweep : public ::testing::TestWithParam<RowOfTable> {
   }
 };
 
-// Claim (parity): 278 layouts, and 313 of mixtures of experts, drawn from a seed, mix all axes on
-//   1 to 16 ranks; every allowed pair of settings occurs at least three times, also with operations
-//   that complete late.
+// Claim (parity): 278 layouts and 313 of mixtures, drawn from a seed, mix all axes on 1 to 16 ranks;
+//   every allowed pair of settings occurs three times, also with operations that complete late.
 // Bound: parity's bounds.
 // Tests: Sweep
 // Run: ECHELON_SWEEP=long build/release/test_sweep    # all of them
