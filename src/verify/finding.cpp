@@ -44,6 +44,8 @@ std::string_view name_of(FaultKind kind) {
     case FaultKind::wrong_counts: return "wrong counts of experts";
     case FaultKind::wrong_router_loss: return "wrong loss of a router";
     case FaultKind::wrong_bias: return "wrong bias of a router";
+    case FaultKind::lost_rows: return "lost rows of experts";
+    case FaultKind::exchanged_rows: return "exchanged rows of experts";
   }
   return "?";
 }

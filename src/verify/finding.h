@@ -46,6 +46,8 @@ enum class FaultKind : std::uint8_t {
   wrong_counts,       // or for other experts
   wrong_router_loss,  // a loss that evens out the loads is of other tokens
   wrong_bias,         // the bias of the choice moved by other counts
+  lost_rows,          // the output of a token lacks rows of its experts
+  exchanged_rows,     // or has those of other tokens
 };
 [[nodiscard]] std::string_view name_of(FaultKind kind);  // "missing sum", "mean of means", ...
 

@@ -24,7 +24,11 @@ const Layout float16_layouts[] = {
     {.pp = 4, .microbatches = 1},
     {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 5, .tied = true},
     {.replicate = 2, .shard = 2, .microbatches = 3, .zero = 3},
-    {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4, .zero = 3}};
+    {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4, .zero = 3},
+    {.shard = 2, .microbatches = 3, .experts = 4, .router_losses = true, .ep = 2},
+    {.shard = 4, .zero = 3, .experts = 8, .router_losses = true, .ep = 4, .bound = 0.5},
+    {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 2, .experts = 8, .ep = 2, .etp = 2},
+    {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 5, .experts = 6, .ep = 2}};
 
 class Float16 : public ::testing::TestWithParam<Layout> {};
 

@@ -1,5 +1,6 @@
 // A mixture of experts on 1,024 ranks: examples/many_ranks_of_experts.toml in float64.
 #include "ops/forwarding_ops.h"
+#include "parity/choice_gaps.h"
 #include "parity/router_choices.h"
 #include "spec/config/config_reader.h"
 
@@ -118,6 +119,8 @@ TEST(ManyRanks, AThousandAndTwentyFourWithExpertsEqualOne) {
   run_experts(alone, {}, expected);
 
   EXPECT_EQ(expect_equal_choices(actual.choices, expected.choices, config), num_watched_steps * 8 * 256 * 16);
+  const ChoiceGaps gaps = gaps_of(actual.choices, expected.choices, config);
+  expect_clear(gaps);
   expect_equal(*actual.trajectory, *expected.trajectory, 1e-11, 1e-9, config.optimizer.lr);
 
   EXPECT_EQ(actual.bias, expected.bias);
@@ -127,8 +130,8 @@ TEST(ManyRanks, AThousandAndTwentyFourWithExpertsEqualOne) {
   EXPECT_EQ(loads.num_passes(), 2U * 8U * 8U * num_watched_steps) << "groups, stages, microbatches and steps";
   EXPECT_GE(loads.worst(), 2) << "loads are even";
   EXPECT_LE(actual.most_bytes, 2 << 20);
-  fmt::print("largest load of a rank {:.2f} times the mean, largest arena {:.2f} MiB\n", loads.worst(),
-             static_cast<double>(actual.most_bytes) / (1 << 20));
+  fmt::print("largest load of a rank {:.2f} times the mean, largest arena {:.2f} MiB, smallest gaps of choices: {}\n",
+             loads.worst(), static_cast<double>(actual.most_bytes) / (1 << 20), text_of(gaps));
 }
 
 }  // namespace

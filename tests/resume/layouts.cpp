@@ -109,6 +109,29 @@ const std::vector<NamedLayout>& layouts_of_experts() {
          p.tensor_parallel_degree = 4;
          p.sequence_parallel = true;
        }},
+      {"hsdp-cp-ep-2x2x3x6",
+       [](ParallelConfig& p) {
+         p.data_parallel_replicate_degree = p.data_parallel_shard_degree = 2;
+         p.zero_level = p.context_parallel_degree = 3;
+         p.expert_parallel_degree = 6;
+       }},
+      {"interleaved-zero2-tp-sp-hierarchical-2x3x2x6",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = p.virtual_stages = 2;
+         p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
+         p.data_parallel_shard_degree = 3;
+         p.tensor_parallel_degree = p.zero_level = p.ranks_per_node = 2;
+         p.sequence_parallel = true;
+         p.expert_parallel_degree = 6;
+         p.expert_dispatch = ExpertDispatch::hierarchical;
+       }},
+      {"zbv-ep-etp-2x6x3x2",
+       [](ParallelConfig& p) {
+         p.pipeline_parallel_degree = p.expert_tensor_parallel_degree = 2;
+         p.pipeline_parallel_schedule = PipelineSchedule::zb_v;
+         p.data_parallel_shard_degree = 6;
+         p.expert_parallel_degree = 3;
+       }},
   };
   return all;
 }

@@ -22,7 +22,7 @@ struct NamedLayout {
 /// On documents that are packed, whose token lists, positions and balanced batches are part of what is resumed.
 [[nodiscard]] const std::vector<NamedLayout>& layouts_of_documents();
 
-/// Of a mixture of experts, whose stacked weights are cut along another dim by each axis.
+/// Of a mixture of experts, whose stacked weights are cut along another dim by each axis. The last three mix most axes.
 [[nodiscard]] const std::vector<NamedLayout>& layouts_of_experts();
 
 /// Of one with latent attention, and all axes.

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <span>
 
 namespace echelon::testing {
 namespace {
@@ -84,8 +85,9 @@ class ResumeMatrix : public SmallRun {
     EXPECT_LE(worst_difference(state, read_state(at_end), 1e-3), 1e-9);
     const SavedRouters routers = StateReader(checkpoint(folder, config.training.steps)).manifest().scalars.routers;
     EXPECT_EQ(routers, StateReader(at_end).manifest().scalars.routers);
-    EXPECT_EQ(std::ranges::any_of(routers.bias, [](float bias) { return bias != 0; }),
-              has_experts_ && !freezes_routers_);
+    const bool moves_routers = has_experts_ && !freezes_routers_;
+    EXPECT_EQ(std::ranges::any_of(routers.bias, [](float bias) { return bias != 0; }), moves_routers);
+    EXPECT_EQ(std::ranges::any_of(routers.counts, [](std::int64_t rows) { return rows != 0; }), moves_routers);
     if (&from != &to) return;
     EXPECT_EQ(resumed, after(saved_step, uninterrupted(to)));
     EXPECT_EQ(state, read_state(checkpoint(to.name, config.training.steps)));
@@ -174,6 +176,17 @@ TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
   expect_each_resumes(layouts_of_experts());
 }
 
+/// The last three of layouts_of_experts(), and some of the twelve.
+TEST_F(ResumeMatrix, MixedLayoutsOfExpertsResumeOthersAndAreResumed) {
+  use_experts();
+  const auto mixed = std::span(layouts_of_experts()).last(3);
+  const std::size_t others[] = {4, 6, 9};  // ZeRO-3, tensor parallelism, DualPipeV
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    expect_resumes(layouts()[others[i]], mixed[i]);
+    expect_resumes(mixed[i], layouts()[others[(i + 1) % mixed.size()]]);
+  }
+}
+
 TEST_F(ResumeMatrix, LayoutsOfLatentAttentionResumeThemselvesAndTheNext) {
   use_experts(Family::deepseek_v3);
   expect_each_resumes(layouts_of_latents());
@@ -211,6 +224,20 @@ TEST_F(ResumeMatrix, EveryPairLong) {
   for (const NamedLayout& from : layouts())
     for (const NamedLayout& to : layouts())
       if (is_here(from) && is_here(to)) expect_resumes(from, to);
+}
+
+TEST_F(ResumeMatrix, EveryPairWithMixedLayoutsOfExpertsLong) {
+  if (std::getenv("ECHELON_LONG_TESTS") == nullptr) GTEST_SKIP() << "set ECHELON_LONG_TESTS to run all 81 pairs";
+  use_experts();
+  const auto mixed = std::span(layouts_of_experts()).last(3);
+  for (const NamedLayout& one : mixed) {
+    for (const NamedLayout& other : layouts()) {
+      if (!is_here(other)) continue;
+      expect_resumes(one, other);
+      expect_resumes(other, one);
+    }
+    for (const NamedLayout& other : mixed) expect_resumes(one, other);
+  }
 }
 
 }  // namespace

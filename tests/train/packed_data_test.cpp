@@ -83,10 +83,26 @@ class SingleDocuments final : public BatchSource {
 
 // Attention sees no other document and RoPE only differences of positions, so the loss does not depend on what a
 // document is packed with.
-TEST_F(PackedData, GivesTheLossOfEveryDocumentByItself) {
+class PackedModels : public PackedData, public ::testing::WithParamInterface<bool> {
+ protected:
+  /// A mixture's tokens choose by themselves, and its experts are on two ranks.
+  [[nodiscard]] RunConfig config() const {
+    RunConfig config = PackedData::config();
+    if (!GetParam()) return config;
+    config.model.family = Family::mixtral;
+    config.model.mixture = family_defaults(Family::mixtral).mixture;
+    config.model.mixture.num_experts = 4;
+    config.model.mixture.moe_intermediate_size = config.model.intermediate_size;
+    config.parallelism.data_parallel_shard_degree = config.parallelism.expert_parallel_degree = 2;
+    return config;
+  }
+};
+
+TEST_P(PackedModels, GiveTheLossOfEveryDocumentByItself) {
   const TrainResult result = train(config(), {});
   RunConfig one = config();
   one.training.global_batch_size = 1;
+  one.parallelism = {};
   const IndexedDataset dataset(one.data.validation_path);
   const SingleDocuments documents(dataset);
   double sum = 0, count = 0;
@@ -109,6 +125,8 @@ TEST_F(PackedData, GivesTheLossOfEveryDocumentByItself) {
   EXPECT_EQ(evaluate(evaluated).num_targets, static_cast<std::int64_t>(count));
   EXPECT_EQ(evaluate(evaluated).num_targets_of_text, static_cast<std::int64_t>(count));
 }
+
+INSTANTIATE_TEST_SUITE_P(DenseAndMixture, PackedModels, ::testing::Bool());
 
 TEST_F(PackedData, IsTheSameForEveryLayoutAndReadFromItsFile) {
   testing::ReportLog first, second;

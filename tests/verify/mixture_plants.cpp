@@ -115,6 +115,25 @@ class LostLastRound final : public GivenBack {
   }
 };
 
+/// Nothing is written over what was sent in the last round.
+class UnreturnedRows final : public GivenBack {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    if (const auto* args = operation.get_if<PermuteToExpertsArgs>();
+        args != nullptr && args->slots.size(1) == 1 && place.action.kind == ActionKind::forward) {
+      came_.resize(static_cast<std::size_t>(args->x.num_elements()));
+      place.ops.download(came_.data(), args->x);
+    }
+    return GivenBack::replaces(place, operation);
+  }
+
+ private:
+  void spoil(Place& place, Tensor rows) override {
+    if (round_ > 0) place.ops.upload(rows, came_.data());
+  }
+  std::vector<double> came_;
+};
+
 class RowsOfOneAddend final : public Plant {
  public:
   bool replaces(Place& place, const Operation& operation) override {
@@ -169,6 +188,7 @@ Seed loss_of_a_part() { return mixture_seed<LossOfAPart>(); }
 Seed rows_in_another_order() { return mixture_seed<RowsInAnotherOrder>(); }
 Seed rows_of_one_addend() { return mixture_seed<RowsOfOneAddend>(); }
 Seed lost_last_round() { return mixture_seed<LostLastRound>(); }
+Seed unreturned_rows() { return mixture_seed<UnreturnedRows>(); }
 Seed counted_by_recomputation() { return mixture_seed<CountedByRecomputation>(); }
 Seed wrong_choices() { return mixture_seed<WrongChoices>(); }
 

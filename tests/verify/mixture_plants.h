@@ -24,6 +24,8 @@ void change_second_experts(Ops& ops, Tensor experts, std::int64_t num_experts);
 [[nodiscard]] Seed rows_of_one_addend();
 /// Nothing comes back from the last round of an exchange.
 [[nodiscard]] Seed lost_last_round();
+/// The rows of the last round are on this rank as they were sent.
+[[nodiscard]] Seed unreturned_rows();
 /// Backward passes count the rows of experts twice.
 [[nodiscard]] Seed counted_by_recomputation();
 /// The second expert of each token is the one after it.

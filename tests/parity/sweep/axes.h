@@ -58,7 +58,8 @@ struct Rule {
   std::vector<Term> terms;
   std::function<bool(const Draft& draft)> when = {};  // of the settings of these axes; empty: always
   std::string why;
-  std::string key;  // with which the sentence of refusal begins
+  std::string key;       // with which the sentence of refusal begins
+  bool follows = false;  // from the other rules: no settings of the other axes go with these
 };
 
 /// A setting of every axis; `not_set` where none is chosen yet.
@@ -83,8 +84,12 @@ inline constexpr int largest_world = 16;
 [[nodiscard]] bool has_expert_groups(const Draft& draft);
 /// The same of ranks with features of the same experts, which are among as many such groups.
 [[nodiscard]] bool has_feature_groups(const Draft& draft);
+/// Whether there are both on at most largest_world ranks, with some degrees in place of those that are not `fixed`.
+[[nodiscard]] bool have_expert_groups(const Draft& draft, const std::vector<std::int64_t ParallelConfig::*>& fixed);
 /// How many these are.
 [[nodiscard]] std::int64_t feature_ranks(const Draft& draft);
+/// The world size divided by the shard degree.
+[[nodiscard]] int ranks_per_shard(const ParallelConfig& p);
 /// The fewest ranks that the settings take, and whether they can take so many.
 [[nodiscard]] int least_world(const SweepTable& table, const Settings& settings);
 [[nodiscard]] bool can_have_world(const SweepTable& table, const Settings& settings, int world_size);

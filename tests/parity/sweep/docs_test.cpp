@@ -48,6 +48,7 @@ TEST(ParityPage, TellsOfTheRowsThatThereAre) {
   if (sweep_seed() != usual_seed) return;
   EXPECT_EQ(result("rows"), static_cast<double>(all_rows(sweep_table()).size()));
   EXPECT_EQ(result("allowed pairs of settings"), static_cast<double>(allowed_pairs(sweep_table()).size()));
+  EXPECT_NE(page().find(fmt::format("with {} rows", all_rows(mixture_table()).size())), std::string::npos);
   EXPECT_LE(result("worst error of a loss"), scalar_tolerance);
   EXPECT_LE(result("worst error of a gradient norm"), scalar_tolerance);
   EXPECT_LE(result("worst error of a gradient"), tensor_tolerance);

@@ -9,7 +9,8 @@ namespace {
 
 std::vector<AxisSetting> families_with_experts() {
   std::vector<AxisSetting> settings;
-  for (const Family family : {Family::mixtral, Family::qwen2_moe, Family::qwen3_moe, Family::olmoe, Family::dots1})
+  for (const Family family : {Family::mixtral, Family::qwen2_moe, Family::qwen3_moe, Family::olmoe, Family::dots1,
+                              Family::deepseek_v2, Family::deepseek_v3})
     settings.push_back({std::string(name_of(family)),
                         [=](Draft& d) { d.config.model = family_defaults(family), d.has_experts = true; }});
   return settings;
@@ -81,6 +82,8 @@ SweepAxis expert_dispatch() {
 std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
   axes.front().settings = families_with_experts();
   std::erase_if(axes, [](const SweepAxis& axis) { return axis.name == "training.mlp_chunk_tokens"; });
+  const auto windows = std::ranges::find(axes, "model.sliding_window", &SweepAxis::name);
+  windows->settings.pop_back();  // of families without experts
   const std::vector<SweepAxis> of_experts = {
       {"model.num_experts", counts({8, 4, 5, 6, 12, 16}, [](Draft& d, int E) { d.num_experts = E; })},
       experts_per_token(),

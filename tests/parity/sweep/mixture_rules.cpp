@@ -12,13 +12,16 @@ const std::string family = "model.model_type", experts = "model.num_experts", gr
 
 void refuse_models(Refusals& refused) {
   const std::string no_key = "config.json has no key for it";
-  refused.add({{layers, {"every second"}}, {family, {"mixtral", "olmoe", "dots1"}}}, "model.decoder_sparse_step",
-              no_key);
+  refused.add({{layers, {"every second"}}, {family, {"mixtral", "olmoe", "dots1", "deepseek_v2", "deepseek_v3"}}},
+              "model.decoder_sparse_step", no_key);
   refused.add({{layers, {"all but the first"}}, {family, {"mixtral", "olmoe"}}}, "model.mlp_only_layers", no_key);
   refused.add({{groups, {"2"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}}, groups, no_key);
   refused.add({{groups, {"2"}}, {experts, {"5"}}}, groups, "groups have equal sizes");
-  refused.add({{"routers", {"bias_update_rate"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe"}}},
-              "moe.bias_update_rate", "the files have no place for a bias");
+  refused.add(
+      {{"routers", {"bias_update_rate"}}, {family, {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2"}}},
+      "moe.bias_update_rate", "the files have no place for a bias");
+  refused.add({{"model.norm_topk_prob", {"true"}}, {family, {"deepseek_v2"}}}, "model.norm_topk_prob",
+              "the family does not divide weights");
   refused.add({{"moe.capacity_factor", {"0.75", "0.5"}}, {bound, {"0.3", "1", "100", "expert_parallel_degree"}}}, bound,
               "a capacity bounds rows already");
 }
@@ -50,11 +53,46 @@ void refuse_expert_parallel(Refusals& refused) {
               "two hops need two nodes of two ranks");
 }
 
+/// Pairs of settings that are in no row, because of what other settings they need.
+void name_impossible_models(Refusals& refused) {
+  const std::string window = "model.sliding_window", only_mixtral = "of mixtral alone";
+  refused.add_consequence({{window, {"4"}}, {"training.recompute", {"qk_norm"}}}, only_mixtral);
+  refused.add_consequence({{window, {"4"}}, {groups, {"2"}}}, only_mixtral);
+  refused.add_consequence({{window, {"4"}}, {layers, {"every second", "all but the first"}}}, only_mixtral);
+  refused.add_consequence({{window, {"4"}}, {"routers", {"bias_update_rate"}}}, only_mixtral);
+  const std::string of_qwen = "of qwen2_moe and qwen3_moe alone";
+  refused.add_consequence({{layers, {"every second"}}, {groups, {"2"}}}, of_qwen);
+  refused.add_consequence({{layers, {"every second"}}, {"routers", {"bias_update_rate"}}}, of_qwen);
+}
+
+void name_impossible_ranks(Refusals& refused) {
+  using P = ParallelConfig;
+  const std::string why = "no groups of neighbours on so many ranks";
+  const std::pair<std::string, std::int64_t P::*> degrees[] = {
+      {tp, &P::tensor_parallel_degree},
+      {"parallelism.context_parallel_degree", &P::context_parallel_degree},
+      {"parallelism.data_parallel_shard_degree", &P::data_parallel_shard_degree},
+      {"parallelism.data_parallel_replicate_degree", &P::data_parallel_replicate_degree},
+      {"parallelism.pipeline_parallel_degree", &P::pipeline_parallel_degree}};
+  for (const auto& [axis, field] : degrees)
+    for (const std::string& of : {degree, of_features})
+      refused.add_consequences(axis, of, why,
+                               [field = field](const Draft& d) { return !have_expert_groups(d, {field}); });
+  refused.add_consequences(degree, of_features, why, [](const Draft& d) { return !have_expert_groups(d, {}); });
+  const std::string four = "two hops need groups of 4 or 8";
+  refused.add_consequence({{dispatch, {"hierarchical"}}, {tp, {"3"}}}, four);
+  refused.add_consequence({{dispatch, {"hierarchical"}}, {experts, {"5", "6"}}}, four);
+  refused.add_consequence({{dispatch, {"hierarchical"}}, {of_features, {"2"}}}, "rows go over ranks of features");
+}
+
 }  // namespace
 
 void refuse_experts(Refusals& refused) {
   refuse_models(refused);
   refuse_expert_parallel(refused);
+  if (!refused.has(groups)) return;  // of all models
+  name_impossible_models(refused);
+  name_impossible_ranks(refused);
 }
 
 }  // namespace echelon::testing

@@ -23,13 +23,16 @@ void refuse_data_parallel(Refusals& refused) {
 
 void refuse_windows(Refusals& refused) {
   refused.add({{"model.sliding_window", {"4", "4 after the first layer"}},
-               {"model.model_type", {"gpt2", "llama", "qwen2_moe", "qwen3_moe", "olmoe", "dots1"}}},
+               {"model.model_type",
+                {"gpt2", "llama", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "deepseek_v2", "deepseek_v3"}}},
               "model.sliding_window", "config.json has none");
   refused.add({{"model.sliding_window", {"4 after the first layer"}}, {"model.model_type", {"mixtral"}}},
               "model.max_window_layers", "all layers have the same");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
+  refused.add({{"model.num_key_value_heads", {"2", "1"}}, {"model.model_type", {"deepseek_v2", "deepseek_v3"}}},
+              "model.num_key_value_heads", "each head has keys of its own");
   refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
               "a degree above the number of kv heads must be a multiple of it");
   const std::string tokens = "the tokens of a microbatch are split evenly over the tensor-parallel ranks";
@@ -73,7 +76,8 @@ void refuse_schedules(Refusals& refused) {
 }
 
 void refuse_recomputation(Refusals& refused) {
-  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2", "mixtral", "qwen2_moe"}}},
+  refused.add({{recompute, {"qk_norm"}},
+               {"model.model_type", {"gpt2", "llama", "qwen2", "mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3"}}},
               recompute, "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
               "without recomputation the choice of blocks has no effect");
@@ -92,6 +96,28 @@ void Refusals::add(const std::vector<Part>& parts, const std::string& key, const
   for (const Part& part : parts) rule.terms.push_back(term(part));
   const bool can_apply = std::ranges::none_of(rule.terms, [](const Rule::Term& of) { return of.settings.empty(); });
   if (can_apply) rules_.push_back(rule);
+}
+
+void Refusals::add_consequence(const std::vector<Part>& parts, const std::string& why) {
+  const std::size_t before = rules_.size();
+  add(parts, parts.back().axis, why);
+  for (std::size_t i = before; i < rules_.size(); ++i) rules_[i].follows = true;
+}
+
+void Refusals::add_consequences(const std::string& axis, const std::string& other, const std::string& why,
+                                const std::function<bool(const Draft&)>& when) {
+  const auto a = std::ranges::find(axes_, axis, &SweepAxis::name),
+             b = std::ranges::find(axes_, other, &SweepAxis::name);
+  for (const AxisSetting& of_a : a->settings)
+    for (const AxisSetting& of_b : b->settings) {
+      Draft draft;
+      of_a.set(draft), of_b.set(draft);
+      if (when(draft)) add_consequence({{axis, {of_a.name}}, {other, {of_b.name}}}, why);
+    }
+}
+
+bool Refusals::has(const std::string& axis) const {
+  return std::ranges::find(axes_, axis, &SweepAxis::name) != axes_.end();
 }
 
 Rule::Term Refusals::term(const Part& part) const {

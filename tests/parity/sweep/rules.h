@@ -19,6 +19,12 @@ class Refusals {
   /// Axes and settings that the table lacks are left out. `when`: of the settings of these axes; empty: always.
   void add(const std::vector<Part>& parts, const std::string& key, const std::string& why,
            std::function<bool(const Draft&)> when = {});
+  /// What follows from other rules: parts that the settings of no other axes go with.
+  void add_consequence(const std::vector<Part>& parts, const std::string& why);
+  /// The same of those pairs of settings of two axes `when` there are none.
+  void add_consequences(const std::string& axis, const std::string& other, const std::string& why,
+                        const std::function<bool(const Draft&)>& when);
+  [[nodiscard]] bool has(const std::string& axis) const;
   [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
 
  private:

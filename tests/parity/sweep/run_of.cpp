@@ -12,12 +12,6 @@
 namespace echelon::testing {
 namespace {
 
-/// Without the shard degree.
-int other_ranks(const ParallelConfig& p) {
-  return static_cast<int>(p.data_parallel_replicate_degree * p.context_parallel_degree * p.tensor_parallel_degree *
-                          p.pipeline_parallel_degree);
-}
-
 int num_virtual(const Draft& draft) {
   const ParallelConfig& p = draft.config.parallelism;
   if (p.virtual_stages > 0) return static_cast<int>(p.virtual_stages);
@@ -47,6 +41,8 @@ void set_layers(Draft& draft) {
   }
 }
 
+bool has_latents(Family family) { return family == Family::deepseek_v2 || family == Family::deepseek_v3; }
+
 void set_experts(Draft& draft) {
   MixtureSpec& mixture = draft.config.model.mixture;
   ParallelConfig& p = draft.config.parallelism;
@@ -54,20 +50,32 @@ void set_experts(Draft& draft) {
   mixture.num_experts = E;
   mixture.num_experts_per_tok = k;
   mixture.moe_intermediate_size = draft.sizes_divide ? 24 : 23;
-  const bool has_shared_expert = mixture.gates_shared_expert || mixture.has_bias;
+  const Family family = draft.config.model.family;
+  const bool counts_first_dense = family == Family::dots1 || has_latents(family);
+  const bool has_shared_expert = mixture.gates_shared_expert || counts_first_dense;
   mixture.shared_expert_intermediate_size = has_shared_expert ? mixture.moe_intermediate_size : 0;
   mixture.norm_topk_prob = mixture.norm_topk_prob || draft.normalises;
   mixture.topk_group = mixture.n_group > 1 && k > E / 2 ? 2 : 1;
   mixture.decoder_sparse_step = draft.expert_layers == ExpertLayers::every_second ? 2 : 1;
   mixture.first_k_dense_replace = 0;
   if (draft.expert_layers == ExpertLayers::all_but_the_first) {
-    if (mixture.has_bias)
+    if (counts_first_dense)
       mixture.first_k_dense_replace = 1;
     else
       mixture.mlp_only_layers = {0};
   }
   if (draft.divides_experts) p.expert_tensor_parallel_degree = p.tensor_parallel_degree;
   if (draft.receives_all_at_once) draft.config.moe.dispatch_bound = static_cast<double>(p.expert_parallel_degree);
+}
+
+/// DeepSeek-V3 has queries from a latent, too.
+void set_latents(ModelSpec& model) {
+  model.hidden_size = 24;
+  model.head_dim = 6;
+  model.kv_lora_rank = 7;
+  model.q_lora_rank = model.family == Family::deepseek_v3 ? 5 : 0;
+  model.qk_rope_head_dim = 4;
+  model.v_head_dim = 3;
 }
 
 void set_sizes(Draft& draft) {
@@ -87,6 +95,7 @@ void set_sizes(Draft& draft) {
   model.max_position_embeddings = 16;
   model.initializer_range = 0.15;
   if (draft.has_experts) set_experts(draft);
+  if (has_latents(model.family)) set_latents(model);
   model.sliding_window = draft.window;
   model.max_window_layers = draft.first_window_layer;
 }
@@ -125,73 +134,6 @@ void write_schedule(Draft& draft, const std::string& folder) {
 
 }  // namespace
 
-namespace {
-
-bool is_box(std::int64_t ep, const ParallelConfig& p, std::int64_t shards) {
-  const std::int64_t tp = p.tensor_parallel_degree, cp = p.context_parallel_degree;
-  return tp % ep == 0 || (ep % tp == 0 && cp % (ep / tp) == 0) ||
-         (ep % (tp * cp) == 0 && shards % (ep / (tp * cp)) == 0);
-}
-
-constexpr std::int64_t least_open_degree = 4;
-
-bool are_boxes(const Draft& draft, std::int64_t shards) {
-  const ParallelConfig& p = draft.config.parallelism;
-  const std::int64_t ep = p.expert_parallel_degree, etp = feature_ranks(draft);
-  return is_box(ep, p, shards) && is_box(etp, p, shards) && is_box(ep * etp, p, shards);
-}
-
-/// Of the shard degrees that the draft leaves open the least with which `fits`, or 0.
-template <class Fits>
-std::int64_t least_shards(const Fits& fits) {
-  for (std::int64_t shards = least_open_degree; shards <= largest_world; ++shards)
-    if (fits(shards)) return shards;
-  return 0;
-}
-std::int64_t least_shards(const Draft& draft) {
-  return least_shards([&](std::int64_t shards) { return are_boxes(draft, shards); });
-}
-
-}  // namespace
-
-std::int64_t feature_ranks(const Draft& draft) {
-  ParallelConfig p = draft.config.parallelism;
-  if (draft.divides_experts) p.expert_tensor_parallel_degree = p.tensor_parallel_degree;
-  const std::int64_t given = p.expert_tensor_parallel_degree;
-  return given == 0 || (given == p.tensor_parallel_degree && p.expert_parallel_degree == 1) ? 1 : given;
-}
-
-bool has_expert_groups(const Draft& draft) {
-  const ParallelConfig& p = draft.config.parallelism;
-  const auto fits = [&](std::int64_t shards) { return is_box(p.expert_parallel_degree, p, shards); };
-  return draft.fills_the_world ? least_shards(fits) > 0 : fits(p.data_parallel_shard_degree);
-}
-
-bool has_feature_groups(const Draft& draft) {
-  if (feature_ranks(draft) == 1 || !has_expert_groups(draft)) return true;
-  return draft.fills_the_world ? least_shards(draft) > 0
-                               : are_boxes(draft, draft.config.parallelism.data_parallel_shard_degree);
-}
-
-int least_world(const SweepTable& table, const Settings& settings) {
-  const Draft draft = draft_of(table, settings);
-  const ParallelConfig& p = draft.config.parallelism;
-  return other_ranks(p) * static_cast<int>(draft.fills_the_world ? least_shards(draft) : p.data_parallel_shard_degree);
-}
-
-bool can_have_world(const SweepTable& table, const Settings& settings, int world_size) {
-  const Draft draft = draft_of(table, settings);
-  const ParallelConfig& p = draft.config.parallelism;
-  const int least = least_world(table, settings), others = other_ranks(p);
-  if (!draft.fills_the_world) return world_size == least;
-  return world_size >= least && world_size % others == 0 && are_boxes(draft, world_size / others);
-}
-
-bool may_have_world(const SweepTable& table, const Settings& settings, int world_size) {
-  return world_size % other_ranks(draft_of(table, settings).config.parallelism) == 0 &&
-         least_world(table, settings) <= world_size;
-}
-
 Draft draft_of(const SweepTable& table, const Settings& settings) {
   Draft draft;
   for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
@@ -202,7 +144,7 @@ Draft draft_of(const SweepTable& table, const Settings& settings) {
 SweepRun run_of(const SweepTable& table, const SweepRow& row, const std::string& folder) {
   Draft draft = draft_of(table, row.settings);
   ParallelConfig& p = draft.config.parallelism;
-  if (draft.fills_the_world) p.data_parallel_shard_degree = row.world_size / other_ranks(p);
+  if (draft.fills_the_world) p.data_parallel_shard_degree = row.world_size / ranks_per_shard(p);
   set_sizes(draft);
   set_layers(draft);
   set_training(draft);
