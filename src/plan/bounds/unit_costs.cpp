@@ -120,6 +120,8 @@ CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& da
   PlanShape of_state = shape;
   if (is_even) of_state.exchange = {};
   if (!is_rounded) of_state.micro_batch_size = 0;
+  of_state.ranks_per_node = 0;
+  of_state.dispatch_bound = 0;
   return {key_of(of_state), data.replicate, data.shard, data.zero_level};
 }
 
@@ -131,7 +133,7 @@ const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
   const auto& [shape, data, order, placement] = at;
-  const StateKey key = {key_of(shape, data), shape.pp, order, placement};
+  const StateKey key = {key_of(shape, data), shape.pp, shape.ranks_per_node, order, placement};
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
   const std::vector<AxisOrder>& orders = orders_.of(shape, data, placement);
@@ -168,6 +170,8 @@ PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape
   if (!is_block || !kind.layer.has_experts) {
     of_unit.ep = of_unit.etp = 1;
     of_unit.divides_experts_as_dense = false;
+    of_unit.ranks_per_node = 0;
+    of_unit.dispatch_bound = 0;
   }
   return key_of(of_unit);
 }
