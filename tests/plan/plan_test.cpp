@@ -165,8 +165,7 @@ PlanRequest on_nodes_of_two(const PlanQuestion& asked) {
   return request;
 }
 
-// Links between nodes that are slow, and loads of which the most loaded rank takes several rounds: every way to
-// exchange rows is in the space, and the best of each kind is found.
+// One hop or two, and several bounds; with uneven loads too, of which the most loaded rank takes several rounds.
 TEST(Plan, OfEachWayToExchangeRowsIsThatOfTimingEveryLayout) {
   for (const char* load : {"balanced", "zipf:1.2"})
     for (const char* fixed : {"", "--parallelism.expert_dispatch=hierarchical", "--parallelism.expert_dispatch=direct",

@@ -106,12 +106,15 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
     return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}));
   };
   if (!fits(node.chain.front())) return push_pipeline(node, fits, open);
+  const std::vector<PlanData> all = space_.data_layouts(node.choice.shape);
+  // The clock is quicker than a look at all data axes where there are few passes.
+  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * std::ssize(all)) return clock_pipeline(node, open);
   PlanNode fitting = node;
   fitting.grade = PlanGrade::fitting;
   fitting.key.first = no_time;
   PlanChoice choice = node.choice, least = node.choice;
   least.recompute = node.chain.back();
-  for (const PlanData& data : space_.data_layouts(choice.shape)) {
+  for (const PlanData& data : all) {
     counts_.work += work_of_set;
     if (bounds_.costs().orders().of(choice.shape, data, node.placement).empty()) continue;
     choice.data = least.data = data;
