@@ -100,12 +100,14 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
   bool is_slower = false;
-  for (UnitCost& unit : placed.units)
-    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-      const double seconds = timer_.seconds(unit.costs->first[kind], mesh);
-      is_slower = is_slower || seconds > unit.seconds[kind];
-      unit.seconds[kind] = seconds;
-    }
+  for (UnitCost& unit : placed.units) {
+    std::array<double, num_pass_kinds> seconds{};
+    seconds.fill(no_time);
+    timer_.take_least(unit.costs->first, mesh, seconds);
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
+      is_slower = is_slower || seconds[kind] > unit.seconds[kind];
+    unit.seconds = seconds;
+  }
   if (is_slower) known->second = &slower_layers_.emplace_back(std::move(placed));
   return *known->second;
 }
@@ -156,9 +158,7 @@ std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes) {
 UnitCost CostTable::timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape) {
   UnitCost cost = {.kind = kind, .costs = std::move(costs)};
   cost.seconds.fill(no_time);
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass)
-    for (const MeshShape& mesh : orders_.of_layer_axes(shape))
-      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.costs->first[pass], mesh));
+  for (const MeshShape& mesh : orders_.of_layer_axes(shape)) timer_.take_least(cost.costs->first, mesh, cost.seconds);
   return cost;
 }
 
