@@ -91,6 +91,7 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(clocked, of_any_order);
     const double unclocked = bounds.pipeline_seconds(computation, placement);
     EXPECT_LE(unclocked, clocked);
+    EXPECT_LE(bounds.unclocked_seconds(choice, placement), of_any_order);
     EXPECT_LE(bounds.shape_seconds(choice.shape), unclocked * (1 + 1e-12));
     EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());
     EXPECT_LE(bounds.bytes().of_pipeline(computation), bounds.bytes().of_layout(choice));
@@ -272,6 +273,23 @@ const Case cases[] = {
      {"--model.num_hidden_layers=4", "--model.hidden_size=64", "--model.mlp_only_layers=[0]",
       "--checkpoint.async_mode=async", "--checkpoint.snapshot_bytes=20000000"}},
     {"ExpertsOfThreads", "mixtral-30m", "", 8, 16, 64, 30},
+    {"ExpertsInTwoHops",
+     "qwen3-30b-a3b",
+     "a100-40",
+     32,
+     64,
+     1024,
+     60,
+     {"--model.num_hidden_layers=4", "--parallelism.expert_dispatch=hierarchical"}},
+    {"UnevenExpertsInTwoHops",
+     "qwen3-30b-a3b",
+     "h100",
+     32,
+     64,
+     1024,
+     30,
+     {"--model.num_hidden_layers=4", "--parallelism.expert_dispatch=hierarchical"},
+     "zipf:1.2"},
     {"UnevenExperts",
      "mixtral-8x7b",
      "h100",

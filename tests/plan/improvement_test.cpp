@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "plan/search/config_plan.h"
 #include "plan/search/search.h"
+#include "plan/some_host.h"
 #include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
@@ -91,6 +92,28 @@ TEST(Improvement, OfADegreeMovesRanksToDataParallelism) {
     EXPECT_EQ(each.with.front().is, "8");
     EXPECT_EQ(each.config.parallelism.zero_level, asked.config.parallelism.zero_level);
   }
+}
+
+// Over nodes of eight devices; ranks that are threads have none.
+TEST(Improvement, ChangesHowRowsTravelToExperts) {
+  const ConfigOnMachine asked = config_on(
+      "[model]\npreset = \"qwen3-30b-a3b\"\nnum_hidden_layers = 2\n"
+      "[training]\nglobal_batch_size = 16\nseq_len = 1024\ndtype = \"bfloat16\"\n"
+      "[parallelism]\ndata_parallel_shard_degree = 16\nexpert_parallel_degree = 16\n",
+      "a100-40");
+  const auto values = [&](const std::string& key, const MachineSpec& machine) {
+    return values_of(single_changes(asked.config, machine), key);
+  };
+  const std::set<std::string> both = {"\"direct\"", "\"hierarchical\""}, direct = {"\"direct\""};
+  EXPECT_EQ(values("parallelism.expert_dispatch", asked.request.machine), both);
+  EXPECT_EQ(values("parallelism.expert_dispatch", some_host()), direct);
+  EXPECT_EQ(values("moe.dispatch_bound", asked.request.machine), (std::set<std::string>{"0.6", "2.4"}));
+  RunConfig in_two_hops = asked.config;
+  in_two_hops.parallelism.expert_dispatch = ExpertDispatch::hierarchical;
+  EXPECT_EQ(plan_of(in_two_hops, asked.request).choice.shape.ranks_per_node, 8);
+  EXPECT_LT(plan_of(in_two_hops, asked.request).outcome.step_seconds,
+            plan_of(asked.config, asked.request).outcome.step_seconds);
+  EXPECT_THAT(to_text(improve(asked.config, asked.request), asked.request), HasSubstr("expert_dispatch"));
 }
 
 // Claim (plans): `plan --improve` names the single changes of a config that shorten its step most.

@@ -15,6 +15,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -149,6 +150,83 @@ TEST(Plan, OfAMixtureIsThatOfTimingEveryLayout) {
       EXPECT_EQ(plan_of(all.plans[i].config, request).choice.shape, all.plans[i].choice.shape);
     }
   }
+}
+
+/// A small mixture on nodes of two devices, four in all: the experts of a layer may be on both nodes.
+PlanQuestion mixture_over_nodes() {
+  PlanQuestion asked = question("mixtral-30m", "h100", 4, 4, 64);
+  asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none",
+                    "--parallelism.pipeline_parallel_schedule=1F1B"};
+  return asked;
+}
+PlanRequest on_nodes_of_two(const PlanQuestion& asked) {
+  PlanRequest request = read_plan_request(asked);
+  request.machine.nodes.front().num_devices = 2;
+  return request;
+}
+
+// One hop or two, and several bounds; with uneven loads too, of which the most loaded rank takes several rounds.
+TEST(Plan, OfEachWayToExchangeRowsIsThatOfTimingEveryLayout) {
+  for (const char* load : {"balanced", "zipf:1.2"})
+    for (const char* fixed : {"", "--parallelism.expert_dispatch=hierarchical", "--parallelism.expert_dispatch=direct",
+                              "--moe.dispatch_bound=0.5"}) {
+      PlanQuestion asked = mixture_over_nodes();
+      asked.expert_load = load;
+      if (*fixed != 0) asked.settings.emplace_back(fixed);
+      const PlanRequest request = on_nodes_of_two(asked);
+      SCOPED_TRACE(fmt::format("{} {}", load, fixed));
+      expect_plans_of_timing_all(request);
+      std::set<std::pair<bool, double>> ways;
+      const PlanSpace space(request);
+      for (const PlanShape& shape : space.shapes())
+        if (shape.ep == 4) ways.insert({shape.ranks_per_node > 0, shape.dispatch_bound});
+      const std::size_t num_hops = std::string_view(fixed).find("dispatch=") == std::string_view::npos ? 2 : 1,
+                        num_bounds = request.fixes("moe.dispatch_bound") ? 1
+                                     : *load == 'z'                      ? 3
+                                                                         : 2;
+      EXPECT_EQ(ways.size(), num_hops * num_bounds);
+    }
+}
+
+// Of random meshes: with the whole nodes that orders are searched by, a run finds as many neighbours on each node.
+TEST(Plan, FillsNodesWhereARunDoes) {
+  PlanQuestion asked = question("qwen3-30b-a3b", "h100", 64, 64, 1024);
+  asked.settings = {"--model.num_hidden_layers=2", "--training.recompute=none"};
+  const PlanRequest request = read_plan_request(asked);
+  const PlanSpace space(request);
+  std::mt19937 random(5);
+  int num_filled = 0, num_others = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const PlanShape& shape = space.shapes()[random() % space.shapes().size()];
+    if (shape.ranks_per_node == 0) continue;
+    PlanShape direct = shape;
+    direct.ranks_per_node = 0;
+    const std::vector<PlanData> data = space.data_layouts(shape);
+    PlanChoice choice = {.shape = direct, .data = data[random() % data.size()]};
+    const std::vector<AxisOrder>& orders = space.orders(direct, choice.data);
+    choice.order = orders[random() % orders.size()];
+    RunConfig config = space.config_of(choice);
+    config.parallelism.ranks_per_node = shape.ranks_per_node;
+    const bool fills = fills_nodes(config.mesh_shape(), shape.ranks_per_node);
+    EXPECT_EQ(ep_neighbours_on_node(config) == shape.ranks_per_node, fills) << name_of(choice.order);
+    ++(fills ? num_filled : num_others);
+  }
+  EXPECT_GT(num_filled, 100);
+  EXPECT_GT(num_others, 100);
+}
+
+// A capacity changes what is learned, so it is the user's choice; and then no bound is searched.
+TEST(Plan, KeepsACapacityAndSaysSo) {
+  PlanQuestion asked = mixture_over_nodes();
+  asked.settings.emplace_back("--moe.capacity_factor=1.5");
+  const PlanRequest request = on_nodes_of_two(asked);
+  const PlanSpace space(request);
+  for (const PlanShape& shape : space.shapes()) EXPECT_EQ(shape.dispatch_bound, MoeConfig().dispatch_bound);
+  const PlanResult found = find_plans(request);
+  EXPECT_EQ(found.plans.front().config.moe.capacity_factor, 1.5);
+  EXPECT_THAT(to_text(found, request), HasSubstr("moe.capacity_factor = 1.5 is kept: experts drop rows above it"));
+  const PlanRequest dropless = on_nodes_of_two(mixture_over_nodes());
+  EXPECT_THAT(to_text(find_plans(dropless), dropless), testing::Not(HasSubstr("capacity")));
 }
 
 // One layer has no experts.

@@ -279,6 +279,16 @@ TEST(PublishedRows, OfAMixtureDivideExpertsOverRanks) {
   EXPECT_EQ(run.config.parallelism.virtual_stages, 7);
   EXPECT_NEAR(static_cast<double>(run.config.model.num_parameters()) / 1e9, 140.6, 0.1);
   EXPECT_NEAR(seconds_of(run.config, run.machine, run.profile), 4.209, 0.1 * 4.209);
+  EXPECT_EQ(run.config.moe, MoeConfig());
+  row.fields["balance"] = "capacity 1";
+  const DescribedRun dropping = described_run(row);
+  EXPECT_EQ(dropping.config.moe.capacity_factor, 1);
+  EXPECT_NEAR(seconds_of(dropping.config, dropping.machine, dropping.profile), 4.209, 0.1 * 4.209);
+  row.fields["balance"] = "forced balance";
+  EXPECT_TRUE(described_run(row).config.moe.force_balance);
+  row.fields["balance"] = "capacity";
+  EXPECT_THROW((void)described_run(row), Error);
+  row.fields["balance"] = "dropless";
   row.fields["recompute"] = "full";
   row.fields["software"] = "Megatron-LM 2022";
   const DescribedRun whole = described_run(row);

@@ -10,8 +10,8 @@ ExchangePlan::ExchangePlan(int num_ranks, int rank, std::int64_t most_rows)
     : num_ranks_(num_ranks),
       rank_(rank),
       most_rows_(most_rows),
-      rows_(static_cast<std::size_t>(num_ranks) * static_cast<std::size_t>(num_ranks)),
-      before_(rows_.size()),
+      sent_(static_cast<std::size_t>(num_ranks)),
+      to_this_(static_cast<std::size_t>(num_ranks)),
       received_(static_cast<std::size_t>(num_ranks)) {}
 
 ExchangePlan::ExchangePlan(std::span<const std::int32_t> offsets, int num_ranks, int rank, std::int64_t most_rows)
@@ -70,15 +70,15 @@ ExchangePlan ExchangePlan::of_shares(std::span<const double> shares, std::int64_
 }
 
 void ExchangePlan::add(int source, int target, RowPart rows) {
-  rows_[at(source, target)] = rows;
   std::int64_t& received = received_[static_cast<std::size_t>(target)];
-  before_[at(source, target)] = received;
+  if (source == rank_) sent_[static_cast<std::size_t>(target)] = {rows, received};
+  if (target == rank_) to_this_[static_cast<std::size_t>(source)] = {rows, received};
   received += rows.count;
 }
 
 std::int64_t ExchangePlan::num_sent() const {
   std::int64_t sum = 0;
-  for (int target = 0; target < num_ranks_; ++target) sum += rows_[at(rank_, target)].count;
+  for (const Rows& rows : sent_) sum += rows.of_source.count;
   return sum;
 }
 
@@ -87,8 +87,8 @@ void ExchangePlan::count_rounds() {
   num_rounds_ = static_cast<int>(std::max<std::int64_t>(1, (most + most_rows_ - 1) / most_rows_));
 }
 
-RowPart ExchangePlan::part(int source, int target, int round) const {
-  const std::int64_t start = before_[at(source, target)], end = start + rows_[at(source, target)].count;
+RowPart ExchangePlan::part(const Rows& rows, int round) const {
+  const std::int64_t start = rows.before, end = start + rows.of_source.count;
   const std::int64_t first = std::clamp(first_row(round), start, end),
                      last = std::clamp(first_row(round + 1), start, end);
   return {first - start, last - first};
@@ -96,10 +96,10 @@ RowPart ExchangePlan::part(int source, int target, int round) const {
 
 ExchangeRound ExchangePlan::round(int index) const {
   ExchangeRound round;
-  for (int other = 0; other < num_ranks_; ++other) {
-    RowPart sent = part(rank_, other, index), received = part(other, rank_, index);
-    sent.first += rows_[at(rank_, other)].first;
-    received.first += before_[at(other, rank_)] - first_row(index);
+  for (std::size_t other = 0; other < sent_.size(); ++other) {
+    RowPart sent = part(sent_[other], index), received = part(to_this_[other], index);
+    sent.first += sent_[other].of_source.first;
+    received.first += to_this_[other].before - first_row(index);
     // An empty part may start outside of the round.
     round.sent.push_back(sent.count == 0 ? RowPart() : sent);
     round.received.push_back(received.count == 0 ? RowPart() : received);

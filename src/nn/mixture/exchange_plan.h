@@ -51,20 +51,22 @@ class ExchangePlan {
   }
 
  private:
+  /// Rows between this rank and another one: where they start in those of their source, and how many rows their target
+  /// receives from ranks before it.
+  struct Rows {
+    RowPart of_source;
+    std::int64_t before = 0;
+  };
   ExchangePlan(int num_ranks, int rank, std::int64_t most_rows);
   /// Rows from `source` to `target`, and where they start in its rows.
   void add(int source, int target, RowPart rows);
   void count_rounds();
-  [[nodiscard]] std::size_t at(int source, int target) const {
-    return static_cast<std::size_t>(source) * static_cast<std::size_t>(num_ranks_) + static_cast<std::size_t>(target);
-  }
-  /// The part of them in a round: `first` counts from the first row from `source` to `target`.
-  [[nodiscard]] RowPart part(int source, int target, int round) const;
+  /// The part of them in a round: `first` counts from the first one.
+  [[nodiscard]] RowPart part(const Rows& rows, int round) const;
 
   int num_ranks_, rank_, num_rounds_ = 1;
   std::int64_t most_rows_;
-  std::vector<RowPart> rows_;           // by source and target
-  std::vector<std::int64_t> before_;    // by source and target: rows that the target receives from ranks before
+  std::vector<Rows> sent_, to_this_;    // of this rank, by target; and to it, by source
   std::vector<std::int64_t> received_;  // by target
 };
 

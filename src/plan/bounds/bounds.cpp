@@ -104,9 +104,11 @@ PassEnds PlanBounds::ends_of(const PlanCosts& costs, double transfer_seconds, Cl
     keep_later(ends.gradients, later.gradients);
     keep_later(ends.first_gradients, later.first_gradients);
   };
-  const auto [played, is_new] = known.played.try_emplace(transfer_seconds);
-  if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {}, {});
-  keep(played->second);
+  if (clocking != Clocking::none) {
+    const auto [played, is_new] = known.played.try_emplace(transfer_seconds);
+    if (is_new) played->second = clocked(computation, costs.stages, transfer_seconds, {}, {});
+    keep(played->second);
+  }
   // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
   const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
@@ -148,6 +150,14 @@ double PlanBounds::clocked_pipeline_seconds(const PlanComputation& computation, 
   if (is_new) played->second = clocked(computation, stages, transfer, {}, {});
   const std::vector<double>& ranks = played->second.ranks;
   return std::max(unplayed, rounding * *std::max_element(ranks.begin(), ranks.end()));
+}
+
+double PlanBounds::unclocked_seconds(const PlanChoice& choice, TensorPlacement placement) {
+  const LayerCosts& placed = layers(choice.shape, choice.recompute, placement);
+  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
+  return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, placement),
+                       stages_.passes(choice.shape, choice.pipeline)},
+                      0, Clocking::none);
 }
 
 double PlanBounds::seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes) {

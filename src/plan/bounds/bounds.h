@@ -32,8 +32,9 @@ class PlanBounds {
   [[nodiscard]] double pipeline_seconds(const PlanComputation& computation, TensorPlacement placement);
   /// The same; a clock goes over the schedule.
   [[nodiscard]] double clocked_pipeline_seconds(const PlanComputation& computation, TensorPlacement placement);
-  /// Whatever the order is, among those with the placement. `clocks_lanes`: a clock goes over the schedule again, with
-  /// the data axes' part of it.
+  /// Whatever the order is, among those with the placement: without a clock.
+  [[nodiscard]] double unclocked_seconds(const PlanChoice& choice, TensorPlacement placement);
+  /// The same. A clock goes over the schedule; `clocks_lanes`: again, with the data axes' part of it.
   [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes);
   [[nodiscard]] double seconds(const PlanChoice& choice);
 
@@ -44,8 +45,8 @@ class PlanBounds {
     std::vector<double> unplayed = {};    // by rank: the end of its last pass
     std::map<double, PassEnds> played{};  // from a clock, by the seconds of a transfer
   };
-  /// Whether the clock of a bound knows the lane of data axes.
-  enum class Clocking : std::uint8_t { of_passes, of_lanes };
+  /// What the clock of a bound knows: nothing without one, and the lane of data axes or not.
+  enum class Clocking : std::uint8_t { none, of_passes, of_lanes };
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const PlanRecompute& recompute,
                                          TensorPlacement placement);
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);

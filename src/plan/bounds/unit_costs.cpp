@@ -100,12 +100,14 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
   bool is_slower = false;
-  for (UnitCost& unit : placed.units)
-    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-      const double seconds = timer_.seconds(unit.costs->first[kind], mesh);
-      is_slower = is_slower || seconds > unit.seconds[kind];
-      unit.seconds[kind] = seconds;
-    }
+  for (UnitCost& unit : placed.units) {
+    std::array<double, num_pass_kinds> seconds{};
+    seconds.fill(no_time);
+    timer_.take_least(unit.costs->first, mesh, seconds);
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
+      is_slower = is_slower || seconds[kind] > unit.seconds[kind];
+    unit.seconds = seconds;
+  }
   if (is_slower) known->second = &slower_layers_.emplace_back(std::move(placed));
   return *known->second;
 }
@@ -120,6 +122,8 @@ CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& da
   PlanShape of_state = shape;
   if (is_even) of_state.exchange = {};
   if (!is_rounded) of_state.micro_batch_size = 0;
+  of_state.ranks_per_node = 0;
+  of_state.dispatch_bound = 0;
   return {key_of(of_state), data.replicate, data.shard, data.zero_level};
 }
 
@@ -131,7 +135,7 @@ const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
   const auto& [shape, data, order, placement] = at;
-  const StateKey key = {key_of(shape, data), shape.pp, order, placement};
+  const StateKey key = {key_of(shape, data), shape.pp, shape.ranks_per_node, order, placement};
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
   const std::vector<AxisOrder>& orders = orders_.of(shape, data, placement);
@@ -154,9 +158,7 @@ std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes) {
 UnitCost CostTable::timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape) {
   UnitCost cost = {.kind = kind, .costs = std::move(costs)};
   cost.seconds.fill(no_time);
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass)
-    for (const MeshShape& mesh : orders_.of_layer_axes(shape))
-      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.costs->first[pass], mesh));
+  for (const MeshShape& mesh : orders_.of_layer_axes(shape)) timer_.take_least(cost.costs->first, mesh, cost.seconds);
   return cost;
 }
 
@@ -168,6 +170,8 @@ PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape
   if (!is_block || !kind.layer.has_experts) {
     of_unit.ep = of_unit.etp = 1;
     of_unit.divides_experts_as_dense = false;
+    of_unit.ranks_per_node = 0;
+    of_unit.dispatch_bound = 0;
   }
   return key_of(of_unit);
 }

@@ -134,9 +134,9 @@ struct StateCosts {
 };
 
 /// Degrees of a shape that decide what a unit's passes are: tp with and without sequence parallelism, microbatch, cp
-/// with its method, ep, and etp or dense branches' division.
-using PassDegrees =
-    std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, std::int64_t, bool>;
+/// with its method, ep, etp or dense branches' division, and how rows are exchanged.
+using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, std::int64_t,
+                               bool, std::int64_t, double>;
 /// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
 using KnownPasses = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
 
@@ -169,7 +169,8 @@ class CostTable {
   /// Of the kinds of units of a shape that were asked for.
   using KnownUnits = std::map<UnitKind, UnitCost>;
   using TraceKey = std::tuple<ShapeKey, std::int64_t, std::int64_t, std::int64_t>;
-  using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
+  // Also pp, and the ranks of a node, on which placements depend.
+  using StateKey = std::tuple<TraceKey, std::int64_t, std::int64_t, std::optional<AxisOrder>, TensorPlacement>;
   struct DataOrder {
     const PlanShape& shape;
     const PlanData& data;
@@ -178,8 +179,16 @@ class CostTable {
   };
 
   [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
-    return {shape.tp,  shape.sequence_parallel,       shape.micro_batch_size, shape.cp, shape.exchange, shape.ep,
-            shape.etp, shape.divides_experts_as_dense};
+    return {shape.tp,
+            shape.sequence_parallel,
+            shape.micro_batch_size,
+            shape.cp,
+            shape.exchange,
+            shape.ep,
+            shape.etp,
+            shape.divides_experts_as_dense,
+            shape.ranks_per_node,
+            shape.dispatch_bound};
   }
   [[nodiscard]] static PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;

@@ -22,7 +22,8 @@ PlanChoice choice_of(const RunConfig& config) {
   return {.shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
                     config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(),
                     p.context_parallel_degree, key_exchange(p), p.expert_parallel_degree, num_feature_ranks(p),
-                    !config.model.mixture.exists() || divides_experts_as_dense(p)},
+                    !config.model.mixture.exists() || divides_experts_as_dense(p), ep_on_node(config),
+                    config.moe.dispatch_bound},
           .pipeline = std::move(pipeline),
           .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},
           .data = {p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.zero_level,
@@ -47,7 +48,8 @@ RunConfig read_asked_config(const std::string& path, const PlanQuestion& questio
 }
 
 Plan plan_of(const RunConfig& config, const PlanRequest& request) {
-  Plan plan = {choice_of(config), with_nodes_of(config, request.machine), {}};
+  const RunConfig placed = with_nodes_of(config, request.machine);
+  Plan plan = {choice_of(placed), placed, {}};
   // As in train.
   if (plan.config.training.device == DeviceChoice::automatic)
     plan.config.training.device = request.base.training.device;

@@ -10,9 +10,9 @@ constexpr std::int64_t most_layers_of_a_part = 2;  // of an interleaved stage
 
 }  // namespace
 
-bool is_expert_shape(const PlanShape& shape, std::int64_t devices_of_node) {
-  return devices_of_node % shape.tp == 0 && shape.sequence_parallel == (shape.tp > 1) &&
-         shape.micro_batch_size <= most_sequences;
+bool is_expert_shape(const PlanShape& shape, const PlanRequest& request) {
+  return request.machine.nodes.front().num_devices % shape.tp == 0 && shape.sequence_parallel == (shape.tp > 1) &&
+         shape.micro_batch_size <= most_sequences && shape.dispatch_bound == request.base.moe.dispatch_bound;
 }
 
 std::vector<PlanPipeline> expert_pipelines(const PlanSpace& space, const PlanShape& shape) {

@@ -13,8 +13,8 @@ template <class MayFit>
 [[nodiscard]] std::vector<PlanChoice> expert_choices(const PlanSpace& space, const PlanShape& shape,
                                                      const MayFit& may_fit);
 
-/// Whether experts would consider the shape on nodes of `devices_of_node`.
-[[nodiscard]] bool is_expert_shape(const PlanShape& shape, std::int64_t devices_of_node);
+/// Whether experts would consider the shape.
+[[nodiscard]] bool is_expert_shape(const PlanShape& shape, const PlanRequest& request);
 /// Those of the shape's pipelines, and of its data-parallel configurations, that experts would consider.
 [[nodiscard]] std::vector<PlanPipeline> expert_pipelines(const PlanSpace& space, const PlanShape& shape);
 [[nodiscard]] std::vector<PlanData> expert_data(const PlanSpace& space, const PlanShape& shape);

@@ -76,7 +76,7 @@ class GoodPlans {
     PlanHeap seeds;
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
-      if (!is_expert_shape(*shape, request_.machine.nodes.front().num_devices)) continue;
+      if (!is_expert_shape(*shape, request_)) continue;
       if (found_.contains(degrees_of(*shape)) || !limit_.is_before(end)) continue;
       tree_.add_expert_choices(*shape, seeds);
     }

@@ -12,7 +12,17 @@
 namespace echelon {
 
 /// How precise the bound of a set is, and how small the set.
-enum class PlanGrade : std::uint8_t { shape, pipeline, clocked, any_order, clocked_any_order, layout, stepped, timed };
+enum class PlanGrade : std::uint8_t {
+  shape,
+  pipeline,
+  fitting,  // the same, with the data axes that may fit
+  clocked,
+  any_order,
+  clocked_any_order,
+  layout,
+  stepped,
+  timed
+};
 
 /// What is to be least comes first; of layouts that are equal in both the one with the earlier order.
 struct PlanKey {

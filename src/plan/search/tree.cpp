@@ -55,7 +55,8 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   counts_.work += work_of_set;
   switch (node.grade) {
     case PlanGrade::shape: return expand_shape(node.choice.shape, open);
-    case PlanGrade::pipeline: return clock_pipeline(node, open);
+    case PlanGrade::pipeline: return fit_pipeline(node, open);
+    case PlanGrade::fitting: return clock_pipeline(node, open);
     case PlanGrade::clocked: return expand_pipeline(node, open);
     case PlanGrade::any_order: return clock_any_order(node, open);
     case PlanGrade::clocked_any_order: return expand_orders(node, open);
@@ -98,19 +99,40 @@ void PlanTree::push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open) {
   open.push(std::move(node));
 }
 
-/// Bounds the first one of a chain better, once its schedule says that it fits.
-void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
+/// Once the schedule says that the first one of a chain fits, bounds it by the data axes with which any of them may.
+void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   if (memory_first()) return expand_pipeline(node, open);
   const auto fits = [&](const PlanRecompute& each) {
     return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}));
   };
   if (!fits(node.chain.front())) return push_pipeline(node, fits, open);
+  const std::vector<PlanData> all = space_.data_layouts(node.choice.shape);
+  // The clock is quicker than a look at all data axes where there are few passes.
+  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * std::ssize(all)) return clock_pipeline(node, open);
+  PlanNode fitting = node;
+  fitting.grade = PlanGrade::fitting;
+  fitting.key.first = no_time;
+  PlanChoice choice = node.choice, least = node.choice;
+  least.recompute = node.chain.back();
+  for (const PlanData& data : all) {
+    counts_.work += work_of_set;
+    if (bounds_.costs().orders().of(choice.shape, data, node.placement).empty()) continue;
+    choice.data = least.data = data;
+    const double seconds = std::max(node.key.first, bounds_.unclocked_seconds(choice, node.placement));
+    if (seconds < fitting.key.first && may_fit(least, bounds_.bytes().of_layout(least))) fitting.key.first = seconds;
+    if (fitting.key.first == node.key.first) break;
+  }
+  if (fitting.key.first < no_time) open.push(std::move(fitting));
+}
+
+/// Bounds the first one of a chain better by its schedule.
+void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(node.choice);
   PlanNode clocked = node;
   clocked.grade = PlanGrade::clocked;
-  clocked.key.first = bounds_.clocked_pipeline_seconds({node.choice.shape, node.choice.pipeline, node.choice.recompute},
-                                                       node.placement);
+  const PlanComputation computation = {node.choice.shape, node.choice.pipeline, node.choice.recompute};
+  clocked.key.first = std::max(node.key.first, bounds_.clocked_pipeline_seconds(computation, node.placement));
   open.push(std::move(clocked));
 }
 
@@ -243,7 +265,7 @@ bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
   PartialGroups parts =
       partial_groups(request_.base.model, static_cast<int>(shape.tp), static_cast<int>(shape.cp), shape.exchange);
   parts.expert_ranks = static_cast<int>(num_expert_ranks(shape));
-  parts.feature_ranks = static_cast<int>(shape.etp);
+  parts.feature_ranks = static_cast<int>(std::max(shape.etp, shape.ranks_per_node));
   const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
   return bytes <= most_arena_bytes(communicators_of(mesh, parts));
 }

@@ -77,6 +77,7 @@ class PlanTree {
 
  private:
   void expand_shape(const PlanShape& shape, PlanHeap& open);
+  void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open);

@@ -27,6 +27,14 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.expert_tensor_parallel_degree = are_as_dense && shape.sequence_parallel ? shape.tp
                                                      : shape.etp > 1                         ? shape.etp
                                                                                              : 0;
+  if (config.model.mixture.exists()) {
+    ParallelConfig& p = config.parallelism;
+    const bool is_direct = shape.ranks_per_node == 0;
+    if (!is_direct) p.ranks_per_node = shape.ranks_per_node;
+    if (p.ranks_per_node > 0 || p.expert_dispatch == ExpertDispatch::hierarchical)
+      p.expert_dispatch = is_direct ? ExpertDispatch::direct : ExpertDispatch::hierarchical;
+    config.moe.dispatch_bound = shape.dispatch_bound;
+  }
   config.parallelism.data_parallel_shard_degree = shards_of_experts(shape);
   config.parallelism.data_parallel_replicate_degree = shape.dp / shards_of_experts(shape);
   config.training.micro_batch_size = shape.micro_batch_size;

@@ -37,8 +37,8 @@ std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const Plan
   if (shape.divides_experts_as_dense) return spread;
   if (!has_equal_expert_groups(shape, machine)) return std::nullopt;
   if (expert_ranks > 1) add(devices.placement_of(expert_group(expert_ranks), 0));
-  if (etp > 1)
-    for (const Group& group : {expert_inner_group(etp), expert_across_group(expert_ranks, etp)})
+  if (const int inside = std::max(etp, static_cast<int>(shape.ranks_per_node)); inside > 1)
+    for (const Group& group : {expert_inner_group(inside), expert_across_group(expert_ranks, inside)})
       add(devices.placement_of(group, 0));
   if (axes.size() == layer_axes.size()) return spread;
   add(devices.placement_of(expert_holders_group(expert_ranks), 0));
@@ -129,7 +129,7 @@ std::vector<MeshShape> PlanOrders::meshes_of_experts(const PlanShape& shape) con
     if (others % shard != 0) continue;
     for (std::int64_t pp = 1; pp <= others / shard; ++pp) {
       if (others / shard % pp != 0) continue;
-      const PlanShape around = {.tp = shape.tp, .pp = pp, .cp = shape.cp};
+      const PlanShape around = {.tp = shape.tp, .pp = pp, .cp = shape.cp, .ranks_per_node = shape.ranks_per_node};
       const PlanData data = {.replicate = others / shard / pp, .shard = shard};
       for (const AxisOrder& order : space_->orders(around, data)) {
         const MeshShape mesh = space_->mesh_of(around, data, order);

@@ -57,10 +57,10 @@ class PlanOrders {
   [[nodiscard]] std::vector<MeshShape> meshes_of_layer_axes(const PlanShape& shape) const;
   [[nodiscard]] std::vector<MeshShape> meshes_of_experts(const PlanShape& shape) const;
 
-  // tp, cp, the ranks of it that exchange heads, ep, etp
-  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int, std::int64_t, std::int64_t>;
+  // tp, cp, the ranks of it that exchange heads, ep, etp, and the ranks of a node
+  using LayerDegrees = std::tuple<std::int64_t, std::int64_t, int, std::int64_t, std::int64_t, std::int64_t>;
   [[nodiscard]] static LayerDegrees layer_degrees(const PlanShape& shape) {
-    return {shape.tp, shape.cp, shape.exchange.head_ranks, shape.ep, shape.etp};
+    return {shape.tp, shape.cp, shape.exchange.head_ranks, shape.ep, shape.etp, shape.ranks_per_node};
   }
 
   const PlanSpace* space_;

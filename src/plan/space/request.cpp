@@ -21,10 +21,9 @@ namespace {
 constexpr std::int64_t longest_default_sequence = 8192;
 
 bool is_chosen(std::string_view key) {
-  constexpr std::string_view of_training[] = {"training.micro_batch_size", "training.recompute",
-                                              "training.recompute_method", "training.recompute_num_layers"};
-  return key.starts_with("parallelism.") ||
-         std::find(std::begin(of_training), std::end(of_training), key) != std::end(of_training);
+  constexpr std::string_view others[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method",
+                                         "training.recompute_num_layers", "moe.dispatch_bound"};
+  return key.starts_with("parallelism.") || std::find(std::begin(others), std::end(others), key) != std::end(others);
 }
 
 /// One setting a string, "--section.key=value".

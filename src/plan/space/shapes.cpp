@@ -19,7 +19,33 @@ constexpr std::string_view tensor_key = "parallelism.tensor_parallel_degree",
                            pipeline_key = "parallelism.pipeline_parallel_degree",
                            expert_key = "parallelism.expert_parallel_degree",
                            expert_tensor_key = "parallelism.expert_tensor_parallel_degree",
-                           micro_batch_key = "training.micro_batch_size";
+                           bound_key = "moe.dispatch_bound", micro_batch_key = "training.micro_batch_size";
+
+/// Into how many nodes' worth of ranks `machine` divides meshes; 0: nodes differ, or ranks are threads.
+std::int64_t ranks_of_node(const PlanRequest& request) {
+  const MachineSpec& machine = request.machine;
+  if (const std::int64_t fixed = request.base.parallelism.ranks_per_node; fixed > 0) return fixed;
+  const std::int64_t ranks = machine.nodes.front().num_devices;
+  const bool are_alike =
+      std::ranges::all_of(machine.nodes, [&](const NodeSpec& node) { return node.num_devices == ranks; });
+  return machine.host || !are_alike ? 0 : ranks;
+}
+
+/// The usual bound and half of it, which takes less memory, and rounds that overlap; while the most loaded rank takes
+/// several rounds, twice as much.
+std::vector<double> dispatch_bounds(const PlanShape& shape, const PlanRequest& request) {
+  const RunConfig& base = request.base;
+  const double usual = base.moe.dispatch_bound;
+  const bool has_capacity = base.moe.capacity_factor != MoeConfig().capacity_factor;
+  if (num_expert_ranks(shape) == 1 || has_capacity || request.fixes(bound_key)) return {usual};
+  std::vector<double> all = {usual / 2, usual};
+  if (base.expert_load.is_balanced()) return all;
+  const auto ep = static_cast<int>(shape.ep);
+  const double most = ep * shares_of_ranks(base.expert_load, base.model.mixture, ep).front();
+  while (all.back() < most) all.push_back(2 * all.back());
+  return all;
+}
+
 bool is_legal(const RunConfig& config) {
   try {
     validate(config);
@@ -122,6 +148,23 @@ std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
   return all;
 }
 
+std::vector<PlanShape> PlanSpace::with_row_exchanges(const PlanShape& shape) const {
+  const ExpertDispatch fixed = request_->base.parallelism.expert_dispatch;
+  const std::int64_t of_node = ranks_of_node(*request_);
+  const bool has_nodes = of_node > 1 && shape.etp == 1 && shape.ep > of_node && shape.ep % of_node == 0;
+  std::vector<PlanShape> all;
+  for (const double bound : dispatch_bounds(shape, *request_))
+    for (const std::int64_t ranks_per_node : {std::int64_t{0}, of_node}) {
+      const ExpertDispatch dispatch = ranks_per_node == 0 ? ExpertDispatch::direct : ExpertDispatch::hierarchical;
+      if ((ranks_per_node > 0 && !has_nodes) || (fixed != ExpertDispatch::automatic && fixed != dispatch)) continue;
+      all.push_back(shape);
+      all.back().ranks_per_node = ranks_per_node;
+      all.back().dispatch_bound = bound;
+      if (of_node == 0) break;
+    }
+  return all;
+}
+
 void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
   const RunConfig plain = without_choices(request_->base);
   const ParallelConfig& fixed = request_->base.parallelism;
@@ -134,9 +177,12 @@ void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
         continue;
       for (const KeyExchange& exchange : exchanges(tp, cp)) {
         const PlanShape all = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp, exchange};
-        for (const PlanShape& shape : with_experts(all))
-          if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
-            shapes_.push_back(shape);
+        if (pipelines(all).empty()) continue;
+        for (const PlanShape& divided : with_experts(all)) {
+          if (!is_legal(with_shape(plain, divided))) continue;
+          for (const PlanShape& shape : with_row_exchanges(divided))
+            if (!data_layouts(shape).empty()) shapes_.push_back(shape);
+        }
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/head_split.h"
+#include "predict/experts/expert_nodes.h"
 #include "spec/config/pipeline.h"
 #include "spec/machine/fastest_format.h"
 
@@ -72,6 +73,12 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
   if (config.model.mixture.exists())
     for (const std::int64_t degree : divisors_of(config.parallelism.tensor_parallel_degree))
       candidates.add(features_key, [&](RunConfig& c) { c.parallelism.expert_tensor_parallel_degree = degree; });
+  if (config.model.mixture.exists()) {
+    for (const auto dispatch : {ExpertDispatch::direct, ExpertDispatch::hierarchical})
+      candidates.add("parallelism.expert_dispatch", [&](RunConfig& c) { c.parallelism.expert_dispatch = dispatch; });
+    for (const double factor : {0.5, 2.0})
+      candidates.add("moe.dispatch_bound", [&](RunConfig& c) { c.moe.dispatch_bound *= factor; });
+  }
   for (const std::int64_t shards : divisors_of(dp))
     candidates.add(sharding_key, [&](RunConfig& c) {
       c.parallelism.data_parallel_shard_degree = shards;
@@ -195,6 +202,16 @@ bool is_accepted(const RunConfig& config, std::int64_t num_ranks) {
   }
 }
 
+/// Of hierarchical dispatch on a host, no nodes are known.
+bool has_nodes(const RunConfig& config, const MachineSpec& machine) {
+  try {
+    (void)ep_on_node(with_nodes_of(config, machine));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<SingleChange> single_changes(const RunConfig& config, const MachineSpec& machine) {
@@ -213,7 +230,7 @@ std::vector<SingleChange> single_changes(const RunConfig& config, const MachineS
     settle(each.key, config, each.config);
     std::vector<KeyChange> changes = config_changes(config, each.config);
     const auto chosen = std::find_if(changes.begin(), changes.end(), [&](const auto& c) { return c.key == each.key; });
-    if (chosen == changes.end() || !is_accepted(each.config, num_ranks)) continue;
+    if (chosen == changes.end() || !is_accepted(each.config, num_ranks) || !has_nodes(each.config, machine)) continue;
     SingleChange change = {.change = *chosen, .config = std::move(each.config)};
     changes.erase(chosen);
     change.with = std::move(changes);

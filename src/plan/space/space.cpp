@@ -54,6 +54,17 @@ std::string context_text(const PlanShape& shape) {
                      method == ContextMethod::ulysses_ring ? fmt::format("/{}", head_ranks) : "");
 }
 
+bool fills_nodes(const MeshShape& mesh, std::int64_t ranks_per_node) {
+  std::int64_t inner = 1;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp_shard}) {  // as experts' ranks are counted (spec/groups.h)
+    if (mesh.degree(axis) == 1) continue;
+    if (mesh.stride(axis) != inner) return false;
+    inner *= mesh.degree(axis);
+    if (inner >= ranks_per_node) return inner % ranks_per_node == 0;
+  }
+  return false;
+}
+
 void PlanSpace::add_orders() {
   for (unsigned subset = 0; subset < 1U << num_axes; ++subset) {
     std::vector<Axis> axes;
@@ -93,10 +104,20 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
 const std::vector<AxisOrder>& PlanSpace::orders(const PlanShape& shape, const PlanData& data) const {
   const MeshShape mesh = mesh_of(shape, data, {});
   std::vector<Axis> axes;
+  std::array<int, num_axes> degrees{};
   const AxisOrder all;
-  for (const Axis axis : all.axes())
+  for (const Axis axis : all.axes()) {
+    degrees[static_cast<std::size_t>(axis)] = mesh.degree(axis);
     if (mesh.degree(axis) > 1) axes.push_back(axis);
-  return orders_.at(axes);
+  }
+  const std::vector<AxisOrder>& of_axes = orders_.at(axes);
+  if (shape.ranks_per_node == 0) return of_axes;
+  const auto [known, is_new] = orders_by_node_.try_emplace({degrees, shape.ranks_per_node}, of_axes);
+  if (is_new)
+    std::erase_if(known->second, [&](const AxisOrder& order) {
+      return !fills_nodes(mesh_of(shape, data, order), shape.ranks_per_node);
+    });
+  return known->second;
 }
 
 MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const {
@@ -112,10 +133,13 @@ MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const
 
 std::int64_t PlanSpace::num_configurations() const {
   std::int64_t sum = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> known;  // by what pipelines depend on
   for (const PlanShape& shape : shapes_) {
-    std::int64_t of_shape = 0;
-    for (const PlanPipeline& pipeline : pipelines(shape))
-      of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
+    const auto [entry, is_new] = known.try_emplace({shape.pp, shape.num_microbatches}, 0);
+    std::int64_t& of_shape = entry->second;
+    if (is_new)
+      for (const PlanPipeline& pipeline : pipelines(shape))
+        of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
     for (const PlanData& data : data_layouts(shape))
       sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
   }

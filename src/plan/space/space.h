@@ -2,7 +2,7 @@
 // counted without being listed:
 //
 //   Shape        tensor (and sequence), pipeline, data and context degrees with the method of context parallelism, how
-//                experts are divided, sequences per microbatch.
+//                experts are divided and their rows exchanged, sequences per microbatch.
 //   Pipeline     of a shape: schedule, virtual stages, layers per stage.
 //   Recompute    of a pipeline: which operations of how many blocks of each stage are recomputed.
 //   Data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released.
@@ -12,6 +12,7 @@
 #include "plan/space/request.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <vector>
@@ -29,12 +30,20 @@ struct PlanShape {
   // divide the features of each. Or tensor-parallel ranks divide the features of all, as of a dense branch.
   std::int64_t ep = 1, etp = 1;
   bool divides_experts_as_dense = true;
+  // Of experts over ranks: those that share a node, where rows go to other nodes in two hops (0: directly); and
+  // moe.dispatch_bound.
+  std::int64_t ranks_per_node = 0;
+  double dispatch_bound = MoeConfig().dispatch_bound;
   auto operator<=>(const PlanShape&) const = default;
 };
 
 /// Without a fixed degree, ranks of context parallelism hold no fewer tokens of a sequence. With fewer of them it is
 /// another way to make microbatches smaller, and a search takes several times the work to weigh it against the others.
 inline constexpr std::int64_t least_context_tokens = 8192;
+
+/// Whether the innermost ranks of the mesh, so many to a node, have experts together and are neighbours among those
+/// that do. Then a group of more of them fills whole nodes.
+[[nodiscard]] bool fills_nodes(const MeshShape& mesh, std::int64_t ranks_per_node);
 
 struct PlanPipeline {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
@@ -105,7 +114,7 @@ class PlanSpace {
   [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
   /// Those that differ as meshes: axes of one rank are where the default has them. The default comes first. On a host
-  /// ranks are threads without a place, and the default represents all.
+  /// ranks are threads without a place, and the default represents all. In two hops rows go between whole nodes.
   [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] MeshShape mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const;
 
@@ -124,6 +133,8 @@ class PlanSpace {
   [[nodiscard]] std::vector<KeyExchange> exchanges(std::int64_t tp, std::int64_t cp) const;
   /// The shape with every way to divide experts; legal ones among others.
   [[nodiscard]] std::vector<PlanShape> with_experts(const PlanShape& shape) const;
+  /// The legal shape with every way to exchange rows.
+  [[nodiscard]] std::vector<PlanShape> with_row_exchanges(const PlanShape& shape) const;
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
     return !request_->fixes(key) || value == wanted;
   }
@@ -138,7 +149,9 @@ class PlanSpace {
   const PlanRequest* request_;
   std::vector<PlanShape> shapes_;
   std::map<std::vector<Axis>, std::vector<AxisOrder>> orders_;  // by the axes of more than one rank
-  mutable std::map<std::int64_t, std::vector<Split>> splits_;   // by the number of stages: asked for again and again
+  // Of them those that fill nodes: by degrees in the order of Axis, and the ranks of a node.
+  mutable std::map<std::pair<std::array<int, num_axes>, std::int64_t>, std::vector<AxisOrder>> orders_by_node_;
+  mutable std::map<std::int64_t, std::vector<Split>> splits_;  // by the number of stages: asked for again and again
 };
 
 }  // namespace echelon

@@ -46,6 +46,22 @@ namespace {
 
 std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "" : ", order " + name_of(order); }
 
+/// "4x2" with features over 2 ranks; "64 in 2 hops"; "8 by 0.6" with another bound than the usual one.
+std::string expert_text(const PlanShape& shape) {
+  std::string text = shape.etp > 1 ? fmt::format("{}x{}", shape.ep, shape.etp) : fmt::format("{}", shape.ep);
+  if (shape.ranks_per_node > 0) text += " in 2 hops";
+  if (num_expert_ranks(shape) > 1 && shape.dispatch_bound != MoeConfig().dispatch_bound)
+    text += fmt::format(" by {}", shape.dispatch_bound);
+  return text;
+}
+
+/// A capacity changes what is learned, so no other is searched.
+std::string capacity_line(const RunConfig& config) {
+  if (expert_capacity(config.moe, config.model.mixture, config.training.seq_len) == 0) return "";
+  return fmt::format("moe.capacity_factor = {} is kept: experts drop rows above it, which changes what is learned\n",
+                     config.moe.capacity_factor);
+}
+
 using PlanRow = std::vector<std::string>;
 
 const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ",      "cp",   "ep",       "pp",
@@ -59,7 +75,7 @@ PlanRow row(const Plan& plan) {
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
           context_text(shape),
-          shape.etp > 1 ? fmt::format("{}x{}", shape.ep, shape.etp) : fmt::format("{}", shape.ep),
+          expert_text(shape),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),
@@ -107,7 +123,7 @@ std::string promise_lines(const PlanResult& result, const PlanRequest& request) 
   std::string text = fmt::format("\nthe first one: {}\ntimed at {}\n",
                                  promise_text(best.outcome, best.config, request.machine, request.profile),
                                  rates_text(request.profile, request.machine));
-  text += expert_load_text(best.config);
+  text += capacity_line(best.config) + expert_load_text(best.config);
   if (const std::string warning = warning_of(best.outcome, best.config, request.machine); !warning.empty())
     text += warning + "\n";
   return result.draws ? text + to_text(*result.draws) + "\n" : text;

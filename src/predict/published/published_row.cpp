@@ -109,6 +109,19 @@ class RowReader {
     ParallelConfig& p = config_.parallelism;
     p.expert_parallel_degree = degree("ep");
     p.expert_tensor_parallel_degree = size("etp", degree("tp"));
+    set_balance();
+  }
+
+  /// "capacity 1", "forced balance"; others, such as "dropless", take all rows.
+  void set_balance() {
+    const std::string balance = word("balance");
+    config_.moe.force_balance = has(balance, "forced");
+    constexpr std::string_view capacity = "capacity";
+    const std::size_t at = balance.find(capacity);
+    if (at == std::string::npos) return;
+    config_.moe.capacity_factor = std::strtod(balance.c_str() + at + capacity.size(), nullptr);
+    require(config_.moe.capacity_factor > 0, "balance = '{}' has no factor of a capacity (use 'capacity 1')",
+            row_.at("balance"));
   }
 
   /// Heads of about 128, as many as tp and the width can be divided by.

@@ -10,14 +10,19 @@
 namespace echelon {
 namespace {
 
-double seconds_on(const MachineSpec& machine, const CostEvents& events, const MeshShape& mesh) {
+/// Of each of the costs, which have records in common.
+void take_least_on(const MachineSpec& machine, std::span<const ActionCost> costs, const MeshShape& mesh,
+                   std::span<double> least) {
   const DeviceMap devices(mesh, machine);
   std::vector<std::pair<const CommRecord*, double>> known;  // a few: the hops of a ring are the same
-  return seconds_of_events(events, [&](const CommRecord& record) {
-    const auto same = std::ranges::find_if(known, [&](const auto& each) { return *each.first == record; });
-    if (same != known.end()) return same->second;
-    return known.emplace_back(&record, least_communication_seconds(record, 0, devices)).second;
-  });
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const double seconds = seconds_of_events(costs[i].events, [&](const CommRecord& record) {
+      const auto same = std::ranges::find_if(known, [&](const auto& each) { return *each.first == record; });
+      if (same != known.end()) return same->second;
+      return known.emplace_back(&record, least_communication_seconds(record, 0, devices)).second;
+    });
+    least[i] = std::min(least[i], seconds);
+  }
 }
 
 }  // namespace
@@ -78,10 +83,15 @@ ActionCost CostTimer::cost_on_host(const CallTrace& trace) {
 }
 
 double CostTimer::seconds(const ActionCost& cost, const MeshShape& mesh) const {
-  if (host_) return cost.compute_seconds();
-  double least = std::numeric_limits<double>::max();
-  for (const MachineSpec& machine : machines_) least = std::min(least, seconds_on(machine, cost.events, mesh));
-  return least;
+  double seconds = std::numeric_limits<double>::max();
+  take_least(std::span(&cost, 1), mesh, std::span(&seconds, 1));
+  return seconds;
+}
+
+void CostTimer::take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least) const {
+  for (const MachineSpec& machine : machines_)
+    if (!host_) take_least_on(machine, costs, mesh, least);
+  for (std::size_t i = 0; host_ && i < costs.size(); ++i) least[i] = std::min(least[i], costs[i].compute_seconds());
 }
 
 }  // namespace echelon

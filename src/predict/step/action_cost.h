@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -49,6 +50,8 @@ class CostTimer {
   [[nodiscard]] ActionCost cost_of(const CallTrace& trace);
   /// On the mesh of a layout; the fastest kind of node bounds what any rank does.
   [[nodiscard]] double seconds(const ActionCost& cost, const MeshShape& mesh) const;
+  /// The same of several, which lowers those of `least` that are above.
+  void take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least) const;
 
  private:
   [[nodiscard]] ActionCost cost_on_host(const CallTrace& trace);

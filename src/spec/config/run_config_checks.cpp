@@ -27,6 +27,7 @@ void check_ranges(const RunConfig& config) {
     const auto* real = std::get_if<double>(&value);
     if (!whole && !real) continue;
     const double number = whole ? static_cast<double>(*whole) : *real;
+    if (std::isfinite(number) && number >= key.range.least && number <= key.range.most) continue;
     require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value),
             to_toml(value_of(key, defaults)));
     require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, to_toml(value), key.range.least,
