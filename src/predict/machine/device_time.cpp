@@ -13,8 +13,10 @@ namespace {
 
 /// Fused attention on a GPU (Dao 2023, arXiv:2307.08691) goes over blocks of 128 queries and keys; those on the
 /// diagonal are computed whole, though the mask leaves half of them, and narrow heads have fewer multiply-adds per
-/// exponential.
-constexpr double attention_block = 128, half_head = 32;
+/// exponential. To begin and end a block of queries takes as long as 300 keys of a head of 64 columns, which causal
+/// queries have in twice as many queries (github.com/triton-lang/triton, pull request 1917: A100, both passes, causal
+/// and not).
+constexpr double attention_block = 128, half_head = 32, columns_of_block_ends = 2.0 * 300 * 64;
 
 double attention_flops_at_best(const FormatRates& rates) {
   return rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
@@ -25,7 +27,7 @@ double attention_rate(const OpRecord& operation, const DeviceSpec& device, const
   if (device.num_multiprocessors == 0) return rate;
   const double queries = std::sqrt(2 * static_cast<double>(operation.n));  // n: pairs below the diagonal
   const auto head = static_cast<double>(operation.k);
-  return rate * queries / (queries + attention_block) * head / (head + half_head);
+  return rate * queries / (queries + attention_block + columns_of_block_ends / head) * head / (head + half_head);
 }
 
 /// Of training.dtype, the closest first: of the same width, then wider.

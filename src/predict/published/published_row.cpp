@@ -22,6 +22,11 @@ std::optional<DType> named_format(const std::string& precision) {
   return std::nullopt;
 }
 
+/// From 2025 on.
+bool is_recent_nemo(std::string_view software) {
+  return has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
+}
+
 /// Reads one row into a config.
 class RowReader {
  public:
@@ -223,11 +228,12 @@ class RowReader {
     t.micro_batch_size = std::max<std::int64_t>(1, std::min(size("mbs", usual_microbatch(batch / dp)), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
     t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
-    // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in
-    // 32 bits.
+    // Gradients have the format of the weights in fp16, where all is bf16, and in NeMo's recipes (grad_reduce_in_fp32
+    // is false there); sums of other bf16 ones are kept and reduced in 32 bits.
     const std::string precision = word("precision");
     if (t.dtype == DType::float16 ||
-        (t.dtype == DType::bfloat16 && (has(precision, "pure") || has(word("software"), "ibm"))))
+        (t.dtype == DType::bfloat16 &&
+         (has(precision, "pure") || has(word("software"), "ibm") || is_recent_nemo(word("software")))))
       t.grad_dtype = t.dtype;
     set_recompute();
   }
@@ -308,7 +314,7 @@ DescribedRun described_run(const CsvRow& row) {
   if (!named_format(lower(row.at("precision"))) && run.machine.nodes.front().device.lacks(name_of(t.dtype)))
     t.grad_dtype = t.dtype = DType::float16;
   run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"),
-                                    row.at("zero"), row.at("source")});
+                                    row.at("zero"), row.at("source"), row.at("mlp")});
   return run;
 }
 
@@ -369,10 +375,12 @@ SoftwareProfile described_software(const SoftwareWords& words) {
     name += "+fp8";
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
-  // tp_comm_overlap, which NeMo's recipes for large models have set since then.
-  const bool overlaps_tp =
-      has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
-  if (words.async_tp == "1" || overlaps_tp) name += "+async-tp";
+  // NeMo's recipes for large models have set tp_comm_overlap and cross_entropy_loss_fusion since then; those of GPT-3
+  // have dropout.
+  const bool is_nemo = is_recent_nemo(software);
+  if (words.async_tp == "1" || is_nemo) name += "+async-tp";
+  if (is_nemo) name += "+fused-loss";
+  if (is_nemo && has(lower(words.mlp), "gelu")) name += "+dropout";
   // Torchtitan compiles it since then.
   if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";
   return software_profile(name);

@@ -35,7 +35,7 @@ struct ClusterWords {
 
 /// The profile of software called such as "Megatron-LM 2021" with attention fused or not, precision and so on.
 struct SoftwareWords {
-  std::string software, precision, flash_attn, async_tp, zero, source = {};
+  std::string software, precision, flash_attn, async_tp, zero, source = {}, mlp = {};
 };
 [[nodiscard]] SoftwareProfile described_software(const SoftwareWords& words);
 

@@ -15,10 +15,13 @@ struct Entry {
 
 /// What differs from the defaults, which are those of all software together.
 const Entry entries[] = {
-    {"megatron", {.matmul_share = 0.898}},      {"megatron-2020", {.matmul_share = 0.84}},
-    {"megatron-core", {.matmul_share = 0.854}}, {"megatron-deepspeed", {.matmul_share = 0.919}},
-    {"bloom", {.matmul_share = 0.729}},         {"deepspeed-zero3", {.network_share = 0.377}},
-    {"zero-bubble", {.matmul_share = 0.887}},   {"llm-foundry", {.matmul_share = 0.793}},
+    {"megatron", {.matmul_share = 0.899}},
+    {"megatron-2020", {.matmul_share = 0.837}},
+    {"megatron-core", {.matmul_share = 0.851, .attention_share = 0.844}},
+    {"megatron-deepspeed", {.matmul_share = 0.92}},
+    {"bloom", {.matmul_share = 0.729}},
+    {"deepspeed-zero3", {.network_share = 0.377}},
+    {"llm-foundry", {.matmul_share = 0.817}},
 };
 
 struct Name {

@@ -139,7 +139,7 @@ class OperationRewriter {
     op = product_of(op.m, op.n, op.k, op.dtype);
     if (config_.num_microbatches() == 1) return;
     if (profile_.accumulates_in_matmuls)
-      op.bytes += (2 * size_of(DType::float32) - size_of(op.dtype)) * op.m * op.n;
+      op.bytes += (2 * size_of(config_.training.grad_dtype.value_or(DType::float32)) - size_of(op.dtype)) * op.m * op.n;
     else
       push(elementwise(profile_.accumulation_bytes * op.m * op.n));
   }

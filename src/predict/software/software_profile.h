@@ -21,10 +21,10 @@ namespace echelon {
 /// attention, memory, links. So one set serves all GPUs. Fitted (benchmarks/accuracy/fit); everything else is counted.
 struct Calibration {
   double matmul_share = 0.877;
-  double attention_share = 0.589;
-  double memory_share = 0.94;
-  double link_share = 0.922;
-  double network_share = 0.523;
+  double attention_share = 0.605;
+  double memory_share = 0.949;
+  double link_share = 0.909;
+  double network_share = 0.525;
   double launch_seconds = 5.5e-5;           // of the host, to issue a kernel
   double collective_launch_seconds = 5e-5;  // likewise a collective or a message
 };
