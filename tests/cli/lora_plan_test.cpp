@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Strings{"llama-1m", "--parallelism.data_parallel_shard_degree=2",
                               "--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=3"},
                       Strings{"deepseek-v3-28m", "--model.num_hidden_layers=2", "--moe.force_balance=true",
-                              "--parallelism.tensor_parallel_degree=4", "--parallelism.sequence_parallel=true",
-                              "--parallelism.expert_parallel_degree=4"}));
+                              "--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2",
+                              "--parallelism.sequence_parallel=true", "--parallelism.expert_parallel_degree=4"}));
 
 }  // namespace
 }  // namespace echelon
