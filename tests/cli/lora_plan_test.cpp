@@ -30,7 +30,10 @@ Json json_of(const Strings& arguments) {
 class PlannedAdapters : public ::testing::TestWithParam<Strings> {
  protected:
   PlannedAdapters() {
-    std::ofstream(scratch_ / "text.txt") << std::string(20000, 'e');
+    std::string text;  // of many tokens: padding has no experts
+    for (std::size_t i = 0; i < 20000; ++i)
+      text += i % 7 == 0 ? ' ' : static_cast<char>('a' + i * i % 23 * (i % 5) % 26);
+    std::ofstream(scratch_ / "text.txt") << text;
     const Outcome prepared =
         run_echelon({"prepare", scratch_ / "text.txt", "--output=" + (scratch_ / "corpus").string(), "--vocab-size=300",
                      "--validation-fraction=0"});
