@@ -128,7 +128,7 @@ void infer(Inference& call, const ClipArgs& args) {
   call.write(args.x, x.piece.type);
 }
 void sample(SampleOperands& s, ClipArgs& args) { args = {s.x({s.m()}), 1.0}; }
-SampleSizes usual_sizes(const ClipArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const ClipArgs& /*args*/) { return usual_sizes_of_elements(); }
 
 void check(const ClipBackwardArgs& args) {
   const ArgumentChecker must("clip_backward");
@@ -150,6 +150,6 @@ void infer(Inference& call, const ClipBackwardArgs& args) {
   call.write(args.dx, type);
 }
 void sample(SampleOperands& s, ClipBackwardArgs& args) { args = {s.x({s.m()}), s.x({s.m()}), 1.0}; }
-SampleSizes usual_sizes(const ClipBackwardArgs& /*args*/) { return {}; }
+SampleSizes usual_sizes(const ClipBackwardArgs& /*args*/) { return usual_sizes_of_elements(); }
 
 }  // namespace echelon
