@@ -144,7 +144,8 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
     if (options.shards_parameters()) unit->release_parameters();
   }
   const Tensor bias = router_tensor(BufferRole::router_bias, DType::float32, part_.router_bias_sizes());
-  if (!failure && mesh.rank() == 0 && bias.exists()) {
+  const bool is_of_base = part_.options.lora.exists();  // which is not written
+  if (!failure && mesh.rank() == 0 && bias.exists() && !is_of_base) {
     std::vector<float> values(static_cast<std::size_t>(bias.num_elements()));
     ops.download(values.data(), bias);
     writer.write_router_bias(values);

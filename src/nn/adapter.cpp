@@ -2,6 +2,7 @@
 
 #include "nn/linear.h"
 #include "spec/groups.h"
+#include "spec/lora/linear_layers.h"
 
 #include <cmath>
 #include <utility>
@@ -23,27 +24,32 @@ Param matrix(const std::string& name, const TensorSlice& slice) {
   return param;
 }
 
-Param make_a(const LayerOptions& options, const std::string& name, const Param& weight, bool shards_inputs) {
+/// The same rows or copies as the weight.
+void share_as(const Param& weight, Param& param) {
+  param.groups = weight.groups;
+  param.copies = weight.copies;
+  param.is_first_copy = weight.is_first_copy;
+}
+
+Param make_a(const LayerOptions& options, const std::string& name, const Param& weight, ShardedSide side) {
   const std::int64_t in = weight.global_sizes()[1];
   const Sizes sizes = {options.lora.rank, in};
   Param a = matrix(name + ".lora_A.weight",
-                   shards_inputs ? TensorSlice(sizes, 1, weight.slice.entries(1)) : TensorSlice(sizes));
+                   side == ShardedSide::inputs ? TensorSlice(sizes, 1, weight.slice.entries(1)) : TensorSlice(sizes));
   a.init_bound = 1 / std::sqrt(static_cast<double>(in));
-  if (!shards_inputs) share(options, a);
+  if (side == ShardedSide::outputs) share(options, a);
+  if (side == ShardedSide::none) share_as(weight, a);
   return a;
 }
 
-Param make_b(const LayerOptions& options, const std::string& name, const Param& weight, bool shards_inputs) {
+Param make_b(const LayerOptions& options, const std::string& name, const Param& weight, ShardedSide side) {
   const Sizes sizes = {weight.global_sizes()[0], options.lora.rank};
   Param b = matrix(name + ".lora_B.weight",
-                   shards_inputs ? TensorSlice(sizes) : TensorSlice(sizes, 0, weight.slice.entries(0)));
-  if (shards_inputs) {
+                   side == ShardedSide::outputs ? TensorSlice(sizes, 0, weight.slice.entries(0)) : TensorSlice(sizes));
+  if (side == ShardedSide::inputs)
     share(options, b);
-  } else {  // ranks that share a kv head have the same rows of it
-    b.groups = weight.groups;
-    b.copies = weight.copies;
-    b.is_first_copy = weight.is_first_copy;
-  }
+  else
+    share_as(weight, b);  // ranks that share a kv head have the same rows of it
   return b;
 }
 
@@ -85,19 +91,25 @@ Tensor Adapter::hidden_gradient(Context& context, Tensor dy) const {
   return du;
 }
 
-void add_adapters(const LayerOptions& options, std::span<Linear> layers, bool shards_inputs) {
+void add_adapters(const LayerOptions& options, std::span<Linear* const> layers, ShardedSide side) {
   std::shared_ptr<Param> a;
   std::string module;
-  for (Linear& linear : layers) {
-    const Param& weight = linear.weight();
+  for (Linear* const linear : layers) {
+    const Param& weight = linear->weight();
     const std::string name = weight.name.substr(0, weight.name.rfind('.'));
     if (!has_adapter(options.lora, options.model, layer_of(name))) continue;
     std::string own_module(module_of(options.model, layer_of(name)));
     const bool owns_a = own_module != module;
     module = std::move(own_module);
-    if (owns_a) a = std::make_shared<Param>(make_a(options, name, weight, shards_inputs));
-    linear.set_adapter({options, {a, make_b(options, name, weight, shards_inputs), owns_a}});
+    if (owns_a) a = std::make_shared<Param>(make_a(options, name, weight, side));
+    linear->set_adapter({options, {a, make_b(options, name, weight, side), owns_a}});
   }
+}
+
+void add_adapters(const LayerOptions& options, std::span<Linear> layers, ShardedSide side) {
+  std::vector<Linear*> all;
+  for (Linear& linear : layers) all.push_back(&linear);
+  add_adapters(options, all, side);
 }
 
 }  // namespace echelon

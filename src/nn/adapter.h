@@ -9,7 +9,7 @@
 //
 // Of the two, the one that tensor parallelism does not shard sees a part of the inputs or outputs on each rank, so its
 // gradient is summed over tp. No other communication is added: in a column-parallel layer dx is a partial sum anyhow,
-// and in a row-parallel one y is.
+// and in a row-parallel one y is. Those of a layer that is whole on every rank are whole, too.
 #pragma once
 
 #include "nn/context.h"
@@ -51,8 +51,11 @@ class Adapter {
 
 class Linear;
 
-/// Gives linear layers of one input their adapters, where the config has some for them. Tensor parallelism shards
-/// their inputs, or else their outputs.
-void add_adapters(const LayerOptions& options, std::span<Linear> layers, bool shards_inputs);
+/// What tensor parallelism shards of a linear layer. One that is whole has the same adapter on every rank.
+enum class ShardedSide : std::uint8_t { none, inputs, outputs };
+
+/// Gives linear layers of one input their adapters, where the config has some for them.
+void add_adapters(const LayerOptions& options, std::span<Linear* const> layers, ShardedSide side);
+void add_adapters(const LayerOptions& options, std::span<Linear> layers, ShardedSide side);
 
 }  // namespace echelon

@@ -35,7 +35,7 @@ ColumnParallel qkv_projections(const LayerOptions& options, const std::string& n
     return projection(options, name + which, K, kv_heads, split.kv_replicas, split.kv_replica);
   };
   std::vector<Linear> linears = {projection(options, name + ".q_proj", H, q_heads), of_kv(".k_proj"), of_kv(".v_proj")};
-  add_adapters(options, linears, false);
+  add_adapters(options, linears, ShardedSide::outputs);
   return {options, std::move(linears)};
 }
 

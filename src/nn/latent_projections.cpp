@@ -17,6 +17,7 @@ ColumnParallel expanding(const LayerOptions& options, const std::string& name, c
   const Sizes sizes = {options.model.num_attention_heads * width, in};
   std::vector<Linear> linears;
   linears.emplace_back(options, row_slice_of_matrix(options, name + ".weight", sizes, rows));
+  add_adapters(options, linears, ShardedSide::outputs);
   return {options, std::move(linears)};
 }
 

@@ -83,7 +83,7 @@ RowParallel row_parallel(const LayerOptions& options, const std::string& name, s
   weight.init_std = model.initializer_range / std::sqrt(2.0 * static_cast<double>(model.num_hidden_layers));
   Linear linear(options, std::move(weight));
   if (has_bias) linear.set_bias(replicated(options, name + ".bias", {model.hidden_size}));
-  add_adapters(options, {&linear, 1}, true);
+  add_adapters(options, {&linear, 1}, ShardedSide::inputs);
   return {options, std::move(linear)};
 }
 

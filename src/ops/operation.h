@@ -38,6 +38,8 @@
   X(scale, ScaleArgs)                                        \
   X(soft_cap, SoftCapArgs)                                   \
   X(soft_cap_backward, SoftCapBackwardArgs)                  \
+  X(clip, ClipArgs)                                          \
+  X(clip_backward, ClipBackwardArgs)                         \
   X(embedding, EmbeddingArgs)                                \
   X(embedding_backward, EmbeddingBackwardArgs)               \
   X(add_positions, PositionsArgs)                            \

@@ -91,6 +91,8 @@ void validate_norms(const ModelSpec& m) {
   require(!m.qk_norm_of_projection || m.qk_norm, "model.qk_norm_of_projection = true needs model.qk_norm = true");
   require(m.norm == NormKind::rms_norm || (!m.norm_adds_one && !m.norm_rounds_before_gain),
           "model.norm_adds_one and model.norm_rounds_before_gain are of RMSNorm, but the model has LayerNorm");
+  require(m.clip_qkv == 0 || (m.qk_norm && !m.has_latents()),
+          "model.clip_qkv = {} limits q, k and v after norms, and the model has none of q and k (use 0)", m.clip_qkv);
   require(!m.use_parallel_residual || m.norm_placement == NormPlacement::before,
           "model.use_parallel_residual = true needs norms before the branches (use false)");
 }
@@ -104,6 +106,7 @@ void validate_scales(const ModelSpec& m) {
     require(value > 0 && std::isfinite(value), "model.{} = {} is not a number above 0 (use {})", key, value, usual);
   const std::pair<std::string_view, double> optional_keys[] = {{"attention_multiplier", m.attention_multiplier},
                                                                {"query_pre_attn_scalar", m.query_pre_attn_scalar},
+                                                               {"clip_qkv", m.clip_qkv},
                                                                {"attn_logit_softcapping", m.attn_logit_softcapping},
                                                                {"final_logit_softcapping", m.final_logit_softcapping}};
   for (const auto& [key, value] : optional_keys)

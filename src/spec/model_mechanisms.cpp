@@ -91,6 +91,7 @@ std::vector<Mechanism> make_mechanisms() {
                                 mechanism("mlp_bias", &M::mlp_bias),
                                 mechanism("qk_norm", &M::qk_norm),
                                 mechanism("qk_norm_of_projection", &M::qk_norm_of_projection),
+                                mechanism("clip_qkv", &M::clip_qkv),
                                 mechanism("kv_lora_rank", &M::kv_lora_rank),
                                 mechanism("q_lora_rank", &M::q_lora_rank),
                                 mechanism("qk_rope_head_dim", &M::qk_rope_head_dim),

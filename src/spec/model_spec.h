@@ -92,6 +92,7 @@ struct ModelSpec {
   bool mlp_bias = false;               // biases of all linear layers of the MLP
   bool qk_norm = false;                // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
   bool qk_norm_of_projection = false;  // then over all heads together (OLMo 2)
+  double clip_qkv = 0;  // q, k and v are limited to +- clip_qkv, after the norms (OLMoE); 0: they are not
 
   NormPlacement norm_placement = NormPlacement::before;
   bool norm_adds_one = false;            // the gain of RMSNorm is 1 + weight (Gemma)

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace echelon {
 namespace {
 
@@ -127,6 +129,72 @@ TEST(LoraFlops, AreThoseOfTheMatmulsOfAStep) {
   expect_flops_of_matmuls(config, num_in_adapters(config), 4);
   config.lora.modules_to_save = {"lm_head", "norm", "down_proj"};
   expect_flops_of_matmuls(config, num_in_adapters(config) - num_in_down_adapters(config), 6);
+}
+
+/// Four experts on two ranks each, and a shared one with a gate.
+RunConfig mixture_config(std::int64_t level) {
+  RunConfig config = lora_config();
+  config.model.family = Family::qwen2_moe;
+  config.model.mixture = {.num_experts = 4,
+                          .moe_intermediate_size = 32,
+                          .shared_expert_intermediate_size = 48,
+                          .gates_shared_expert = true};
+  config.parallelism.data_parallel_shard_degree = 4;
+  config.parallelism.expert_parallel_degree = 2;
+  config.parallelism.zero_level = level;
+  return config;
+}
+
+// Claim (plans): Frozen experts and routers have their parameters alone.
+// Bound: to the byte, at every level of ZeRO, with experts over ranks.
+// Tests: MixtureLoraMemory
+TEST(MixtureLoraMemory, ExpertsHaveTheirParametersAlone) {
+  for (const std::int64_t level : {1, 2, 3}) {
+    const RunConfig config = mixture_config(level);
+    const ModelSpec& m = config.model;
+    const std::int64_t D = m.hidden_size, in_experts = m.num_hidden_layers * 4 * 3 * D * 32,
+                       dense = m.num_parameters() - in_experts,
+                       n = m.num_hidden_layers * rank_of_adapters * (4 * (D + D) + 3 * (D + 48));
+    const Blueprint blueprint(config);
+    std::int64_t parameters = 0, gradients = 0, masters = 0, moments = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      const RankBlueprint of_rank = blueprint.rank(rank);
+      const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
+      parameters += plan.peak_bytes(MemoryCategory::parameters);
+      gradients += plan.peak_bytes(MemoryCategory::gradients);
+      masters += plan.peak_bytes(MemoryCategory::master_weights);
+      moments += plan.peak_bytes(MemoryCategory::moments);
+    }
+    EXPECT_EQ(parameters, 2 * (level == 3 ? dense + in_experts + n : 4 * (dense + n) + 2 * in_experts)) << level;
+    EXPECT_EQ(gradients, 4 * n * (level == 1 ? 4 : 1)) << level;
+    EXPECT_EQ(masters, 4 * n) << level;
+    EXPECT_EQ(moments, 8 * n) << level;
+  }
+}
+
+// No pass computes gradients of experts, and backward_weight exchanges no rows for them.
+TEST(MixtureLoraMemory, ExpertsHaveNoWeightGradients) {
+  RunConfig config = mixture_config(1);
+  config.parallelism.pipeline_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_schedule = PipelineSchedule::zb_h1;
+  std::map<bool, std::int64_t> products, exchanges, stash;
+  for (const bool trains : {false, true}) {
+    if (trains) config.lora = {};
+    const Blueprint blueprint(config);
+    const RankBlueprint rank = blueprint.rank(0);
+    for (const Action& action : rank.program(ProgramKind::training)) {
+      for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).operations())
+        products[trains] += op.kind == OpKind::grouped_matmul_backward_weight ? 1 : 0;
+      if (action.kind != ActionKind::backward_weight) continue;
+      for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).communications())
+        exchanges[trains] += comm.group == expert_group(2) ? 1 : 0;
+    }
+    stash[trains] = rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations);
+  }
+  EXPECT_EQ(products[false], 0);
+  EXPECT_GT(products[true], 0);
+  EXPECT_EQ(exchanges[false], 0);
+  EXPECT_LT(stash[false], stash[true]);
 }
 
 // No gradient of the base travels: adapters are reduced and, up to ZeRO-2, gathered. ZeRO-3 gathers the base, as it

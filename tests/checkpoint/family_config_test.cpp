@@ -32,6 +32,17 @@ TEST(FamilyConfig, Olmo3) {
   EXPECT_EQ(read(config_of("olmo2", {})).windows(), std::vector<std::int64_t>{0});
 }
 
+TEST(FamilyConfig, OlmoeMayLimitQueriesKeysAndValues) {
+  json config = config_of("olmoe", {{"num_experts", 4}, {"num_experts_per_tok", 2}});
+  EXPECT_EQ(read(config).clip_qkv, 0);
+  EXPECT_EQ(written(read(config)).at("clip_qkv"), nullptr);
+  config["clip_qkv"] = 8.5;
+  const ModelSpec model = read(config);
+  EXPECT_EQ(model.clip_qkv, 8.5);
+  EXPECT_EQ(written(model).at("clip_qkv"), 8.5);
+  EXPECT_EQ(read(written(model)), model);
+}
+
 TEST(FamilyConfig, GptNeox) {
   json config = config_of("gpt_neox", {{"rotary_pct", 0.5}, {"rotary_emb_base", 5000}, {"layer_norm_eps", 3e-6}});
   for (const char* key : {"rope_theta", "num_key_value_heads", "head_dim"}) config.erase(key);
@@ -86,7 +97,7 @@ TEST(FamilyConfig, Ministral3) {
 TEST(FamilyConfig, RefusesByName) {
   const json experts = {{"num_experts", 4}, {"num_experts_per_tok", 2}};
   json clipped = config_of("olmoe", experts), windowed = config_of("qwen2_moe", experts);
-  clipped["clip_qkv"] = 8.0;
+  clipped["clip_qkv"] = 0.0;
   windowed["use_sliding_window"] = true;
   const std::pair<json, std::string> cases[] = {
       {config_of("gemma2", {{"final_logit_softcapping", 0.0}}), "final_logit_softcapping = 0.0 is not above 0"},
@@ -97,7 +108,8 @@ TEST(FamilyConfig, RefusesByName) {
       {config_of("granite", {{"attention_multiplier", 0.0}}), "attention_multiplier = 0.0 is not above 0"},
       {config_of("granite", {{"residual_multiplier", -1.0}}), "residual_multiplier = -1"},
       {config_of("llama", {{"embedding_multiplier", 2.0}}), "embedding_multiplier = 2.0 would change the computation"},
-      {clipped, "clip_qkv = 8.0 would change the computation"},
+      {clipped, "clip_qkv = 0.0 is not above 0"},
+      {config_of("llama", {{"clip_qkv", 8.0}}), "clip_qkv = 8.0 would change the computation"},
       {windowed, "use_sliding_window = true"},
       {config_of("olmo3", {{"layer_types", {"full_attention"}}}), "is no list of all 6 layers"},
       {config_of("gpt_neox", {{"rotary_pct", 0.2}}), "partial_rotary_factor = 0.2"}};

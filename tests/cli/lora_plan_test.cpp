@@ -26,10 +26,14 @@ Json json_of(const Strings& arguments) {
   return Json::parse(outcome.out, nullptr, false);
 }
 
+/// A preset, and keys.
 class PlannedAdapters : public ::testing::TestWithParam<Strings> {
  protected:
   PlannedAdapters() {
-    std::ofstream(scratch_ / "text.txt") << std::string(20000, 'e');
+    std::string text;  // of many tokens: padding has no experts
+    for (std::size_t i = 0; i < 20000; ++i)
+      text += i % 7 == 0 ? ' ' : static_cast<char>('a' + i * i % 23 * (i % 5) % 26);
+    std::ofstream(scratch_ / "text.txt") << text;
     const Outcome prepared =
         run_echelon({"prepare", scratch_ / "text.txt", "--output=" + (scratch_ / "corpus").string(), "--vocab-size=300",
                      "--validation-fraction=0"});
@@ -57,17 +61,19 @@ double flops_of(const Json& step) { return step["tflops"].get<double>() * step["
 TEST_P(PlannedAdapters, AreCountedInTheRun) {
   const Strings sizes = {"--model.vocab_size=304",        "--training.seq_len=64", "--training.global_batch_size=8",
                          "--training.micro_batch_size=1", "--training.steps=2",    "--training.device=cpu"};
+  const std::string preset = GetParam().front();
   for (const Strings& trains :
-       {Strings{}, Strings{"--lora.rank=4"}, Strings{"--lora.rank=2", "--lora.target_modules=q_proj"}}) {
+       {Strings{}, Strings{"--lora.rank=4"}, Strings{"--lora.rank=2", "--lora.target_modules=o_proj"}}) {
     SCOPED_TRACE(trains.empty() ? "all weights" : trains.back());
-    const Strings keys = sizes + trains + GetParam(), config = Strings{"--model.preset=llama-1m"} + keys;
+    const Strings keys = sizes + trains + Strings(GetParam().begin() + 1, GetParam().end()),
+                  config = Strings{"--model.preset=" + preset} + keys;
     const Json run = trained(config),
                simulated = json_of(Strings{"simulate"} + config + Strings{"--machine=h100", "--json"});
     EXPECT_EQ(simulated["stages"][0]["arena_bytes"], run["memory_peak_bytes"]) << "of rank 0";
     EXPECT_EQ(simulated["comm_bytes"], run["comm_bytes"]);
     EXPECT_NEAR(flops_of(simulated), flops_of(run), 1e-9 * flops_of(run));
     const std::string best = scratch_ / "plan.toml";
-    const Json plans = json_of(Strings{"plan", "llama-1m", "--machine=h100", "--gpus=4", "--top=1", "--json"} + keys +
+    const Json plans = json_of(Strings{"plan", preset, "--machine=h100", "--gpus=4", "--top=1", "--json"} + keys +
                                Strings{"--output=" + best});
     EXPECT_EQ(plans["plans"][0]["memory"][0]["arena_bytes"], trained({best})["memory_peak_bytes"]);
   }
@@ -75,10 +81,14 @@ TEST_P(PlannedAdapters, AreCountedInTheRun) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, PlannedAdapters,
-    ::testing::Values(Strings{"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"},
-                      Strings{"--parallelism.data_parallel_shard_degree=4", "--parallelism.zero_level=2"},
-                      Strings{"--parallelism.data_parallel_shard_degree=2", "--parallelism.pipeline_parallel_degree=2",
-                              "--parallelism.zero_level=3"}));
+    ::testing::Values(Strings{"llama-1m", "--parallelism.tensor_parallel_degree=2",
+                              "--parallelism.pipeline_parallel_degree=2"},
+                      Strings{"llama-1m", "--parallelism.data_parallel_shard_degree=4", "--parallelism.zero_level=2"},
+                      Strings{"llama-1m", "--parallelism.data_parallel_shard_degree=2",
+                              "--parallelism.pipeline_parallel_degree=2", "--parallelism.zero_level=3"},
+                      Strings{"deepseek-v3-28m", "--model.num_hidden_layers=2", "--moe.force_balance=true",
+                              "--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2",
+                              "--parallelism.sequence_parallel=true", "--parallelism.expert_parallel_degree=4"}));
 
 }  // namespace
 }  // namespace echelon

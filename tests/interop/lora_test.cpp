@@ -59,7 +59,7 @@ std::vector<double> part_of(const std::vector<double>& tensor, const PlacedParam
   return part;
 }
 
-// Claim (reference): Adapters and modules_to_save of five families train as in PEFT, merge as with
+// Claim (reference): Adapters and modules_to_save of nine families train as in PEFT, merge as with
 //   merge_and_unload, and folders come back with the same bits.
 // Bound: 20 steps in float64: losses to 1e-10, merged logits to 1e-9.
 // Tests: LoraInterop
@@ -174,7 +174,9 @@ INSTANTIATE_TEST_SUITE_P(Families, LoraInterop,
                          ::testing::Values("llama/lora", "gpt2/lora", "phi3/lora", "gpt_neox/lora", "gemma2/lora",
                                            "llama/lora_saved", "gpt2/lora_saved", "phi3/lora_saved",
                                            "gpt_neox/lora_saved", "gemma2/lora_saved", "gemma3/lora",
-                                           "gemma3/lora_saved", "mistral3/lora_saved"),
+                                           "gemma3/lora_saved", "mistral3/lora_saved", "qwen2_moe/lora",
+                                           "qwen2_moe/lora_saved", "mixtral/lora", "olmoe/lora", "deepseek_v3/lora",
+                                           "deepseek_v3_dense/lora"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::ranges::replace(name, '/', '_');

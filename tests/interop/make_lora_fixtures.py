@@ -26,6 +26,13 @@ ADAPTERS = {
     "phi3/lora": dict(r=4, lora_alpha=4, target_modules=["qkv_proj", "down_proj"], use_rslora=True),
     "gpt_neox/lora": dict(r=2, lora_alpha=3, target_modules=["query_key_value", "dense_h_to_4h"]),
     "gemma2/lora": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "o_proj"], use_rslora=True),
+    # Of mixtures: PEFT takes gate_proj, up_proj and down_proj for routed experts, but in qwen2_moe for those of the dense layer and the shared expert.
+    "qwen2_moe/lora": dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    "qwen2_moe/lora_saved": dict(r=3, lora_alpha=4, target_modules=["q_proj", "o_proj", "down_proj"], modules_to_save=["lm_head", "post_attention_layernorm", "shared_expert"]),
+    "mixtral/lora": dict(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj", "o_proj"], use_rslora=True),
+    "olmoe/lora": dict(r=2, lora_alpha=3, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
+    "deepseek_v3/lora": dict(r=2, lora_alpha=4, target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]),
+    "deepseek_v3_dense/lora": dict(r=3, lora_alpha=6, target_modules=["q_proj", "kv_a_proj_with_mqa", "o_proj"]),
     # PEFT ties the head of gpt2 by its name, and then writes transformer.wte in its place.
     "llama/lora_saved": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head", "embed_tokens", "input_layernorm"]),
     "gpt2/lora_saved": dict(r=2, lora_alpha=5, target_modules="all-linear", modules_to_save=["lm_head", "wpe", "c_fc", "ln_f"], ensure_weight_tying=True, fan_in_fan_out=True),
@@ -67,6 +74,7 @@ def compute_in_float64():
     to, softmax, arange = torch.Tensor.to, F.softmax, torch.arange
     torch.Tensor.to = lambda x, *args, **named: to(x, *[wider(arg) for arg in args], **{key: wider(value) for key, value in named.items()})
     torch.Tensor.float = lambda x: to(x, torch.float64)
+    torch.Tensor.type = lambda x, dtype: to(x, wider(dtype))
     torch.arange = lambda *args, **named: arange(*args, **{key: wider(value) for key, value in named.items()})
     F.softmax = lambda x, dim=None, dtype=None: softmax(x, dim=dim, dtype=wider(dtype))
 
@@ -74,7 +82,7 @@ def compute_in_float64():
 def make(name, options, folder):
     torch.manual_seed(1)
     torch.set_default_dtype(torch.float32)
-    base = loader_of(name).from_pretrained(base_of(name), attn_implementation="eager", dtype=torch.float64).eval()
+    base = loader_of(name).from_pretrained(base_of(name), attn_implementation="eager", experts_implementation="eager", dtype=torch.float64).eval()
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **options), autocast_adapter_dtype=False)
     trained = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     with torch.no_grad():

@@ -112,6 +112,8 @@ def llama(config, weights, tokens, hidden, positions, routed=None):
             return latent_attention(config, w, h, layer + "self_attn.", hidden, positions)
         q, k, v = (linear(h, layer + f"self_attn.{part}_proj") for part in "qkv")
         q, k = (norm_if(norms_projections, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))
+        if config.get("clip_qkv"):  # of OLMoE, which has norms_projections
+            q, k, v = (y.clamp(-config["clip_qkv"], config["clip_qkv"]) for y in (q, k, v))
         q, k, v = heads(q, H), heads(k, K), heads(v, K)
         has_norms_of_heads = layer + "self_attn.q_norm.weight" in w and not norms_projections
         q, k = (norm_if(has_norms_of_heads, y, layer + f"self_attn.{part}_norm") for y, part in ((q, "q"), (k, "k")))

@@ -62,6 +62,9 @@ def later_variants(sizes):
             vocab_size=41, n_embd=12, n_layer=3, n_head=2, n_positions=40, layer_norm_epsilon=1e-3,
             bos_token_id=None, eos_token_id=None,
         ),
+        "olmoe_clip": lambda: transformers.OlmoeConfig(
+            **sizes, pad_token_id=None, num_experts=4, num_experts_per_tok=2, clip_qkv=0.6, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
+        ),
     }
 
 

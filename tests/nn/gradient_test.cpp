@@ -122,6 +122,44 @@ TEST(Gradient, Adapters) {
   }
 }
 
+TEST(Gradient, AdaptersOfLatentsAndSharedExperts) {
+  for (const ModelSpec& model : {small_latents(), small_latents_of_keys()}) {
+    LayerOptions options = one_rank(model);
+    options.model.family = Family::deepseek_v3;
+    options.lora = {.rank = 3, .alpha = 5};
+    const Tables tables(options);
+    LatentAttention attention(options, "model.layers.0.self_attn", tables.rope);
+    EXPECT_EQ(attention.params().size(), model.q_lora_rank > 0 ? 8 + 11 : 6 + 9) << "the rotary key shares an A";
+    expect_right_gradients(attention, options);
+  }
+  LayerOptions options = one_rank(small_gated_mixture());
+  options.lora = {.rank = 3, .alpha = 5};
+  Mixture mixture(options, "model.layers.0.mlp");
+  EXPECT_EQ(mixture.params().size(), 4 + 4 + 6);
+  expect_right_gradients(mixture, options);
+}
+
+// Gradients of x and of adapters are those that they are next to experts that are trained, and less is kept for them.
+TEST(Gradient, FrozenExpertsAndRoutersPassThemOn) {
+  LayerOptions options = one_rank(small_gated_mixture());
+  options.lora = {.rank = 3, .alpha = 5};
+  LonelyMesh mesh;
+  Mixture trained(options, "model.layers.0.mlp"), frozen(options, "model.layers.0.mlp");
+  for (Param* param : frozen.params()) param->trains = is_of_adapter(param->name);
+  Bench of_trained(passes_of(trained), options, mesh, mesh), of_frozen(passes_of(frozen), options, mesh, mesh);
+  for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
+    const Gradients expected = gradients_of(of_trained, kind), actual = gradients_of(of_frozen, kind);
+    ASSERT_EQ(actual.size(), expected.size());
+    EXPECT_EQ(actual[0], expected[0]);
+    for (std::size_t i = 0; i < frozen.params().size(); ++i) {
+      const Param& param = *frozen.params()[i];
+      EXPECT_EQ(actual[i + 1], param.trains ? expected[i + 1] : std::vector<double>(expected[i + 1].size()))
+          << param.name;
+    }
+    EXPECT_LT(of_frozen.measured(kind).sum(), of_trained.measured(kind).sum());
+  }
+}
+
 TEST(Gradient, Mixtures) {
   for (const ModelSpec& model : {small_mixture(), small_gated_mixture(), small_groups_of_experts()}) {
     LayerOptions options = one_rank(model);

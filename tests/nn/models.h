@@ -158,11 +158,12 @@ inline ModelSpec small_gemma() {
   return model;
 }
 
-/// OLMo-2-like: norms after the branches, and of the whole q and k.
+/// OLMo-2-like: norms after the branches, and of the whole q and k; and OLMoE's limit of q, k and v.
 inline ModelSpec small_olmo() {
   ModelSpec model = small_llama();
   model.norm_placement = NormPlacement::after;
   model.qk_norm = model.qk_norm_of_projection = true;
+  model.clip_qkv = 0.65;  // from which all values are so far that no finite difference crosses it
   return model;
 }
 

@@ -335,6 +335,23 @@ TEST_P(OpsConformance, SoftCaps) {
   }
 }
 
+TEST_P(OpsConformance, Clips) {
+  for (const std::int64_t count : {0, 1, 7, 64, 1001, 4096}) {
+    for (const double limit : {0.7, 1.5}) {
+      const Numbers x = random({count}, 1), dx = random({count}, 3);
+      compare(fmt::format("clip of {}", count), {x},
+              [=](Ops& ops, Tensors& t) { ops.clip({.x = t[0], .limit = limit}); });
+      // Of what was clipped, and of its result.
+      compare(fmt::format("clip_backward of {}", count), {dx, x},
+              [=](Ops& ops, Tensors& t) { ops.clip_backward({.dx = t[0], .x = t[1], .limit = limit}); });
+      compare(fmt::format("clip and clip_backward of {}", count), {dx, x}, [=](Ops& ops, Tensors& t) {
+        ops.clip({.x = t[1], .limit = limit});
+        ops.clip_backward({.dx = t[0], .x = t[1], .limit = limit});
+      });
+    }
+  }
+}
+
 // Rows that many threads share, that are too wide for what these can keep, and that do not start at multiples of 16
 // bytes.
 TEST_P(OpsConformance, NormsOfWideRows) {

@@ -260,6 +260,30 @@ TEST(ReferenceGradients, SoftCaps) {
   expect_gradient(x, dx, soft_cap, "soft cap dx");
 }
 
+TEST(ReferenceGradients, Clips) {
+  ReferenceOps ops;
+  const Sizes sizes = {3, 5};
+  Numbers x = random(sizes, 1), y = empty(sizes), dy = random(sizes, 3);
+  const auto clip = [&] {
+    y = x;
+    ops.clip({.x = y, .limit = 0.5});
+    return dot(y, dy);
+  };
+  clip();
+  int num_clipped = 0;
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    EXPECT_EQ(y.get(i), std::min(std::max(x.get(i), -0.5), 0.5));
+    num_clipped += y.get(i) != x.get(i) ? 1 : 0;
+  }
+  EXPECT_GT(num_clipped, 0);
+  EXPECT_LT(num_clipped, x.count());
+  for (const Numbers& of : {x, y}) {
+    Numbers dx = dy;
+    ops.clip_backward({.dx = dx, .x = of, .limit = 0.5});
+    expect_gradient(x, dx, clip, "clip dx");
+  }
+}
+
 // A vocabulary of 7 in two shards of 4 columns, the last column padding; one ignored target.
 TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
   ReferenceOps ops;

@@ -140,6 +140,37 @@ TEST(DeepSeekLayouts, EqualOneRank) {
   }
 }
 
+// Of latents that are whole on each rank, of heads that are not, of shared experts and of a dense layer.
+TEST(DeepSeekLayouts, AdaptersEqualOneRanks) {
+  std::vector<Layout> layouts = {{.tp = 2},
+                                 {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 2, .ep = 4},
+                                 {.tp = 2,
+                                  .pp = 2,
+                                  .sequence_parallel = true,
+                                  .schedule = PipelineSchedule::zb_h1,
+                                  .recompute = {BlockOperation::qkv_proj},
+                                  .ep = 2},
+                                 {.shard = 2, .pp = 2, .zero = 3, .recompute = whole_block, .ep = 2},
+                                 {.shard = 2, .cp = 2, .ep = 4}};
+  for (const std::string fixture : {"deepseek_v3", "deepseek_v2_groups"}) {
+    std::unique_ptr<Trajectory> expected;
+    for (Layout& layout : layouts) {
+      layout.layers = 3;
+      layout.seq_len = 12;
+      layout.microbatches = 2;
+      SCOPED_TRACE(fixture + name_of(layout));
+      RunConfig config = config_of_family(fixture, layout);
+      config.lora = {.rank = 3, .alpha = 7};
+      config.training.global_batch_size = 8;
+      if (!expected) expected = run_training(one_rank(config));
+      const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                         expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                       }});
+      expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, FamilyLayouts, ::testing::ValuesIn(all_fixtures()),
                          [](const auto& tested) { return tested.param; });
 

@@ -73,6 +73,11 @@ void set_norms_after(ModelSpec& m) {
   m.norm_rounds_before_gain = true;
 }
 
+void set_clips(ModelSpec& m) {
+  set_norms_after(m);
+  m.clip_qkv = 0.6;
+}
+
 void set_granite(ModelSpec& m) {
   m.embedding_multiplier = 3;
   m.residual_multiplier = 0.22;
@@ -92,6 +97,7 @@ constexpr Mechanisms all_mechanisms[] = {{"growing_queries", set_growing_queries
                                          {"gemma3_windows", set_gemma3_windows},
                                          {"gemma2", set_gemma2},
                                          {"norms_after", set_norms_after},
+                                         {"clips", set_clips},
                                          {"granite", set_granite},
                                          {"gpt_neox", set_gpt_neox}};
 

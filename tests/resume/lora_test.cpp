@@ -70,6 +70,32 @@ TEST_F(LoraResume, IsTheRunThatWasNotInterrupted) {
   expect_resumed([&](const std::string& folder) { return lora_config(folder); }, expected, state);
 }
 
+// Of a mixture they have none of the routers' biases, which stay those of the base, also where adapters are merged.
+TEST_F(LoraResume, AMixtureKeepsItsRouters) {
+  RunConfig base = config("mixture");
+  use_experts(base, Family::deepseek_v3);
+  base.training.steps = 2;
+  base.moe.bias_update_rate = 0.05;
+  (void)run(base);
+  const auto config_in = [&](const std::string& folder) {
+    RunConfig config = this->config(folder);
+    use_experts(config, Family::deepseek_v3);
+    config.training.steps = 6;
+    config.checkpoint.initial_load_path = (output("mixture") / "model").string();
+    config.lora = {.rank = 2, .alpha = 4};
+    return config;
+  };
+  const Steps expected = run(config_in("plain"));
+  const StateValues state = read_state(checkpoint("plain", 6));
+  EXPECT_EQ(state.size(), 3 * adapter_parameters(config_in("").model, config_in("").lora).size());
+  expect_resumed(config_in, expected, state);
+  convert_model(output("mixture") / "model", output("merged"), {.merged = output("other") / "adapter"});
+  const std::vector<float> bias = HuggingFaceReader(output("mixture") / "model").router_bias();
+  EXPECT_THAT(bias, ::testing::Contains(::testing::Ne(0.0F)));
+  EXPECT_EQ(HuggingFaceReader(output("merged")).router_bias(), bias);
+  EXPECT_EQ(StateReader(checkpoint("other", 6)).manifest().scalars.routers.bias, bias);
+}
+
 TEST_F(LoraResume, RefusesAnotherBaseOrRank) {
   (void)run(lora_config("run"), 3);
   RunConfig other = lora_config("run");

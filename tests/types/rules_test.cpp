@@ -103,6 +103,19 @@ TEST_F(LayoutTypeRules, FactorsThatDoNotBelongTogether) {
   EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
 }
 
+TEST_F(LayoutTypeRules, ClipsAreOfCompleteValues) {
+  const Tensor x = columns({6, 8}), gradient = columns({6, 8});
+  ops_.clip({.x = x, .limit = 2});
+  EXPECT_EQ(type_of(x), "sharded(1)");
+  ops_.clip_backward({.dx = gradient, .x = x, .limit = 2});
+  EXPECT_EQ(type_of(gradient), "sharded(1)");
+  EXPECT_THAT(fault([&] { ops_.clip({.x = tensor({6, 8}, partial), .limit = 2}); }), HasSubstr("partial over tp"));
+  EXPECT_THAT(fault([&] {
+                ops_.clip_backward({.dx = tensor({6, 8}, whole), .x = tensor({6, 8}, partial), .limit = 2});
+              }),
+              HasSubstr("partial over tp"));
+}
+
 TEST_F(LayoutTypeRules, SoftCapsAreOfCompleteValues) {
   const Tensor logits = columns({6, 8}), gradient = columns({6, 8});
   ops_.soft_cap({.x = logits, .cap = 30});

@@ -161,6 +161,55 @@ struct SoftCapGradient {
   }
 };
 
+template <class T>
+struct Clip {
+  static constexpr int width = pack_size<T>;
+  using Loaded = Pack<T, width>;
+  T* x;
+  Wide<T> limit;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return load_pack<width>(x + first, present);
+  }
+  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const {
+    Pack<Wide<T>, width> clipped = widen(x_k);
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      clipped.at[i] = clipped.at[i] > limit ? limit : clipped.at[i] < -limit ? -limit : clipped.at[i];
+    store_pack(x + first, narrow<T>(clipped), present);
+  }
+};
+
+template <class T>
+struct ClipGradient {
+  static constexpr int width = pack_size<T>;
+  struct Loaded {
+    Pack<T, width> dx, x;
+  };
+  T* dx;
+  const T* x;
+  Wide<T> limit;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return {load_pack<width>(dx + first, present), load_pack<width>(x + first, present)};
+  }
+  __device__ void store(const Loaded& of, std::int64_t first, std::int64_t present) const {
+    Pack<T, width> passed;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Wide<T> x_i = widen(of.x.at[i]);
+      passed.at[i] = x_i < limit && x_i > -limit ? of.dx.at[i] : narrow<T>(Wide<T>(0));
+    }
+    store_pack(dx + first, passed, present);
+  }
+};
+
+/// In the format of what it limits.
+template <class T>
+Wide<on_device<T>> limit_in(double limit) {
+  return static_cast<Wide<on_device<T>>>(to<double>(to<T>(limit)));
+}
+
 }  // namespace
 
 void CudaOps::compute(const AddBiasArgs& args) {
@@ -229,6 +278,19 @@ void CudaOps::compute(const SoftCapBackwardArgs& args) {
                                                                       static_cast<A>(args.cap)},
                           args.dx.num_elements(), stream());
     });
+  });
+}
+
+void CudaOps::compute(const ClipArgs& args) {
+  visit_numbers(args.x.dtype, [&]<class T>(T) {
+    enqueue_each_pack(Clip<on_device<T>>{numbers<T>(args.x), limit_in<T>(args.limit)}, args.x.num_elements(), stream());
+  });
+}
+
+void CudaOps::compute(const ClipBackwardArgs& args) {
+  visit_numbers(args.dx.dtype, [&]<class T>(T) {
+    enqueue_each_pack(ClipGradient<on_device<T>>{numbers<T>(args.dx), numbers<T>(args.x), limit_in<T>(args.limit)},
+                      args.dx.num_elements(), stream());
   });
 }
 

@@ -52,9 +52,11 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
     norms_[i].save(pass, norm_rows(products[i]), drops_qk);
   }
   compute_first(pass, projections_, x, products);
+  if (pass.runs(drops_products)) clip(pass.context, qkv[2]);
   if (!pass.runs(drops_qk)) return qkv;
   for (const std::size_t i : {0, 1}) {
     if (!norms_.empty()) norms_[i].normalise(pass.context, norm_rows(qkv[i]), pass.stash);
+    clip(pass.context, qkv[i]);
     rotate(pass.context, i, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
   }
   return qkv;
@@ -109,7 +111,19 @@ Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dq
   core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
   context.mesh.leave_layer();
   for (const std::size_t i : {0, 1}) rotate(context, i, by_heads[i], true, 0);
+  if (options_.model.clip_qkv > 0) clip_backward(context, dnormed, stash);
   return dnormed;
+}
+
+void Attention::clip_backward(Context& context, const Qkv& d, const Stash& stash) const {
+  const double limit = options_.model.clip_qkv;
+  context.ops.clip_backward({.dx = d[2], .x = stash.saved(this, saved_v), .limit = limit});
+  for (const std::size_t i : {0, 1}) {
+    const Stack::Scope scope(context.workspace);
+    const Tensor x = context.workspace.take(d[i].dtype, d[i].sizes);
+    norms_[i].normalise(context, norm_rows(x), stash);
+    context.ops.clip_backward({.dx = d[i], .x = x, .limit = limit});
+  }
 }
 
 Sizes Attention::sizes_of(std::size_t i, std::int64_t num_tokens) const {

@@ -2,6 +2,7 @@
 // arXiv:2305.13245):
 //
 //     q, k, v = x wq^T, x wk^T, x wv^T (+ biases)      q, k = norm(q), norm(k), if the model has qk_norm
+//     q, k, v = clip(q), clip(k), clip(v), if the model has clip_qkv
 //     q, k = rope(q), rope(k)                          y = core(q, k, v) wo^T (+ bias) nn/decoder/attention_core.h
 //
 // Heads are sharded over the tensor-parallel ranks (nn/head_split.h).
@@ -62,6 +63,11 @@ class Attention : public Branch {
   [[nodiscard]] Qkv compute_qkv(const ComputePass& pass, Tensor x) const;
   /// From the gradient of y to those of q, k and v before RoPE, in `dqkv` or, with norms, in the norms' outputs.
   [[nodiscard]] Qkv backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const;
+  void clip(Context& context, Tensor x) const {
+    if (options_.model.clip_qkv > 0) context.ops.clip({.x = x, .limit = options_.model.clip_qkv});
+  }
+  /// Of v by its clipped values, of q and k by those that are computed again.
+  void clip_backward(Context& context, const Qkv& d, const Stash& stash) const;
   /// which: 0 for q, 1 for k.
   void rotate(Context& context, std::size_t which, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 

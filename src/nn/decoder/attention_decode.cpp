@@ -28,6 +28,7 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   const Qkv qkv = take_qkv(context.workspace, x.size(0)), products = place_norm_outputs(context.workspace, qkv);
   projections_.products(context, x, products);
   for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i].apply(context, norm_rows(products[i]), norm_rows(qkv[i]));
+  for (const Tensor& each : qkv) clip(context, each);
   const Tensor q = heads_BTHC(qkv[0], B), k = heads_BTHC(qkv[1], B), v = heads_BTHC(qkv[2], B);
   rotate(context, 0, q, false, first_position);
   rotate(context, 1, k, false, first_position);

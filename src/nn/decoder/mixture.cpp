@@ -70,8 +70,7 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
   const Tensor logits = pass.place({this, saved_logits, drops, LastReader::backward_input}, score_dtype(),
                                    {num_tokens(), spec().num_experts});
   const auto place_inner = [&](int which) {
-    return pass.place({this, which, drops, LastReader::backward_weight}, options_.dtype,
-                      {num_rows(), experts_.width()});
+    return pass.place({this, which, drops, last_reader()}, options_.dtype, {num_rows(), experts_.width()});
   };
   const Inner inner = {place_inner(saved_gate), place_inner(saved_up)};
   if (exchange_.is_needed()) (void)place_arrived(pass);
@@ -115,13 +114,14 @@ void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stas
   const Stack::Scope scope(context.workspace);
   const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
   if (shared_ && !exchange_.is_needed()) shared_->backward_input(context, dy, dx_of_shared, stash);
-  const Tensor dy_full =
-                   stash.save_gradient(this, saved_dy, options_.dtype, {num_tokens(), options_.model.hidden_size}),
-               dlogits = stash.save_gradient(this, saved_dlogits, options_.dtype, {num_tokens(), spec().num_experts}),
-               activated = stash.save_gradient(this, saved_activated, options_.dtype, {num_rows(), experts_.width()});
-  gather_tokens_into(context, region_, dy_full, dy);
+  const auto place = [&](Saved which, bool reads, const Sizes& sizes) {
+    return place_gradient(context, stash, which, reads, sizes);
+  };
+  const Tensor dy_full = all_tokens(context, dy, stash),
+               dlogits = place(saved_dlogits, router_.trains, {num_tokens(), spec().num_experts}),
+               activated = place(saved_activated, experts_.train(), {num_rows(), experts_.width()});
   if (exchange_.is_needed()) {
-    exchanged_backward_input(context, dx, {dy, dx_of_shared}, stash);
+    exchanged_backward_input(context, {dy_full, activated, dlogits, dx}, {dy, dx_of_shared}, stash);
   } else {
     const Choice choice = saved_choice(stash);
     const Inner inner = saved_inner(stash);
@@ -146,6 +146,7 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
     shared_->save_x(stash, x);
     shared_->backward_weight(context, stash);
   }
+  if (!experts_.train()) return;
   const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
   if (exchange_.is_needed()) {
     exchanged_backward_weight(context, stash);
@@ -156,7 +157,7 @@ void Mixture::backward_weight(Context& context, Stash& stash) {
                               {permuted(context, stash.saved(this, saved_dy), choice),
                                stash.saved(this, saved_activated), permuted(context, x_full, choice)});
   }
-  router_weight_gradient(context, stash.saved(this, saved_dlogits), x_full);
+  if (router_.trains) router_weight_gradient(context, stash.saved(this, saved_dlogits), x_full);
 }
 
 void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
@@ -178,10 +179,12 @@ void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
                    dweights = context.workspace.take(score_dtype(), choice.weights.sizes);
       experts_.row_gradients(context, inner, rows_of(context, choice), {dy_rows, activated, dweights});
       router_gradient(context, stash, dweights, dlogits);
-      const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
-      experts_.weight_gradients(context.ops, inner, rows_of(context, choice),
-                                {dy_rows, activated, permuted(context, x_full, choice)});
-      router_weight_gradient(context, dlogits, x_full);
+      if (experts_.train()) {
+        const Tensor x_full = x.size(0) == num_tokens() ? x : enter(context, region_, x);
+        experts_.weight_gradients(context.ops, inner, rows_of(context, choice),
+                                  {dy_rows, activated, permuted(context, x_full, choice)});
+        router_weight_gradient(context, dlogits, x_full);
+      }
     }
     const Tensor dx_rows = take_rows(context, choice.num_rows(), options_.model.hidden_size);
     experts_.input_gradients(context.ops, inner, rows_of(context, choice), dx_rows);

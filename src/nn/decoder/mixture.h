@@ -161,7 +161,12 @@ class Mixture : public Branch {
   /// partial = y of the experts, of_shared = that of the shared expert, if there is one.
   void combine_exchanged(Context& context, const Stash& stash, Tensor partial, Tensor of_shared) const;
   // dx = that of the experts; `of_shared` has that of the shared expert, if there is one.
-  void exchanged_backward_input(Context& context, Tensor dx, const Mlp::Gradients& of_shared, Stash& stash) const;
+  struct InputGradients {
+    Tensor dy, activated, dlogits;  // of all tokens; room for the others
+    Tensor dx;
+  };
+  void exchanged_backward_input(Context& context, const InputGradients& to, const Mlp::Gradients& of_shared,
+                                Stash& stash) const;
   void exchanged_backward_weight(Context& context, Stash& stash);
   void exchanged_backward(Context& context, Tensor dx, const Mlp::Gradients& of_shared, Stash& stash);
   /// Plans memory for a round after the first, which a pass has only where loads are uneven.
@@ -175,6 +180,19 @@ class Mixture : public Branch {
   [[nodiscard]] Arrived saved_arrived(const Stash& stash) const;
   /// Where the last one is; of a pass that stores it, or as saved.
   [[nodiscard]] Arrived place_arrived(const ComputePass& pass) const;
+  /// Of what was chosen, exchanged and computed before the activation. Frozen experts, whose router is frozen, too,
+  /// have no weight gradients.
+  [[nodiscard]] LastReader last_reader() const {
+    return experts_.train() ? LastReader::backward_weight : LastReader::backward_input;
+  }
+  /// What backward_input computes, for backward_weight if that `reads` it; else in the workspace.
+  [[nodiscard]] Tensor place_gradient(Context& context, Stash& stash, Saved which, bool reads,
+                                      const Sizes& sizes) const {
+    return reads ? stash.save_gradient(this, which, options_.dtype, sizes)
+                 : context.workspace.take(options_.dtype, sizes);
+  }
+  /// dy of backward_input.
+  [[nodiscard]] Tensor all_tokens(Context& context, Tensor dy, Stash& stash) const;
   [[nodiscard]] DType score_dtype() const { return accumulate_dtype(options_.dtype); }
   [[nodiscard]] const MixtureSpec& spec() const { return options_.model.mixture; }
   /// N, of the tokens that this rank routes.

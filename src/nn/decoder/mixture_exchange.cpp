@@ -9,7 +9,8 @@
 // come during the last matmul of this one, which go back during the next one's first matmuls. That takes no more
 // memory: a round's y is stored where its x was. Backward reads x until the end, so there rounds follow each other.
 //
-// The rows of x that a rank has sent are where those of y, or dx, come back to.
+// The rows of x that a rank has sent are where those of y, or dx, come back to. Rows that came of x are read by weight
+// gradients alone: of frozen experts no pass keeps them, and backward_weight exchanges nothing.
 #include "nn/decoder/mixture.h"
 
 namespace echelon {
@@ -18,7 +19,8 @@ Mixture::Arrived Mixture::place_arrived(const ComputePass& pass) const {
   const bool drops = recomputes_from_x();
   const std::int64_t Q = exchange_.most_rows();
   const auto place = [&](int which, DType dtype, const Sizes& sizes) {
-    return pass.place({this, which, drops, LastReader::backward_weight}, dtype, sizes);
+    const bool is_dropped = drops || (which == saved_x_rows && !experts_.train());
+    return pass.place({this, which, is_dropped, last_reader()}, dtype, sizes);
   };
   return {{.slots = place(saved_row_slots, DType::int32, {Q, 1}),
            .weights = place(saved_row_weights, score_dtype(), {Q, 1}),
@@ -190,12 +192,12 @@ void Mixture::exchanged_backward(Context& context, Tensor dx, const Mlp::Gradien
     if (index > 0) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
     const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows;
-    const ExpertRows rows = rows_that_came(context, round, arrived.rows, 6);
+    const ExpertRows rows = rows_that_came(context, round, arrived.rows, experts_.train() ? 6 : 3);
     receive_dy(context, round, rows, dy_rows, index == 0 ? Meanwhile(shared_inner) : Meanwhile());
     const Tensor activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
                  dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
     experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
-    experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
+    if (experts_.train()) experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
     experts_.input_gradients(context.ops, inner, rows, dx_rows);
     give_back(context, round, rows, {dx_rows, dweights}, index == 0 ? Meanwhile(shared_outer) : Meanwhile());
   }
@@ -205,7 +207,7 @@ void Mixture::exchanged_backward(Context& context, Tensor dx, const Mlp::Gradien
   input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
 }
 
-void Mixture::exchanged_backward_input(Context& context, Tensor dx, const Mlp::Gradients& of_shared,
+void Mixture::exchanged_backward_input(Context& context, const InputGradients& to, const Mlp::Gradients& of_shared,
                                        Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const auto shared_inner = [&] {
@@ -220,10 +222,10 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dx, const Mlp::G
   const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
   const Arrived again = {{like(first.rows.slots), like(first.rows.weights), like(first.rows.offsets)}, like(first.x)};
   const Inner inner_again = {like(first_inner.gate), like(first_inner.up)};
-  const Tensor saved_rows = stash.save_gradient(this, saved_dy_rows, first.x.dtype, first.x.sizes);
+  const Tensor first_dy = place_gradient(context, stash, saved_dy_rows, experts_.train(), first.x.sizes);
   Exchanged of = exchanged(context, stash);
   of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
-  permute_sent(context, stash.saved(this, saved_dy), of, of.dy);
+  permute_sent(context, to.dy, of, of.dy);
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
   for (int index = 0; index < of.plan.num_rounds(); ++index) {
     const bool is_first = index == 0;
@@ -232,18 +234,17 @@ void Mixture::exchanged_backward_input(Context& context, Tensor dx, const Mlp::G
     const Inner& inner = is_first ? first_inner : inner_again;
     if (!is_first) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
-    const Tensor rows = like(first.x), dy_rows = is_first ? saved_rows : rows;
+    const Tensor rows = experts_.train() ? like(first.x) : first_dy, dy_rows = is_first ? first_dy : rows;
     const ExpertRows there = rows_that_came(context, round, arrived.rows, 3);
     receive_dy(context, round, there, dy_rows, is_first ? Meanwhile(shared_inner) : Meanwhile());
-    const Tensor more_activated = like(inner.gate), dweights = like(arrived.rows.weights),
-                 activated = is_first ? stash.saved(this, saved_activated) : more_activated;
+    const Tensor more_activated = experts_.train() ? like(inner.gate) : to.activated,
+                 dweights = like(arrived.rows.weights), activated = is_first ? to.activated : more_activated;
     experts_.row_gradients(context, inner, there, {dy_rows, activated, dweights.rows(0, there.count)});
     experts_.input_gradients(context.ops, inner, there, rows);
     give_back(context, round, there, {rows, dweights}, is_first ? Meanwhile(shared_outer) : Meanwhile());
   }
-  const Tensor dlogits = stash.saved(this, saved_dlogits);
-  router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
-  input_gradient(context, dlogits, dx, of.plan.rows_of(of.x), of.slots);
+  router_gradient(context, stash, returned_dweights(context, of, choice), to.dlogits);
+  input_gradient(context, to.dlogits, to.dx, of.plan.rows_of(of.x), of.slots);
 }
 
 void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {

@@ -94,6 +94,13 @@ void Mixture::router_weight_gradient(Context& context, Tensor dlogits, Tensor x)
   if (router_.trains) context.ops.matmul(weight_gradient(router_, dlogits, x));
 }
 
+Tensor Mixture::all_tokens(Context& context, Tensor dy, Stash& stash) const {
+  if (!experts_.train()) return leave_backward(context, region_, dy);
+  const Tensor all = stash.save_gradient(this, saved_dy, options_.dtype, {num_tokens(), options_.model.hidden_size});
+  gather_tokens_into(context, region_, all, dy);
+  return all;
+}
+
 Tensor Mixture::permuted(Context& context, Tensor of_tokens, const Choice& choice) const {
   const Tensor rows = take_rows(context, choice.num_rows(), of_tokens.size(1));
   context.ops.permute_to_experts({.x = of_tokens, .slots = choice.slots, .y = rows});
@@ -120,10 +127,10 @@ void Mixture::save_choice(Stash& stash) const {
   const Sizes sizes = {num_tokens(), spec().num_experts_per_tok};
   stash.save(this, saved_experts, DType::int32, sizes, LastReader::backward_input);
   stash.save(this, saved_weights, score_dtype(), sizes,
-             exchange_.is_needed() ? LastReader::backward_weight : LastReader::backward_input);
-  stash.save(this, saved_slots, DType::int32, sizes);
-  stash.save(this, saved_offsets, DType::int32, {spec().num_experts + 1});
-  if (exchange_.is_needed()) stash.save(this, saved_of_ranks, DType::int32, exchange_.of_ranks_sizes());
+             exchange_.is_needed() ? last_reader() : LastReader::backward_input);
+  stash.save(this, saved_slots, DType::int32, sizes, last_reader());
+  stash.save(this, saved_offsets, DType::int32, {spec().num_experts + 1}, last_reader());
+  if (exchange_.is_needed()) stash.save(this, saved_of_ranks, DType::int32, exchange_.of_ranks_sizes(), last_reader());
 }
 
 Mixture::Choice Mixture::take_choice(Stack& memory, std::int64_t num_tokens) const {

@@ -22,7 +22,7 @@ std::vector<Linear> inner_products(const LayerOptions& options, const std::strin
   std::vector<Linear> linears;
   if (is_gated(options.model.mlp)) linears.push_back(inner_product(options, name + ".gate_proj", features));
   linears.push_back(inner_product(options, name + ".up_proj", features));
-  add_adapters(options, linears, false);
+  add_adapters(options, linears, ShardedSide::outputs);
   if (gates_tokens) linears.push_back(token_gate(options, name + "_gate.weight"));
   return linears;
 }

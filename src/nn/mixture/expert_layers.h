@@ -32,6 +32,8 @@ class ExpertLayers {
   ExpertLayers(const LayerOptions& options, const std::string& name);
 
   [[nodiscard]] std::vector<Param*> params() { return {&gate_, &up_, &down_}; }
+  /// Else they are the base of adapters, and have no weight_gradients.
+  [[nodiscard]] bool train() const { return gate_.trains; }
   /// Features of each expert on this rank.
   [[nodiscard]] std::int64_t width() const { return down_.local_sizes()[2]; }
 

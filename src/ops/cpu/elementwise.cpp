@@ -134,6 +134,31 @@ void SoftCapBackward(const SoftCapBackwardArgs& args, int num_threads) {
   });
 }
 
+void Clip(const ClipArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) HWY_ATTR {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const T* numbers = args.x.as<T>();
+    const A limit = to<A>(to<T>(args.limit));
+    map<T>(args.x, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto x = lanes.load(numbers + i), most = hn::Set(Tag<A>(), limit);
+      return hn::IfThenElse(hn::Gt(hn::Abs(x), most), hn::CopySign(most, x), x);
+    });
+  });
+}
+
+void ClipBackward(const ClipBackwardArgs& args, int num_threads) {
+  visit_float(args.dx.dtype, [&](auto t) HWY_ATTR {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const T *dx = args.dx.as<T>(), *x = args.x.as<T>();
+    const A limit = to<A>(to<T>(args.limit));
+    map<T>(args.dx, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Lt(hn::Abs(lanes.load(x + i)), hn::Set(Tag<A>(), limit)), lanes.load(dx + i));
+    });
+  });
+}
+
 void Convert(const Tensor& out, const Tensor& x, int num_threads) {
   visit_float(x.dtype, [&](auto from) {
     visit_float(out.dtype, [&](auto into) HWY_ATTR {
@@ -179,6 +204,8 @@ HWY_EXPORT(Add);
 HWY_EXPORT(Scale);
 HWY_EXPORT(SoftCap);
 HWY_EXPORT(SoftCapBackward);
+HWY_EXPORT(Clip);
+HWY_EXPORT(ClipBackward);
 HWY_EXPORT(Convert);
 HWY_EXPORT(SumOfSquares);
 
@@ -195,6 +222,10 @@ void CpuOps::compute(const ScaleArgs& args) { HWY_DYNAMIC_DISPATCH(Scale)(args.x
 void CpuOps::compute(const SoftCapArgs& args) { HWY_DYNAMIC_DISPATCH(SoftCap)(args, num_threads_); }
 
 void CpuOps::compute(const SoftCapBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(SoftCapBackward)(args, num_threads_); }
+
+void CpuOps::compute(const ClipArgs& args) { HWY_DYNAMIC_DISPATCH(Clip)(args, num_threads_); }
+
+void CpuOps::compute(const ClipBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(ClipBackward)(args, num_threads_); }
 
 void CpuOps::compute(const CopyArgs& args) {
   const Tensor &out = args.out, &x = args.x;

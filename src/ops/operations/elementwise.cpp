@@ -115,4 +115,41 @@ void infer(Inference& call, const SoftCapBackwardArgs& args) {
 void sample(SampleOperands& s, SoftCapBackwardArgs& args) { args = {s.x({s.m()}), s.x({s.m()}), 30.0}; }
 SampleSizes usual_sizes(const SoftCapBackwardArgs& /*args*/) { return usual_sizes_of_elements(); }
 
+void check(const ClipArgs& args) {
+  const ArgumentChecker must("clip");
+  must.computes("x", args.x);
+  must.that(args.limit > 0, "x", args.x, "have a limit above 0");
+}
+OpCost cost(const ClipArgs& args) { return cost_by_elements(args.x, 2, 2 * bytes_of(args.x)); }
+Operands operands_of(const ClipArgs& args) { return {args.x.dtype, {args.x}, {}}; }
+void infer(Inference& call, const ClipArgs& args) {
+  const Operand x = call.read("x", args.x);
+  for (const TypeAxis axis : call.axes()) call.require_complete(x, axis);
+  call.write(args.x, x.piece.type);
+}
+void sample(SampleOperands& s, ClipArgs& args) { args = {s.x({s.m()}), 1.0}; }
+SampleSizes usual_sizes(const ClipArgs& /*args*/) { return usual_sizes_of_elements(); }
+
+void check(const ClipBackwardArgs& args) {
+  const ArgumentChecker must("clip_backward");
+  must.computes("dx", args.dx);
+  must.like("x", args.x, args.dx);
+  must.that(args.limit > 0, "x", args.x, "have a limit above 0");
+}
+OpCost cost(const ClipBackwardArgs& args) {
+  return cost_by_elements(args.dx, 1, 2 * bytes_of(args.dx) + bytes_of(args.x));
+}
+Operands operands_of(const ClipBackwardArgs& args) { return {args.dx.dtype, {args.dx, args.x}, {}}; }
+void infer(Inference& call, const ClipBackwardArgs& args) {
+  const Operand dx = call.read("dx", args.dx), x = call.read("x", args.x);
+  LayoutType type;
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(x, axis);
+    type[axis] = call.shared(dx, x, axis);
+  }
+  call.write(args.dx, type);
+}
+void sample(SampleOperands& s, ClipBackwardArgs& args) { args = {s.x({s.m()}), s.x({s.m()}), 1.0}; }
+SampleSizes usual_sizes(const ClipBackwardArgs& /*args*/) { return usual_sizes_of_elements(); }
+
 }  // namespace echelon

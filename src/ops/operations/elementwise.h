@@ -34,5 +34,15 @@ struct SoftCapBackwardArgs {
   Tensor dx, y;
   double cap = 1;
 };
+/// x = min(max(x, -limit), limit), with the limit in x's format. NaN stays.
+struct ClipArgs {
+  Tensor x;
+  double limit = 1;
+};
+/// dx = 0 where not |x| < limit: x is what clip was applied to, or its result, so the limit itself has no gradient.
+struct ClipBackwardArgs {
+  Tensor dx, x;
+  double limit = 1;
+};
 
 }  // namespace echelon

@@ -100,6 +100,28 @@ void ReferenceOps::compute(const SoftCapBackwardArgs& args) {
   });
 }
 
+void ReferenceOps::compute(const ClipArgs& args) {
+  visit_float(args.x.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const A limit = to<A>(to<T>(args.limit));
+    for (std::int64_t i = 0; i < args.x.num_elements(); ++i) {
+      T& x = args.x.as<T>()[i];
+      if (std::abs(to<A>(x)) > limit) x = to<T>(std::copysign(limit, to<A>(x)));
+    }
+  });
+}
+
+void ReferenceOps::compute(const ClipBackwardArgs& args) {
+  visit_float(args.dx.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const A limit = to<A>(to<T>(args.limit));
+    for (std::int64_t i = 0; i < args.dx.num_elements(); ++i)
+      if (!(std::abs(to<A>(args.x.as<T>()[i])) < limit)) args.dx.as<T>()[i] = to<T>(0.0);
+  });
+}
+
 void ReferenceOps::compute(const SumOfSquaresArgs& args) {
   const Tensor &x = args.x, &sum = args.sum;
   visit_float(x.dtype, [&](auto t) {

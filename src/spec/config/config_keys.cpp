@@ -210,7 +210,7 @@ const ConfigKey keys[] = {
     {"lora.rank", at<lora, &A::rank>, "rank of low-rank adapters; 0: none, and all weights are trained", {0, 1 << 16}},
     {"lora.alpha", at<lora, &A::alpha>, "scale of adapters: alpha / rank", not_negative},
     {"lora.dropout", at<lora, &A::dropout>, "0 only: there is no dropout", unit},
-    {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear | a list of the files' names, such as q_proj,v_proj"},
+    {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear (but routed experts and gates) | a list of the files' names, such as q_proj,v_proj"},
     {"lora.use_rslora", at<lora, &A::use_rslora>, "the scale is alpha / sqrt(rank)"},
     {"lora.initial_load_path", at<lora, &A::initial_load_path>, "PEFT's folder of the first adapters; empty: drawn"},
     {"lora.modules_to_save", at<lora, &A::modules_to_save>, "modules that are trained whole: ends of names, such as lm_head,norm"},

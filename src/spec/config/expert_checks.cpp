@@ -62,6 +62,8 @@ void check_router(const RunConfig& config) {
             key, value);
     require(!moe.freeze_router || value == 0, "moe.{} = {} moves routers, which moe.freeze_router = true keeps (use 0)",
             key, value);
+    require(!config.lora.exists() || value == 0, "moe.{} = {} moves routers, which lora.rank = {} keeps (use 0)", key,
+            value, config.lora.rank);
   }
   require(has_experts || !config.metrics.expert_loads,
           "metrics.expert_loads = true is for mixtures of experts, and the model has no experts (use false)");

@@ -17,6 +17,18 @@ bool is_table(const ModelSpec& model, std::string_view parameter) {
          (parameter == "model.embed_tokens.weight" && !model.tie_word_embeddings);
 }
 
+/// Of those that a token uses.
+std::int64_t num_active(const ModelSpec& model, const std::vector<NamedShape>& parameters) {
+  const MixtureSpec& mixture = model.mixture;
+  std::int64_t sum = 0;
+  for (const NamedShape& each : parameters) {
+    const bool is_stack = each.sizes.num_dims() == 3;
+    sum += is_stack ? each.sizes.num_elements() / mixture.num_experts * mixture.num_experts_per_tok
+                    : each.sizes.num_elements();
+  }
+  return sum;
+}
+
 std::int64_t num_frozen(const RunConfig& config) {
   const ModelSpec& model = config.model;
   const std::int64_t in_routers =
@@ -26,7 +38,7 @@ std::int64_t num_frozen(const RunConfig& config) {
   std::erase_if(frozen, [&](const NamedShape& parameter) {
     return is_trained(config.lora, model, parameter.name) || is_table(model, parameter.name);
   });
-  return num_in(frozen);
+  return num_active(model, frozen);
 }
 
 }  // namespace

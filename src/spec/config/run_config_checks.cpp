@@ -76,9 +76,6 @@ void check_float8(const RunConfig& config) {
 }
 
 void check_lora(const RunConfig& config) {
-  require(!config.lora.exists() || !config.model.has_latents(),
-          "lora.rank = {} is not supported for model.model_type = '{}' (use 0)", config.lora.rank,
-          name_of(config.model.family));
   validate(config.lora, config.model);
   require(!config.lora.exists() || config.training.linear_dtype != LinearDType::float8,
           "training.linear_dtype = 'float8' is not supported with lora.rank = {} (omit linear_dtype)",

@@ -1,4 +1,5 @@
 // OLMoE (arXiv:2409.02060): a mixture of experts in every layer, and q and k normalized over all heads together.
+// Some models limit q, k and v.
 #include "spec/families/family.h"
 
 namespace echelon {
@@ -12,6 +13,7 @@ FamilyDescription describe_olmoe() {
       .architecture = "OlmoeForCausalLM",
       .fixed = fixed,
       .fields = with(fields_of_llama(), {NumberField{"rms_norm_eps", &ModelSpec::norm_eps, 1e-5},
+                                         CapField{"clip_qkv", &ModelSpec::clip_qkv, 0.0},
                                          FlagField{"attention_bias", {&ModelSpec::qkv_bias, &ModelSpec::o_bias}}}),
       .weights = {.of_layer = {{"mlp.experts.gate_proj", "mlp.experts.{}.gate_proj"},
                                {"mlp.experts.up_proj", "mlp.experts.{}.up_proj"},

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/text/similar.h"
 #include "spec/families/family.h"
+#include "spec/lora/linear_layers.h"
+#include "spec/lora/routed_modules.h"
 #include "spec/lora/saved_modules.h"
 
 #include <algorithm>
@@ -51,6 +53,9 @@ void check_targets(const LoraConfig& lora, const ModelSpec& model) {
     if (target == all_linear ||
         std::ranges::any_of(modules, [&](std::string_view module) { return is_named_by(target, module); }))
       continue;
+    const std::string_view routed = routed_words(model, target);
+    require(routed.empty(), "lora.target_modules = '{}' is {} of {}, and has no adapter (use '{}')", target, routed,
+            description_of(model.family).model_type, closest_name(target, valid));
     const std::string_view fused = module_that_has(model, target);
     require(fused.empty(), "lora.target_modules = '{}' is a part of {}, which is one module in files of {} (use '{}')",
             target, fused, description_of(model.family).model_type, fused);
@@ -64,27 +69,6 @@ void check_targets(const LoraConfig& lora, const ModelSpec& model) {
 double LoraConfig::scale() const {
   const auto r = static_cast<double>(rank);
   return use_rslora ? alpha / std::sqrt(r) : alpha / r;
-}
-
-std::vector<std::string_view> linear_layers(const ModelSpec& model) {
-  std::vector<std::string_view> layers = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                                          "self_attn.o_proj"};
-  if (is_gated(model.mlp)) layers.emplace_back("mlp.gate_proj");
-  layers.insert(layers.end(), {"mlp.up_proj", "mlp.down_proj"});
-  return layers;
-}
-
-std::string_view module_of(const ModelSpec& model, std::string_view layer) {
-  const std::vector<WeightName>& of_layer = description_of(model.family).weights.of_layer;
-  const auto found = std::ranges::find(of_layer, layer, &WeightName::parameter);
-  return found == of_layer.end() ? layer : found->tensor;
-}
-
-std::vector<std::string_view> linear_modules(const ModelSpec& model) {
-  std::vector<std::string_view> modules;
-  for (const std::string_view layer : linear_layers(model))
-    if (modules.empty() || modules.back() != module_of(model, layer)) modules.push_back(module_of(model, layer));
-  return modules;
 }
 
 std::vector<std::string_view> adapted_modules(const LoraConfig& lora, const ModelSpec& model) {
@@ -104,8 +88,10 @@ std::vector<std::string> names_of(const std::vector<std::string_view>& modules, 
   const auto has = [&](std::string_view module) { return std::ranges::find(modules, module) != modules.end(); };
   std::vector<std::string> list;
   for (const std::string_view module : modules) {
-    const bool is_enough = std::ranges::all_of(
-        all, [&](std::string_view other) { return short_name(other) != short_name(module) || has(other); });
+    const bool is_enough =
+        routed_words(model, short_name(module)).empty() && std::ranges::all_of(all, [&](std::string_view other) {
+          return short_name(other) != short_name(module) || has(other);
+        });
     std::string name(is_enough ? short_name(module) : module);
     if (!names(list, name)) list.push_back(std::move(name));
   }
@@ -141,15 +127,11 @@ void validate(const LoraConfig& lora, const ModelSpec& model) {
     require(lora == LoraConfig(), "[lora] does not apply: lora.rank = 0 makes no adapters (use lora.rank = 8)");
     return;
   }
-  const std::int64_t most = std::min(model.hidden_size, model.intermediate_size);
+  const std::int64_t most = narrowest_linear(model);
   require(lora.rank <= most, "lora.rank = {} is more than the {} columns of a linear layer (use {})", lora.rank, most,
           most);
   require(lora.alpha > 0, "lora.alpha = {} adds nothing to the weights (use 16)", lora.alpha);
   require(lora.dropout == 0, "lora.dropout = {} is not supported: Echelon has no dropout (use 0)", lora.dropout);
-  require(!model.mixture.exists(),
-          "lora.rank = {} is not supported with model.num_experts = {}: routed experts and routers have no adapters "
-          "(use lora.rank = 0)",
-          lora.rank, model.mixture.num_experts);
   check_targets(lora, model);
   check_modules_to_save(lora, model);
 }

@@ -27,13 +27,7 @@ struct LoraConfig {
   [[nodiscard]] double scale() const;
 };
 
-/// Echelon's names of the linear layers of a decoder block: "self_attn.q_proj", in the order of the forward pass.
-[[nodiscard]] std::vector<std::string_view> linear_layers(const ModelSpec& model);
-/// The module that the files have the layer in: "self_attn.q_proj", or "self_attn.qkv_proj" where it is fused.
-[[nodiscard]] std::string_view module_of(const ModelSpec& model, std::string_view layer);
-/// The modules that may have adapters, each once.
-[[nodiscard]] std::vector<std::string_view> linear_modules(const ModelSpec& model);
-/// Those that have some.
+/// The modules of linear layers that have adapters.
 [[nodiscard]] std::vector<std::string_view> adapted_modules(const LoraConfig& lora, const ModelSpec& model);
 /// Names for target_modules that name exactly these, each once.
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<std::string_view>& modules, const ModelSpec& model);

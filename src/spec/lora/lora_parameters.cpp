@@ -1,5 +1,6 @@
 #include "spec/lora/lora_parameters.h"
 
+#include "spec/lora/linear_layers.h"
 #include "spec/lora/saved_modules.h"
 
 #include <fmt/format.h>

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/text/similar.h"
 #include "spec/families/family.h"
+#include "spec/lora/linear_layers.h"
+#include "spec/lora/routed_modules.h"
 #include "spec/parameter_list.h"
 
 #include <algorithm>
@@ -40,15 +42,20 @@ std::string in_layers(const ModelSpec& model, std::string_view module) {
   return fmt::format("{}*.{}", description_of(model.family).weights.layers, module);
 }
 
-/// Of all parameters, each once.
+/// Of all parameters that may be trained whole, each once.
 std::vector<std::string> all_modules(const ModelSpec& model) {
   std::vector<std::string> modules;
-  ModelSpec one_layer = model;
-  one_layer.set_num_layers(1);
-  for (const NamedShape& parameter : global_parameters(one_layer))
-    if (std::string module = module_of_parameter(model, parameter.name);
-        std::ranges::find(modules, module) == modules.end())
-      modules.push_back(std::move(module));
+  for (const LayerKind& kind : model.layer_kinds()) {
+    ModelSpec one_layer = model.with_layers_of(kind);
+    one_layer.set_num_layers(1);
+    for (const NamedShape& parameter : global_parameters(one_layer)) {
+      const std::string_view stem = std::string_view(parameter.name).substr(0, parameter.name.rfind('.'));
+      if (!routed_module_of(layer_of(stem)).empty()) continue;
+      if (std::string module = module_of_parameter(model, parameter.name);
+          std::ranges::find(modules, module) == modules.end())
+        modules.push_back(std::move(module));
+    }
+  }
   if (model.tie_word_embeddings) modules.emplace_back(head);
   return modules;
 }
@@ -60,18 +67,40 @@ std::string_view fused_module_with(const ModelSpec& model, std::string_view name
   return {};
 }
 
+std::string closest_module(const std::string& name, const std::vector<std::string>& modules) {
+  std::vector<std::string_view> valid;
+  for (const std::string& module : modules) valid.push_back(last_name_of(module));
+  return std::string(closest_name(name, valid));
+}
+
+/// Whatever else a name stands for, it may not stand for a part of a mixture that keeps its weights.
+void check_routed(const std::string& name, const ModelSpec& model, const std::vector<std::string>& modules,
+                  bool is_known) {
+  if (name.empty()) return;
+  const std::string_view words = routed_words(model, name);
+  const bool has_some = std::ranges::any_of(
+      routed_modules(model), [&](std::string_view routed) { return ends_module(name, in_layers(model, routed)); });
+  require(words.empty() || (is_known && !has_some),
+          "lora.modules_to_save = '{}' is {}, which stays as it is next to adapters (use '{}')", name, words,
+          closest_module(name, modules));
+  require(
+      !has_some,
+      "lora.modules_to_save = '{}' has routed experts or their router in it, which stay as they are next to adapters "
+      "(use '{}')",
+      name, closest_module(name, modules));
+}
+
 void check_name(const std::string& name, const ModelSpec& model, const std::vector<std::string>& modules) {
   const std::string_view family = description_of(model.family).model_type;
   const bool is_known = !name.empty() && name.find('*') == std::string::npos &&
                         std::ranges::any_of(modules, [&](const auto& module) { return ends_module(name, module); });
+  check_routed(name, model, modules, is_known);
   if (!is_known) {
     const std::string_view fused = name.empty() ? std::string_view() : fused_module_with(model, name);
     require(fused.empty(), "lora.modules_to_save = '{}' is a part of {}, which is one module in files of {} (use '{}')",
             name, fused, family, fused);
-    std::vector<std::string_view> valid;
-    for (const std::string& module : modules) valid.push_back(last_name_of(module));
     throw Error(fmt::format("lora.modules_to_save = '{}' is not a module of {}, or of some layers alone (use '{}')",
-                            name, family, closest_name(name, valid)));
+                            name, family, closest_module(name, modules)));
   }
   // PEFT ties the head by its whole name, and would copy one that it finds by another.
   require(!model.tie_word_embeddings || !head.ends_with(name) || name == head,
@@ -82,7 +111,10 @@ void check_name(const std::string& name, const ModelSpec& model, const std::vect
 
 std::string module_of_parameter(const ModelSpec& model, std::string_view parameter) {
   const std::string_view stem = parameter.substr(0, parameter.rfind('.')), in_layer = layer_of(stem);
-  if (in_layer != stem) return in_layers(model, module_of(model, in_layer));
+  if (in_layer != stem) {
+    const std::string_view routed = routed_module_of(in_layer);
+    return in_layers(model, routed.empty() ? module_of(model, in_layer) : routed);
+  }
   if (stem == head) return std::string(head);  // whatever the files of the model name it
   const std::vector<WeightName>& of_model = description_of(model.family).weights.of_model;
   const auto found = std::ranges::find(of_model, stem, &WeightName::parameter);

@@ -9,6 +9,7 @@
 #include "files/file.h"
 #include "files/folder_links.h"
 #include "spec/families/family.h"
+#include "spec/lora/linear_layers.h"
 #include "spec/lora/saved_modules.h"
 
 #include <algorithm>
@@ -95,7 +96,7 @@ std::vector<std::string> without_layers(const std::vector<std::string>& names, s
   }
   for (const auto& [module, found] : layers_of) {
     for (std::int64_t i = 0; i < model.num_hidden_layers; ++i)
-      require(found.contains(std::to_string(i)),
+      require(found.contains(std::to_string(i)) || !has_module(model, i, module),
               "{}: {} has {} of some layers, but not of layer {}; it is trained in all layers or none",
               config_path(folder), key, printable(module, 200), i);
     targets.push_back(module);

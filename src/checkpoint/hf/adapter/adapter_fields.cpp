@@ -7,7 +7,7 @@
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "files/file.h"
 #include "files/folder_links.h"
-#include "spec/lora/lora.h"
+#include "spec/lora/linear_layers.h"
 
 #include <algorithm>
 #include <span>

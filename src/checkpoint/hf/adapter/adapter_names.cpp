@@ -1,5 +1,7 @@
 #include "checkpoint/hf/adapter/adapter_names.h"
 
+#include "spec/lora/linear_layers.h"
+
 #include <fmt/format.h>
 
 #include <set>

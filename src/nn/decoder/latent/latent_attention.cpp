@@ -3,6 +3,8 @@
 #include "nn/latent_projections.h"
 #include "nn/tensor_parallel.h"
 
+#include <array>
+
 namespace echelon {
 
 LatentAttention::LatentAttention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
@@ -22,6 +24,8 @@ LatentAttention::LatentAttention(const LayerOptions& options, const std::string&
   if (const std::int64_t width = options.model.q_lora_rank; width > 0)
     query_.emplace(QueryLatent{.down = whole_linear(options, name + ".q_a_proj", width),
                                .norm = norm_of_latent(options, name + ".q_a_layernorm", width)});
+  add_adapters(options, std::array{&down_, &rope_proj_}, ShardedSide::none);
+  if (query_) add_adapters(options, {&query_->down, 1}, ShardedSide::none);
 }
 
 std::vector<Param*> LatentAttention::params() {
