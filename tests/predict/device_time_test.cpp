@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -64,6 +66,26 @@ TEST(DeviceTime, ProductsOfFloat32MayHaveTheRatesOfTensorFloat32) {
                               .flops = 1'000'000'000'000,
                               .bytes = 1};
   EXPECT_DOUBLE_EQ(operation_seconds(attention, after), operation_seconds(attention, before));
+}
+
+/// Attention of triton-lang/triton, pull request 1917, on A100: heads of 64 columns, causal, TFLOP/s of both passes.
+TEST(DeviceTime, ShortAttentionIsSlowerAsMeasured) {
+  const DeviceSpec device = device_of("a100-80");
+  const auto rate = [&](std::int64_t T, double num_passes) {  // forward has 2 matmuls, backward 5
+    const OpRecord op = {.kind = OpKind::attention,
+                         .dtype = DType::bfloat16,
+                         .m = 192,
+                         .n = T * (T + 1) / 2,
+                         .k = 64,
+                         .flops = static_cast<std::int64_t>(num_passes * 192 * 2 * 64 * double(T) * double(T) / 2)};
+    return static_cast<double>(op.flops) / (operation_seconds(op, device) - device.operation_seconds);
+  };
+  const std::map<std::int64_t, std::pair<double, double>> measured = {
+      {1024, {86.9, 49.4}}, {2048, {108.9, 63.6}}, {4096, {125.6, 73.8}}, {8192, {138.0, 80.0}}};
+  for (const auto& [T, forward_and_backward] : measured) {
+    EXPECT_NEAR(rate(T, 2) / rate(16384, 2), forward_and_backward.first / 144.5, 0.03) << T;
+    EXPECT_NEAR(rate(T, 5) / rate(16384, 5), forward_and_backward.second / 83.5, 0.03) << T;
+  }
 }
 
 // A machine file names the formats that matter: what is not a product or attention needs no rate of its own.

@@ -116,6 +116,10 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
   EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
   EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
+  EXPECT_EQ(name({"NeMo/Megatron-Core 2025", "fp8", "1", "0", "1", "", "swiglu"}),
+            "megatron-core+fp8+flash+async-tp+fused-loss");
+  EXPECT_EQ(name({"NeMo/Megatron-Core 2025", "bf16", "1", "0", "1", "", "gelu4h"}),
+            "megatron-core+flash+async-tp+fused-loss+dropout");
   const auto of_release = [&](const char* source) {
     return name({"TorchTitan compile", "bf16", "1", "", "3", source});
   };
@@ -124,6 +128,30 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(of_release("benchmarks/asyncTP_llama3_h100_2025-06.md (commit 20b5bcd)"),
             "torchtitan-compile+flash+compiled-loss");
   EXPECT_EQ(of_release("commit 202"), "torchtitan-compile+flash");
+}
+
+/// NVIDIA/dgxc-benchmarking v25.04, llama3.1/README.md prints both of Llama 3.1 8B on 8 GPUs with cp 2: gradients have
+/// 16 bits (grad_reduce_in_fp32 is false in the recipe).
+TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
+  CsvRow row = row_called("titan-8b-8-eager");
+  for (const auto& [column, value] : std::map<std::string, std::string>{{"software", "NeMo/Megatron-Core 2025"},
+                                                                        {"gpu", "H100-80GB-SXM"},
+                                                                        {"cp", "2"},
+                                                                        {"dp", "4"},
+                                                                        {"mbs", "1"},
+                                                                        {"gbs", "128"},
+                                                                        {"recompute", ""},
+                                                                        {"zero", "1"}})
+    row.fields[column] = value;
+  const DescribedRun run = described_run(row);
+  const Simulation simulation = simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile});
+  const PredictedMemory& memory = simulation.memory.front();
+  std::int64_t kept = 0;
+  for (const MemoryCategory category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::master_weights, MemoryCategory::moments})
+    kept += memory.category_bytes.at(category);
+  EXPECT_NEAR(static_cast<double>(kept) / 44271689728, 1, 0.005);
+  EXPECT_NEAR(static_cast<double>(memory.arena_bytes) / 70833405952, 1, 0.04);
 }
 
 TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {

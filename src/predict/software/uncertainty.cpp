@@ -14,8 +14,8 @@ struct Spread {
 };
 
 constexpr Spread spreads[] = {
-    {&Calibration::matmul_share, 0.078}, {&Calibration::attention_share, 0.042}, {&Calibration::memory_share, 0.053},
-    {&Calibration::link_share, 0.117},   {&Calibration::network_share, 0.158},
+    {&Calibration::matmul_share, 0.068}, {&Calibration::attention_share, 0.095}, {&Calibration::memory_share, 0.035},
+    {&Calibration::link_share, 0.12},    {&Calibration::network_share, 0.186},
 };
 
 /// Factors of rates, in a fixed order.
