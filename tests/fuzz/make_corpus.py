@@ -199,7 +199,7 @@ def make_chats():
         "variables": '{"prompt": "a", "completion": "b", "chat_template_kwargs": {"enable_thinking": false}}',
         "tools": '{"messages": [{"role": "tool", "content": null, "tool_calls": [{"a": 1e999}]}], "tools": []}',
         "cut": '{"messages": [{"role": "us',
-        "nested": "[" * 2000,
+        "nested": "[" * 1500,
         "empty": '{"messages": []}',
         "surrogate": '{"messages": [{"role": "user", "content": "\\ud800"}]}',
     }.items():
