@@ -57,7 +57,7 @@ TEST(PlanForExperts, PolishesEveryListedTriple) {
                         .gpus = 256,
                         .global_batch_size = 512,
                         .seq_len = 4096,
-                        .work = 4'000'000};
+                        .work = 8'000'000};
   const PlanResult found = find_plans(read_plan_request(asked));
   ASSERT_FALSE(found.is_complete);
   for (const Plan& plan : found.plans) {
