@@ -141,7 +141,7 @@ TEST(MixtureLora, RefusesRoutedExpertsAndRoutersByName) {
       refusal(olmoe, "up_proj"),
       "lora.target_modules = 'up_proj' is a part of the routed experts of olmoe, and has no adapter (use 'q_proj')");
   EXPECT_THAT(refusal(deepseek, "gate"), ::testing::HasSubstr("is the router of deepseek_v3"));
-  EXPECT_THAT(refusal(deepseek, "q_proj"), ::testing::HasSubstr("is not a linear layer of deepseek_v3"));
+  EXPECT_THAT(refusal(deepseek, "q_proj"), ::testing::HasSubstr("is not a linear layer of a block of deepseek_v3"));
   EXPECT_THAT(refusal(deepseek, "kv_a_proj"), ::testing::HasSubstr("use 'kv_a_proj_with_mqa'"));
 }
 
