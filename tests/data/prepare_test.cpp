@@ -364,6 +364,13 @@ TEST(Prepare, ARefusalLeavesNoEmptyFolder) {
   EXPECT_TRUE(std::filesystem::exists(kept));
 }
 
+TEST(Prepare, ReadsTextThatStartsAsACompressedFile) {
+  const Scratch scratch;
+  PrepareOptions options = options_for(scratch, {scratch.write("text", "BZh is how files of bzip2 start")});
+  options.corpus.validation_fraction = 0;
+  EXPECT_GT(prepare(options).train.num_tokens, 0);
+}
+
 TEST(Prepare, SaysWhatIsWrong) {
   const Scratch scratch;
   scratch.write("in/a", "text");
@@ -380,6 +387,8 @@ TEST(Prepare, SaysWhatIsWrong) {
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.path("empty")}; }), HasSubstr("there is no text"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.write("packed", "\x1f\x8b\x08 packed")}; }),
               HasSubstr("packed is compressed: decompress it first, with gzip -dk"));
+  EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.write("packed", "BZh91AY&SY packed")}; }),
+              HasSubstr("packed is compressed: decompress it first, with bzip2 -dk"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }),
               HasSubstr("there is no text in files named *.rs"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }),
