@@ -189,7 +189,8 @@ void ChatRenderer::mark_answer(const Conversation& of, std::size_t i, const Exte
 ChatRenderer::Ending ChatRenderer::ending_at(const Text& text, std::size_t at) const {
   const auto next = std::find_if(text.origins.begin() + std::ptrdiff_t(at), text.origins.end(),
                                  [](char32_t origin) { return origin >= first_origin; });
-  const std::string written = text.bytes.substr(at, std::size_t(next - text.origins.begin()) - at);
+  const auto end = static_cast<std::size_t>(next - text.origins.begin());
+  const std::string_view written = std::string_view(text.bytes).substr(at, end - at);
   const TemplateOnly control(text);
   std::size_t first[2] = {nowhere, nowhere}, size[2] = {0, 0};
   for (const AddedToken& token : tokenizer_.spec().added) {
