@@ -39,6 +39,24 @@ std::int64_t sent_over_shards(const RankBlueprint& rank, CommKind kind) {
   return sent;
 }
 
+struct KeptBytes {
+  std::int64_t parameters = 0, gradients = 0, masters = 0, moments = 0;
+};
+/// Of four ranks together.
+KeptBytes kept_bytes(const RunConfig& config) {
+  const Blueprint blueprint(config);
+  KeptBytes kept;
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankBlueprint of_rank = blueprint.rank(rank);
+    const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
+    kept.parameters += plan.peak_bytes(MemoryCategory::parameters);
+    kept.gradients += plan.peak_bytes(MemoryCategory::gradients);
+    kept.masters += plan.peak_bytes(MemoryCategory::master_weights);
+    kept.moments += plan.peak_bytes(MemoryCategory::moments);
+  }
+  return kept;
+}
+
 // Claim (plans): A frozen base has no gradients, optimizer states or traffic of gradients.
 // Bound: to the byte, at every level of ZeRO.
 // Tests: LoraMemory
@@ -88,16 +106,7 @@ TEST(LoraMemory, SavedModulesHaveGradientsAndStates) {
       const std::int64_t D = m.hidden_size, F = m.intermediate_size, L = m.num_hidden_layers,
                          whole = m.vocab_size * D + (2 * L + 1) * D + L * D * F,
                          n = num_in_adapters(config) - num_in_down_adapters(config), base = m.num_parameters();
-      const Blueprint blueprint(config);
-      std::int64_t parameters = 0, gradients = 0, masters = 0, moments = 0;
-      for (int rank = 0; rank < 4; ++rank) {
-        const RankBlueprint of_rank = blueprint.rank(rank);
-        const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
-        parameters += plan.peak_bytes(MemoryCategory::parameters);
-        gradients += plan.peak_bytes(MemoryCategory::gradients);
-        masters += plan.peak_bytes(MemoryCategory::master_weights);
-        moments += plan.peak_bytes(MemoryCategory::moments);
-      }
+      const auto [parameters, gradients, masters, moments] = kept_bytes(config);
       EXPECT_EQ(parameters, 2 * (base + n) * (level == 3 ? 1 : 4)) << level;
       EXPECT_EQ(gradients, 4 * (n + whole) * (level == 1 ? 4 : 1)) << level;
       EXPECT_EQ(masters, 4 * (n + whole)) << level;
@@ -155,16 +164,7 @@ TEST(MixtureLoraMemory, ExpertsHaveTheirParametersAlone) {
     const std::int64_t D = m.hidden_size, in_experts = m.num_hidden_layers * 4 * 3 * D * 32,
                        dense = m.num_parameters() - in_experts,
                        n = m.num_hidden_layers * rank_of_adapters * (4 * (D + D) + 3 * (D + 48));
-    const Blueprint blueprint(config);
-    std::int64_t parameters = 0, gradients = 0, masters = 0, moments = 0;
-    for (int rank = 0; rank < 4; ++rank) {
-      const RankBlueprint of_rank = blueprint.rank(rank);
-      const MemoryPlan& plan = of_rank.memory(ProgramKind::training);
-      parameters += plan.peak_bytes(MemoryCategory::parameters);
-      gradients += plan.peak_bytes(MemoryCategory::gradients);
-      masters += plan.peak_bytes(MemoryCategory::master_weights);
-      moments += plan.peak_bytes(MemoryCategory::moments);
-    }
+    const auto [parameters, gradients, masters, moments] = kept_bytes(config);
     EXPECT_EQ(parameters, 2 * (level == 3 ? dense + in_experts + n : 4 * (dense + n) + 2 * in_experts)) << level;
     EXPECT_EQ(gradients, 4 * n * (level == 1 ? 4 : 1)) << level;
     EXPECT_EQ(masters, 4 * n) << level;

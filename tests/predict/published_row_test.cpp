@@ -57,6 +57,15 @@ CsvRow row_called(std::string_view id) {
   throw Error("no such row");
 }
 
+using Fields = std::map<std::string, std::string>;
+
+CsvRow row_with(std::string_view id, const Fields& fields) {
+  CsvRow row = row_called(id);
+  for (const auto& [column, value] : fields) row.fields[column] = value;
+  return row;
+}
+DescribedRun run_of(std::string_view id, const Fields& fields) { return described_run(row_with(id, fields)); }
+
 double seconds_of(const RunConfig& config, const MachineSpec& machine, const SoftwareProfile& profile) {
   return simulate_software(Blueprint(config), machine, {.profile = profile}).step_seconds;
 }
@@ -133,17 +142,14 @@ TEST(PublishedRows, WordsOfSoftware) {
 /// NVIDIA/dgxc-benchmarking v25.04, llama3.1/README.md prints both of Llama 3.1 8B on 8 GPUs with cp 2: gradients have
 /// 16 bits (grad_reduce_in_fp32 is false in the recipe).
 TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
-  CsvRow row = row_called("titan-8b-8-eager");
-  for (const auto& [column, value] : std::map<std::string, std::string>{{"software", "NeMo/Megatron-Core 2025"},
-                                                                        {"gpu", "H100-80GB-SXM"},
-                                                                        {"cp", "2"},
-                                                                        {"dp", "4"},
-                                                                        {"mbs", "1"},
-                                                                        {"gbs", "128"},
-                                                                        {"recompute", ""},
-                                                                        {"zero", "1"}})
-    row.fields[column] = value;
-  const DescribedRun run = described_run(row);
+  const DescribedRun run = run_of("titan-8b-8-eager", {{"software", "NeMo/Megatron-Core 2025"},
+                                                       {"gpu", "H100-80GB-SXM"},
+                                                       {"cp", "2"},
+                                                       {"dp", "4"},
+                                                       {"mbs", "1"},
+                                                       {"gbs", "128"},
+                                                       {"recompute", ""},
+                                                       {"zero", "1"}});
   const Simulation simulation = simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile});
   const PredictedMemory& memory = simulation.memory.front();
   std::int64_t kept = 0;
@@ -155,14 +161,9 @@ TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
 }
 
 TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
-  const auto config_of = [](const char* id, const std::map<std::string, std::string>& fields) {
-    CsvRow row = row_called(id);
-    for (const auto& [column, value] : fields) row.fields[column] = value;
-    return described_run(row).config;
-  };
+  const auto config_of = [](const char* id, const Fields& fields) { return run_of(id, fields).config; };
   // torchtitan makes as many microbatches as there are stages; others take sequence after sequence.
-  const std::map<std::string, std::string> pipeline = {
-      {"pp", "4"}, {"dp", "2"}, {"gpus", "64"}, {"mbs", ""}, {"gbs", "64"}};
+  const Fields pipeline = {{"pp", "4"}, {"dp", "2"}, {"gpus", "64"}, {"mbs", ""}, {"gbs", "64"}};
   EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).num_microbatches(), 4);
   EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).parallelism.reshard_after_forward,
             ReshardAfterForward::never);
@@ -173,18 +174,15 @@ TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
 
 // A step's seconds at the width 13,824, on one node without a pipeline, with so many heads.
 double seconds_with_heads(const char* heads) {
-  CsvRow row = row_called("bloom-036");
-  for (const auto& [column, value] : std::map<std::string, std::string>{{"layers", "6"},
-                                                                        {"hidden", "13824"},
-                                                                        {"ffn", ""},
-                                                                        {"heads", heads},
-                                                                        {"kv_heads", ""},
-                                                                        {"pp", "1"},
-                                                                        {"dp", "1"},
-                                                                        {"gpus", "8"},
-                                                                        {"gbs", "8"}})
-    row.fields[column] = value;
-  const DescribedRun run = described_run(row);
+  const DescribedRun run = run_of("bloom-036", {{"layers", "6"},
+                                                {"hidden", "13824"},
+                                                {"ffn", ""},
+                                                {"heads", heads},
+                                                {"kv_heads", ""},
+                                                {"pp", "1"},
+                                                {"dp", "1"},
+                                                {"gpus", "8"},
+                                                {"gbs", "8"}});
   return seconds_of(run.config, run.machine, run.profile);
 }
 
@@ -269,38 +267,36 @@ TEST(PublishedRows, WhatCannotBeExpressedGetsASentence) {
 // Liu et al. 2025 (arXiv:2504.14960), table 3: Mixtral 8x22B by Megatron-Core 0.9 with parallel folding, 49.3 % MFU.
 // What the source leaves out is filled by a rule.
 TEST(PublishedRows, OfAMixtureDivideExpertsOverRanks) {
-  CsvRow row = row_called("sc21-t1-145B");
-  for (const auto& [column, value] : std::map<std::string, std::string>{{"params_b", "140.6"},
-                                                                        {"layers", "56"},
-                                                                        {"hidden", "6144"},
-                                                                        {"heads", "48"},
-                                                                        {"kv_heads", "8"},
-                                                                        {"ffn", "16384"},
-                                                                        {"mlp", "swiglu"},
-                                                                        {"vocab", "32000"},
-                                                                        {"seq", "4096"},
-                                                                        {"experts", "8"},
-                                                                        {"topk", "2"},
-                                                                        {"gpu", "H100-80GB-SXM"},
-                                                                        {"gpus", "128"},
-                                                                        {"intra", "NVLink4"},
-                                                                        {"inter_per_node", "8x400Gb"},
-                                                                        {"tp", "2"},
-                                                                        {"etp", "1"},
-                                                                        {"pp", "8"},
-                                                                        {"vpp", ""},
-                                                                        {"dp", "8"},
-                                                                        {"ep", "8"},
-                                                                        {"mbs", ""},
-                                                                        {"gbs", "256"},
-                                                                        {"sp", "1"},
-                                                                        {"recompute", ""},
-                                                                        {"zero", "1"},
-                                                                        {"precision", "bf16"},
-                                                                        {"flash_attn", "1"},
-                                                                        {"schedule", "1F1B or interleaved"},
-                                                                        {"software", "Megatron-Core 0.9"}})
-    row.fields[column] = value;
+  CsvRow row = row_with("sc21-t1-145B", {{"params_b", "140.6"},
+                                         {"layers", "56"},
+                                         {"hidden", "6144"},
+                                         {"heads", "48"},
+                                         {"kv_heads", "8"},
+                                         {"ffn", "16384"},
+                                         {"mlp", "swiglu"},
+                                         {"vocab", "32000"},
+                                         {"seq", "4096"},
+                                         {"experts", "8"},
+                                         {"topk", "2"},
+                                         {"gpu", "H100-80GB-SXM"},
+                                         {"gpus", "128"},
+                                         {"intra", "NVLink4"},
+                                         {"inter_per_node", "8x400Gb"},
+                                         {"tp", "2"},
+                                         {"etp", "1"},
+                                         {"pp", "8"},
+                                         {"vpp", ""},
+                                         {"dp", "8"},
+                                         {"ep", "8"},
+                                         {"mbs", ""},
+                                         {"gbs", "256"},
+                                         {"sp", "1"},
+                                         {"recompute", ""},
+                                         {"zero", "1"},
+                                         {"precision", "bf16"},
+                                         {"flash_attn", "1"},
+                                         {"schedule", "1F1B or interleaved"},
+                                         {"software", "Megatron-Core 0.9"}});
   const DescribedRun run = described_run(row);
   EXPECT_EQ(run.config.model.mixture.num_experts, 8);
   EXPECT_EQ(run.config.parallelism.expert_parallel_degree, 8);
