@@ -166,6 +166,7 @@ LayerOptions layer_options(const RunConfig& config, int rank) {
       .rounds_logits = logits_dtype(config.training, options.dtype) != accumulate_dtype(options.dtype),
       .vocabulary_multiple = vocabulary_multiple(config.training),
       .gives_attention_scratch = may_use_cudnn_backward(config),
+      .gives_dq_sums = !is_on_gpu(config.training),
   };
   return options;
 }

@@ -41,6 +41,7 @@ struct DeviceOptions {
   bool rounds_logits = false;            // the head's have `dtype`, not its accumulate_dtype
   std::int64_t vocabulary_multiple = 1;  // what the rows of the vocabulary's matrices on a rank are padded to
   bool gives_attention_scratch = false;  // to attention_backward: the device is faster with it
+  bool gives_dq_sums = false;            // to attention_backward, where needs_dq_sums()
 };
 
 /// What the layers of one rank have in common, known when they are made.

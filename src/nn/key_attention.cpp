@@ -9,7 +9,8 @@ void KeyAttention::decode(Ops& /*ops*/, const Qkv& /*qkv*/, Tensor /*first_keys*
 }
 
 HeadGroups::HeadGroups(const LayerOptions& options, const HeadSplit& split)
-    : group_(options.model.num_attention_heads / options.model.num_key_value_heads),
+    : gives_dq_sums_(options.device.gives_dq_sums),
+      group_(options.model.num_attention_heads / options.model.num_key_value_heads),
       first_head_(split.head_in_group),
       scale_(options.model.attention_scale()),
       soft_cap_(options.model.attn_logit_softcapping) {}
@@ -44,6 +45,10 @@ AttentionBackwardArgs HeadGroups::backward_args(const Qkv& qkv, const AttendedGr
           .first_head = first_head_,
           .mask = mask,
           .soft_cap = soft_cap_};
+}
+
+Tensor HeadGroups::take_dq_sums(Stack& workspace, const Tensor& q, const Tensor& k) const {
+  return gives_dq_sums_ && needs_dq_sums(q, k) ? workspace.take(accumulate_dtype(q.dtype), q.sizes) : Tensor();
 }
 
 WindowRanges::WindowRanges(const LayerOptions& options)
@@ -88,6 +93,7 @@ class LocalAttention final : public KeyAttention {
   void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const override {
     const Stack::Scope scope(context.workspace);
     AttentionBackwardArgs args = heads_.backward_args(qkv, gradient, dqkv, mask(context.microbatch, qkv[0]));
+    args.dq_sums = heads_.take_dq_sums(context.workspace, qkv[0], qkv[1]);
     if (gives_scratch_) args.scratch = context.workspace.take(DType::int32, {attention_scratch_size(qkv[0], qkv[1])});
     context.ops.attention_backward(args);
   }

@@ -46,8 +46,11 @@ class HeadGroups {
   [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, const Attended& result, const AttentionMask& mask) const;
   [[nodiscard]] AttentionBackwardArgs backward_args(const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv,
                                                     const AttentionMask& mask) const;
+  /// For the gradients of queries and keys like these, where the device wants it.
+  [[nodiscard]] Tensor take_dq_sums(Stack& workspace, const Tensor& q, const Tensor& k) const;
 
  private:
+  bool gives_dq_sums_;
   std::int64_t group_;  // query heads per kv head
   std::int64_t first_head_;
   double scale_, soft_cap_;

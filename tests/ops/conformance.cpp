@@ -576,7 +576,10 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                                                   {{2, 70, 65, 1, 1, 8, 2, 0}, 100, 40},
                                                   {{1, 3, 130, 1, 1, 16, 1, 0}, 220, 3},
                                                   {{1, 90, 33, 1, 1, 8, 1, 0}, 10, 40},
-                                                  {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50}})
+                                                  {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50},
+                                                  // More keys than are packed at once, for few kv heads and many.
+                                                  {{1, 1100, 2200, 1, 1, 8, 1, 0}, 1100, 0},
+                                                  {{1, 70, 4200, 4, 4, 8, 1, 0}, 4130, 0}})
     for (const auto& [has_documents, window] :
          {std::pair(true, 0), std::pair(false, 0), std::pair(false, 50), std::pair(true, 70)}) {
       const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}, window {}",

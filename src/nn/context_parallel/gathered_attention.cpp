@@ -40,14 +40,17 @@ class GatheredAttention final : public KeyAttention {
     const Qkv split = split_all(context, qkv), dsplit = take_all_split(context.workspace, dqkv);
     const Tensor out = split_of(context, gradient.of.out), dout = split_of(context, gradient.dout);
     const KeyBlock dall = take_whole(context.workspace, split[1]), dfull = take_full(context.workspace, split[1]);
+    const Tensor dq_sums = heads_.take_dq_sums(context.workspace, of_head(split[0], q, 0), dall[0]);
     GradientScatter scatter(context, dfull, skips_rows_);
     for_each_head(context, split, [&](std::int64_t head, const KeyBlock& all) {
       const AttendedGradient of_head_gradient = {.of = {of_head(out, q, head), statistics(gradient.of.lse, head)},
                                                  .dout = of_head(dout, q, head),
                                                  .delta = statistics(gradient.delta, head)};
-      context.ops.attention_backward(
+      AttentionBackwardArgs args =
           heads_.backward_args({of_head(split[0], q, head), all[0], all[1]}, of_head_gradient,
-                               {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q)));
+                               {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q));
+      args.dq_sums = dq_sums;
+      context.ops.attention_backward(args);
       scatter.wait();
       for (const std::size_t i : {0, 1})
         context.ops.gather_rows(

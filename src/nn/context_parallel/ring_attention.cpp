@@ -30,6 +30,7 @@ class RingAttention final : public KeyAttention {
     const Tensor dq_sum = dtype == sums ? dqkv[0] : context.workspace.take(sums, qkv[0].sizes);
     const Qkv parts = {context.workspace.take(dtype, qkv[0].sizes), context.workspace.take(dtype, own[0].sizes),
                        context.workspace.take(dtype, own[1].sizes)};
+    const Tensor dq_sums_of_part = heads_.take_dq_sums(context.workspace, qkv[0], own[0]);
     BlockRing::Hop of_gradients;
     for (int distance = 0; distance < num_blocks_; ++distance) {
       context.mesh.enter_hop(distance);
@@ -38,8 +39,10 @@ class RingAttention final : public KeyAttention {
       if (distance + 1 < num_blocks_) hop = ring.pass_keys(here, blocks[distance % 2], distance);
       // The own block's gradients stay at home.
       const Qkv of_block = distance == 0 ? Qkv{dtype == sums ? dq_sum : parts[0], dqkv[1], dqkv[2]} : parts;
-      context.ops.attention_backward(heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
-                                                          mask(context.microbatch, qkv[0], distance)));
+      AttentionBackwardArgs args = heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
+                                                        mask(context.microbatch, qkv[0], distance));
+      args.dq_sums = dq_sums_of_part;
+      context.ops.attention_backward(args);
       if (distance == 0 && dtype != sums) context.ops.copy(dq_sum, of_block[0]);
       if (distance > 0) {
         context.ops.add(dq_sum, dq_sum, of_block[0]);

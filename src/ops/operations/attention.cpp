@@ -201,6 +201,10 @@ void check(const AttentionBackwardArgs& args) {
   must.like("dk", args.dk, args.k);
   must.like("dv", args.dv, args.k);
   must.like("delta", args.delta, args.lse);
+  if (args.dq_sums.exists()) {
+    must.dtype("dq_sums", args.dq_sums, accumulate_dtype(args.q.dtype));
+    must.count("dq_sums", args.dq_sums, args.q.num_elements());
+  }
   if (!args.scratch.exists()) return;
   must.dtype("scratch", args.scratch, DType::int32);
   must.count("scratch", args.scratch, attention_scratch_size(args.q, args.k));
@@ -220,7 +224,7 @@ OpCost cost(const AttentionBackwardArgs& args) {
 Operands operands_of(const AttentionBackwardArgs& args) {
   return {args.q.dtype,
           existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.begin, args.mask.end}),
-          existing({args.dq, args.dk, args.dv, args.delta, args.scratch})};
+          existing({args.dq, args.dk, args.dv, args.delta, args.scratch, args.dq_sums})};
 }
 void infer(Inference& call, const AttentionBackwardArgs& args) {
   const Operand q = call.read("q", args.q);

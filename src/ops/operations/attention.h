@@ -47,7 +47,8 @@ struct AttentionArgs {
 /// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. If keys and values are a part of those that
 /// the queries attend to, out and lse are those of the whole rows. Then dk and dv are of this part, and the sum of dq
 /// over all parts is dq of the whole. `scratch`, int32 [attention_scratch_size], is optional; with it a backend may be
-/// faster.
+/// faster. So is `dq_sums`, like q in its accumulate_dtype: where needs_dq_sums(q, k), CPUs take as much memory of
+/// their own without it.
 struct AttentionBackwardArgs {
   static constexpr bool multiplies_matrices = true;
   Tensor q, k, v, out, lse, dout;
@@ -58,8 +59,15 @@ struct AttentionBackwardArgs {
   std::int64_t first_head = 0;
   AttentionMask mask = {};
   Tensor scratch = {};
+  Tensor dq_sums = {};
   double soft_cap = 0;
 };
+/// CPUs attend to this many keys at a time, so that what they pack and sum does not grow with the sequence.
+inline constexpr std::int64_t attention_keys_at_once = 2048;
+/// Sums of dq wait in memory between two of these blocks: in dq, unless its dtype is narrower.
+[[nodiscard]] inline bool needs_dq_sums(const Tensor& q_BTHC, const Tensor& k_BTKC) {
+  return accumulate_dtype(q_BTHC.dtype) != q_BTHC.dtype && k_BTKC.size(1) > attention_keys_at_once;
+}
 /// The scratch of cuDNN's gradients of attention where dq is summed in memory, ordered or not (cudnn-frontend 1.32,
 /// scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H, Tq] in float32. Where
 /// query heads share keys, also dk and dv of each query head [B, H, Tk, C] in their own dtype. All rows are rounded up

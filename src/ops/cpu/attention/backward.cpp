@@ -1,9 +1,10 @@
 // The gradients of causal attention (formulas: ops/reference/attention.cpp), tile by tile, on several threads.
 //
-// dk and dv of a kv head are sums over the queries of all heads that share it. They are accumulated in float32
-// (float64) buffers of the head's size, in one thread. Only if there are too few kv heads, several threads share one:
-// each share of the tiles has separate sums, which are added in the order of the shares. The number of shares depends
-// on sizes alone, so bits do not depend on the number of threads.
+// Keys are taken in blocks. dk and dv of a block are sums over the queries of all heads that share its kv head. They
+// are accumulated in float32 (float64) buffers of the block's size, in one thread; dq is kept in memory from block to
+// block. Only if there are too few kv heads, several threads share one: each share of the tiles has separate sums,
+// which are added in the order of the shares. The number of shares depends on sizes alone, so bits do not depend on the
+// number of threads.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -32,8 +33,8 @@ template <class Format, class T>
 void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = KeySums<Format>(Heads(args.q, args.k)).capacity();
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), sums_size = KeySums<Format>(args.k).capacity();
+  const KeyRange all{0, args.k.size(1)};
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
   divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
@@ -42,14 +43,19 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
     Sum* sums = scratch.take(sums_size);
     for (std::int64_t n = first; n < last; ++n) {
       const KvHead head{n / args.k.size(2), n % args.k.size(2)};
-      backward.begin_sums();
+      const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
       const TileOrder::Pairs later =
           n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
-      const auto then = later.first < later.last ? std::optional(order.tile_of(later.first)) : std::nullopt;
-      order.visit(order.pairs_of(head.b, head.index), then,
-                  [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
-      backward.end_sums(sums);
-      backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
+      for_blocks(all, [&](const KeyRange& block) HWY_ATTR {
+        const TileOrder::Pairs& after = block.last < all.last ? pairs : later;
+        const auto then = after.first < after.last ? std::optional(order.tile_of(after.first)) : std::nullopt;
+        backward.begin_sums(block);
+        order.visit(pairs, then, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+          backward.differentiate(at, next, sums);
+        });
+        backward.end_sums(sums);
+        backward.write_keys(head, block, {sums, sums_size, 1});
+      });
     }
   });
 }
@@ -60,8 +66,7 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
   struct OfAllShares {};
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
-                     sums_size = KeySums<Format>(Heads(args.q, args.k)).capacity();
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), sums_size = KeySums<Format>(args.k).capacity();
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
   const TileOrder order(args.q, args.group, args.first_head);
   Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
@@ -69,29 +74,41 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   for (std::int64_t n = 0; n < num_kv_heads; ++n) {
     const KvHead head{n / args.k.size(2), n % args.k.size(2)};
     const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
-    divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-      Scratch<Sum> scratch(Pass::capacity(args));
-      Pass backward(args, scratch);
-      for (std::int64_t share = first; share < last; ++share) {
-        Sum* own = sums + share * sums_size;
-        backward.begin_sums();
-        const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
-          backward.differentiate(at, next, own);
-        });
-        backward.end_sums(own);
-      }
+    for_blocks({0, args.k.size(1)}, [&](const KeyRange& block) {
+      divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+        Scratch<Sum> scratch(Pass::capacity(args));
+        Pass backward(args, scratch);
+        for (std::int64_t share = first; share < last; ++share) {
+          Sum* own = sums + share * sums_size;
+          backward.begin_sums(block);
+          const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
+          order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+            backward.differentiate(at, next, own);
+          });
+          backward.end_sums(own);
+        }
+      });
+      divide({block.size(), 4 * num_shares * args.q.size(3), 1, num_threads},
+             [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+               Scratch<Sum> scratch(Pass::capacity(args));
+               Pass backward(args, scratch);
+               backward.begin_sums(block);
+               backward.write_keys(head, {block.first + first, block.first + last}, {sums, sums_size, num_shares});
+             });
     });
-    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads},
-           [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-             Scratch<Sum> scratch(Pass::capacity(args));
-             Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
-           });
   }
 }
 
 template <class Format, class T>
-void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
+void choose_threads(const AttentionBackwardArgs& given, int num_threads) {
+  using Sum = typename Format::Sum;
+  struct OfQueries {};
+  AttentionBackwardArgs args = given;
+  if (std::is_same_v<T, Sum>) args.dq_sums = args.dq;
+  const bool lacks_sums = needs_dq_sums(args.q, args.k) && !args.dq_sums.exists();
+  Scratch<Sum, OfQueries> memory(lacks_sums ? args.q.num_elements() : 0);
+  if (lacks_sums)
+    args.dq_sums = Tensor(memory.take(args.q.num_elements()), accumulate_dtype(args.q.dtype), args.q.sizes);
   const bool few = args.q.size(0) * args.k.size(2) < num_shares;  // and worth the sums of all shares
   if (few && args.q.size(1) >= num_shares * 2 * tile_queries)
     return differentiate_in_shares<Format, T>(args, num_threads);

@@ -28,10 +28,7 @@ namespace HWY_NAMESPACE {
 // Fetched while the last tile of a head is multiplied: the first ones of the next are done too soon.
 constexpr std::int64_t rows_of_next_head = 256;
 
-struct Range {
-  std::int64_t first, last;
-};
-/// The backward pass of one thread.
+/// The backward pass of one thread. args.dq_sums are what needs_dq_sums() says, or dq itself.
 template <class Format, class T>
 class Backward {
   using Number = typename Format::Number;
@@ -41,9 +38,8 @@ class Backward {
 
  public:
   Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch)
-      : args_(args), q_(C_, scratch), dout_(C_, scratch), dq_(C_, scratch) {
-    const std::int64_t keys = rounded_up(heads_.Tk, tile_keys), columns = padded<Format>(C_),
-                       width = packed_width<Format>(C_);
+      : args_(args), q_(C_, scratch), dout_(C_, scratch), dq_(C_, scratch.take(QuerySums<Format>::capacity(C_))) {
+    const std::int64_t keys = packed_keys(args.k), columns = padded<Format>(C_), width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys * width);
@@ -62,22 +58,30 @@ class Backward {
     softmax_.first_keys = first_keys_ = scratch.take(tile_queries);
   }
   static std::int64_t capacity(const AttentionBackwardArgs& args) {
-    const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
+    const std::int64_t keys = packed_keys(args.k), columns = padded<Format>(args.q.size(3));
     return 3 * keys * columns + 6 * tile_queries * columns + QuerySums<Format>::capacity(args.q.size(3)) +
            4 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
-  /// The sums that follow are those of other tiles.
-  void begin_sums() { sums_.begin(); }
+  /// What follows is about these keys, until end_sums.
+  void begin_sums(const KeyRange& block) {
+    block_ = block;
+    packed_.forget();
+    sums_.begin(block);
+  }
   /// Keys that no query sees have sums of zero.
   void end_sums(Sum* sums) { sums_.end(sums); }
 
-  /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
+  /// The part of dq of a tile of queries that is due to the block of keys, and its part of dk and dv, added to `sums`.
+  /// `next` will follow. Blocks come in ascending order.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
     const std::int64_t first_query = at.first_query, count = std::min(tile_queries, heads_.Tq - first_query),
                        columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const KeyRange all = visible_.of(at.b, first_query, count), seen = all.within(block_);
+    const bool is_first = block_.first <= all.first, is_last = all.last <= block_.last;
+    if (seen.is_empty() && (!all.is_empty() || block_.first > 0)) return;
     load_queries(at);
-    const KeyRange seen = visible_.of(at.b, first_query, count);
+    if (!is_first) dq_.load(heads_.queries<const Sum>(args_.dq_sums, at));
     if (seen.is_empty())
       dq_.clear();
     else
@@ -90,8 +94,8 @@ class Backward {
       // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, heads_.Tk - j), block_rows);
       tile.queries_at_once = Format::is_paired ? softmax_.queries_at_once() : 1;
-      products_.multiply_over_C(tile, k_ + j * width, q_.over_C, softmax_.p);
-      products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, softmax_.ds);
+      products_.multiply_over_C(tile, k_ + place(j) * width, q_.over_C, softmax_.p);
+      products_.multiply_over_C(tile, v_ + place(j) * width, dout_.over_C, softmax_.ds);
       if (Format::has_matrices && !tile.is_seen_by_all())
         for (Number* x : {softmax_.p_over_queries, softmax_.ds_over_queries, softmax_.ds_over_keys})
           std::fill_n(x, p_size, Number{0});
@@ -103,18 +107,18 @@ class Backward {
       const bool adds = sums_.is_begun(j);
       products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, sums_.dv(sums, j), adds);
       products_.multiply_over_queries(tile, softmax_.ds_over_queries, q_.over_queries, sums_.dk(sums, j), adds);
-      products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + j / Format::per_number * columns,
-                                   dq_.data(), j > seen.first);
+      products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + place(j) / Format::per_number * columns,
+                                   dq_.data(), j > all.first);
     }
     sums_.added_to(seen.last);
-    const HeadRows<T> dq = heads_.queries<T>(args_.dq, at);
-    const Sum* rows = dq_.rows();
-    for (std::int64_t i = 0; i < count; ++i)
-      write_row<Sum>({rows + i * columns, 0, 1}, static_cast<Sum>(args_.scale), C_, dq.first + i * dq.stride);
+    if (is_last)
+      write_queries(heads_.queries<T>(args_.dq, at), static_cast<Sum>(args_.scale));
+    else
+      write_queries(heads_.queries<Sum>(args_.dq_sums, at), Sum{1});
   }
 
   /// Some rows of dk and dv of a kv head.
-  void write_keys(const KvHead& head, const Range& rows, const Shares<Sum>& sums) const {
+  void write_keys(const KvHead& head, const KeyRange& rows, const Shares<Sum>& sums) const {
     const HeadRows<T> dk = heads_.keys<T>(args_.dk, head), dv = heads_.keys<T>(args_.dv, head);
     for (std::int64_t j = rows.first; j < rows.last; ++j) {
       write_row<Sum>({sums_.dk(sums.first, j), sums.stride, sums.count}, static_cast<Sum>(args_.scale), C_,
@@ -124,6 +128,15 @@ class Backward {
   }
 
  private:
+  [[nodiscard]] std::int64_t place(std::int64_t key) const { return key - block_.first; }
+
+  template <class Element>
+  HWY_INLINE void write_queries(const HeadRows<Element>& dq, Sum factor) const {
+    const Sum* rows = dq_.rows();
+    for (std::int64_t i = 0; i < dq.count; ++i)
+      write_row<Sum>({rows + i * padded<Format>(C_), 0, 1}, factor, C_, dq.first + i * dq.stride);
+  }
+
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
   /// The visible keys and values that are not packed yet.
@@ -134,10 +147,11 @@ class Backward {
     const HeadRows<const T> k = heads_.keys<const T>(args_.k, KvHead::of(at)),
                             v = heads_.keys<const T>(args_.v, KvHead::of(at));
     for (; num_packed < seen.last; num_packed += tile_keys) {
-      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * width);
-      pack<Format>(v.part(num_packed, tile_keys), tile_keys, v_ + num_packed * width);
+      const std::int64_t row = place(num_packed);
+      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + row * width);
+      pack<Format>(v.part(num_packed, tile_keys), tile_keys, v_ + row * width);
       if constexpr (Format::is_paired)
-        pack_over_keys<Format>(k_ + num_packed * width, C_, k_over_keys_ + num_packed / 2 * padded<Format>(C_));
+        pack_over_keys<Format>(k_ + row * width, C_, k_over_keys_ + row / 2 * padded<Format>(C_));
     }
   }
 
@@ -185,9 +199,10 @@ class Backward {
   std::int64_t C_ = heads_.C;
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
-  KeySums<Format> sums_{heads_};
+  KeyRange block_;  // of keys
+  KeySums<Format> sums_{args_.k};
   TileProducts<Format> products_{.C = C_, .ahead = {}};
-  Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
+  Number *k_, *v_, *k_over_keys_;  // a block of keys of one kv head; for sums over C, and over keys
   QueryOperand<Format> q_, dout_;
   QuerySums<Format> dq_;
   SoftmaxGradient<typename Format::Packing> softmax_;

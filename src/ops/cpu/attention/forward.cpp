@@ -1,6 +1,7 @@
 // Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135). Tiles
 // after the queries, or in earlier documents, are never computed. Of tiles on the diagonal only the blocks below it
-// are.
+// are. Where keys are many, a block of them is packed for a group of tiles of queries, whose sums wait for the next
+// block.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -18,10 +19,13 @@
 
 #include <limits>
 #include <numbers>
+#include <vector>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
+
+constexpr std::int64_t tiles_at_once = 16;  // of queries, where keys are packed in blocks
 
 /// The forward pass of one thread.
 template <class Format, class T>
@@ -32,8 +36,8 @@ class Forward {
   static constexpr std::int64_t p_size = tile_keys / Format::per_number * tile_queries;
 
  public:
-  Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args), out_(C_, scratch) {
-    const std::int64_t keys = rounded_up(heads_.Tk, tile_keys), width = packed_width<Format>(C_);
+  Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args) {
+    const std::int64_t keys = packed_keys(args.k), width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys / Format::per_number * padded<Format>(C_));
@@ -44,45 +48,93 @@ class Forward {
     softmax_.scores = scratch.take(tile_keys * tile_queries);
     softmax_.p = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries)
                                    : reinterpret_cast<Number*>(softmax_.scores);
-    softmax_.max = scratch.take(4 * tile_queries);
-    softmax_.sum = softmax_.max + tile_queries;
-    softmax_.rescale = softmax_.sum + tile_queries;
+    softmax_.rescale = scratch.take(2 * tile_queries);
     softmax_.first_keys = first_keys_ = softmax_.rescale + tile_queries;
+    sums_ = scratch.take(most_tiles(args) * sums_of_tile(C_));
+    tiles_.reserve(static_cast<std::size_t>(most_tiles(args)));
   }
   static std::int64_t capacity(const AttentionArgs& args) {
-    const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 2 * keys * columns + (2 * tile_queries + tile_keys) * columns + QuerySums<Format>::capacity(args.q.size(3)) +
-           2 * tile_keys * tile_queries + 4 * tile_queries;
+    const std::int64_t columns = padded<Format>(args.q.size(3));
+    return 2 * packed_keys(args.k) * columns + (2 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries +
+           2 * tile_queries + most_tiles(args) * sums_of_tile(args.q.size(3));
   }
 
-  /// `next` will follow.
+  /// `next` will follow, or has the same place: then this is the last one.
   void attend(const QueryTile& at, const QueryTile& next) {
-    const HeadRows<T> out = heads_.queries<T>(args_.out, at);
-    const std::int64_t count = out.count, first_query = at.first_query;
+    tiles_.push_back(at);
+    if (std::ssize(tiles_) == most_tiles(args_) || !next.is_later_in_head(at)) attend_group(next);
+  }
+
+ private:
+  /// That are computed together.
+  static std::int64_t most_tiles(const AttentionArgs& args) {
+    return args.k.size(1) > attention_keys_at_once ? tiles_at_once : 1;
+  }
+  /// The sums, and the largest score and sum of each query.
+  static std::int64_t sums_of_tile(std::int64_t C) { return QuerySums<Format>::capacity(C) + 2 * tile_queries; }
+
+  /// Goes on with a tile of the group.
+  void select(std::size_t tile) {
+    Sum* sums = sums_ + static_cast<std::int64_t>(tile) * sums_of_tile(C_);
+    out_ = QuerySums<Format>(C_, sums);
+    softmax_.max = sums + QuerySums<Format>::capacity(C_);
+    softmax_.sum = softmax_.max + tile_queries;
+  }
+  [[nodiscard]] KeyRange seen_by(const QueryTile& at) const {
+    return visible_.of(at.b, at.first_query, std::min(tile_queries, heads_.Tq - at.first_query));
+  }
+
+  void attend_group(const QueryTile& next) {
+    KeyRange all;
+    for (std::size_t tile = 0; tile < tiles_.size(); ++tile) {
+      select(tile);
+      softmax_.begin();
+      const KeyRange seen = seen_by(tiles_[tile]);
+      if (seen.is_empty()) {
+        out_.clear();
+        continue;
+      }
+      all = {all.is_empty() ? seen.first : all.first, seen.last};
+    }
+    const bool packs_all = heads_.Tk <= attention_keys_at_once;  // and keeps them for other tiles of the head
+    for_blocks(packs_all ? KeyRange{0, heads_.Tk} : all, [&](const KeyRange& block) HWY_ATTR {
+      block_ = block;
+      if (!packs_all) packed_.forget();
+      for (std::size_t tile = 0; tile < tiles_.size(); ++tile)
+        attend_block(tile, tile + 1 < tiles_.size() ? tiles_[tile + 1] : next);
+    });
+    for (std::size_t tile = 0; tile < tiles_.size(); ++tile) {
+      select(tile);
+      finish(tiles_[tile]);
+    }
+    tiles_.clear();
+  }
+
+  void attend_block(std::size_t tile_of_group, const QueryTile& next) {
+    const QueryTile& at = tiles_[tile_of_group];
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, heads_.Tq - first_query);
+    const KeyRange all = seen_by(at), seen = all.within(block_);
+    if (seen.is_empty()) return;
+    select(tile_of_group);
     transpose<Format>(rows_of_tile<Format>(heads_.queries<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()),
                       q_transposed_);
-    softmax_.begin();
-    const KeyRange seen = visible_.of(at.b, first_query, count);
-    if (seen.is_empty())
-      out_.clear();
-    else
-      pack_keys(at, seen);
+    pack_keys(at, seen);
     look_ahead(at, next, seen);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
-      products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, softmax_.scores);
+      products_.multiply_over_C(tile, k_ + place(j) * packed_width<Format>(C_), q_transposed_, softmax_.scores);
       if (cap_ > 0) cap_scores<Sum>(tile, cap_, num_lanes<Sum>(), softmax_.scores);
       if (Format::has_matrices && !tile.is_seen_by_all()) std::fill_n(softmax_.p, p_size, Number{0});
       const bool grew = softmax_.apply(tile);
-      if (grew && j > seen.first) out_.rescale(softmax_.rescale);
-      products_.multiply_over_keys(tile, softmax_.p, v_ + j / Format::per_number * padded<Format>(C_), out_.data(),
-                                   j > seen.first);
+      if (grew && j > all.first) out_.rescale(softmax_.rescale);
+      products_.multiply_over_keys(tile, softmax_.p, v_ + place(j) / Format::per_number * padded<Format>(C_),
+                                   out_.data(), j > all.first);
     }
-    finish(out, args_.lse.as<Sum>() + (at.b * heads_.H + at.h) * heads_.Tq + first_query);
   }
 
- private:
+  [[nodiscard]] std::int64_t place(std::int64_t key) const { return key - block_.first; }
+
   /// The visible keys and values that are not packed yet.
   void pack_keys(const QueryTile& at, const KeyRange& seen) {
     packed_.begin(at, seen);
@@ -90,8 +142,8 @@ class Forward {
     const HeadRows<const T> k = heads_.keys<const T>(args_.k, KvHead::of(at)),
                             v = heads_.keys<const T>(args_.v, KvHead::of(at));
     for (; num_packed < seen.last; num_packed += tile_keys) {
-      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * packed_width<Format>(C_));
-      Number* values = v_ + num_packed / Format::per_number * padded<Format>(C_);
+      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + place(num_packed) * packed_width<Format>(C_));
+      Number* values = v_ + place(num_packed) / Format::per_number * padded<Format>(C_);
       pack<Format>(v.part(num_packed, tile_keys), tile_keys, Format::is_paired ? v_rows_ : values);
       if constexpr (Format::is_paired) pack_over_keys<Format>(v_rows_, C_, values);
     }
@@ -111,7 +163,9 @@ class Forward {
 
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
-  HWY_INLINE void finish(const HeadRows<T>& out, Sum* lse) const {
+  HWY_INLINE void finish(const QueryTile& at) const {
+    const HeadRows<T> out = heads_.queries<T>(args_.out, at);
+    Sum* lse = args_.lse.as<Sum>() + (at.b * heads_.H + at.h) * heads_.Tq + at.first_query;
     const Tag<Sum> d;
     for (std::int64_t i = 0; i < out.count; i += num_lanes<Sum>()) softmax_.take_logarithm(i);
     std::copy_n(softmax_.max, out.count, lse);
@@ -133,11 +187,14 @@ class Forward {
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
   TileProducts<Format> products_{.C = C_, .ahead = {}};
-  Number *k_, *v_;  // all keys of one head
+  KeyRange block_;  // of keys
+  Number *k_, *v_;  // of one head, packed
   Number* v_rows_;  // one tile of values on the way to pairs
   Number *q_, *q_transposed_;
   RunningSoftmax<typename Format::Packing> softmax_;
-  QuerySums<Format> out_;
+  std::vector<QueryTile> tiles_;  // of the group
+  Sum* sums_;                     // of each of them
+  QuerySums<Format> out_{C_, nullptr};
   Sum* first_keys_;
   Sum cap_ = static_cast<Sum>(cap_of_scores<Format>(args_));
 };

@@ -35,40 +35,45 @@ HWY_INLINE void write_row(const Shares<Sum>& sums, Sum scale, std::int64_t C, T*
   });
 }
 
-/// dk and dv in memory [2, keys, padded C] of the caller.
+/// dk and dv of a block of keys, in memory [2, keys, padded C] of the caller.
 template <class Format>
 class KeySums {
   using Sum = typename Format::Sum;
 
  public:
-  explicit KeySums(const Heads& heads) : keys_(rounded_up(heads.Tk, tile_keys)), columns_(padded<Format>(heads.C)) {}
+  explicit KeySums(const Tensor& k) : keys_(packed_keys(k)), columns_(padded<Format>(k.size(3))) {}
   [[nodiscard]] std::int64_t capacity() const { return 2 * keys_ * columns_; }
 
   template <class S>
   [[nodiscard]] S* dk(S* sums, std::int64_t key) const {
-    return sums + key * columns_;
+    return sums + (key - first_) * columns_;
   }
   template <class S>
   [[nodiscard]] S* dv(S* sums, std::int64_t key) const {
-    return sums + (keys_ + key) * columns_;
+    return sums + (keys_ + key - first_) * columns_;
   }
 
   /// What follows are the sums of other tiles, in memory that may hold anything.
-  void begin() { num_begun_ = 0; }
+  void begin(const KeyRange& block) {
+    first_ = end_of_begun_ = block.first;
+    last_ = block.last;
+  }
   /// Whether the sums of these keys hold something.
-  [[nodiscard]] bool is_begun(std::int64_t key) const { return key < num_begun_; }
+  [[nodiscard]] bool is_begun(std::int64_t key) const { return key < end_of_begun_; }
   /// Zeros for keys before this one, that no query saw.
   void skip_to(std::int64_t key, Sum* sums) {
-    if (key <= num_begun_) return;
-    for (Sum* dx : {sums, dv(sums, 0)}) std::fill(dx + num_begun_ * columns_, dx + key * columns_, Sum{0});
-    num_begun_ = key;
+    if (key <= end_of_begun_) return;
+    for (Sum* dx : {dk(sums, end_of_begun_), dv(sums, end_of_begun_)})
+      std::fill_n(dx, (key - end_of_begun_) * columns_, Sum{0});
+    end_of_begun_ = key;
   }
-  void added_to(std::int64_t last_key) { num_begun_ = std::max(num_begun_, rounded_up(last_key, tile_keys)); }
-  void end(Sum* sums) { skip_to(keys_, sums); }
+  void added_to(std::int64_t last_key) { end_of_begun_ = std::max(end_of_begun_, rounded_up(last_key, tile_keys)); }
+  void end(Sum* sums) { skip_to(last_, sums); }
 
  private:
   std::int64_t keys_, columns_;
-  std::int64_t num_begun_ = 0;
+  std::int64_t first_ = 0, last_ = 0;  // of the block
+  std::int64_t end_of_begun_ = 0;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -80,7 +80,22 @@ struct KeyRange {
   std::int64_t first = 0, last = 0;  // the first is that of a tile
 
   [[nodiscard]] bool is_empty() const { return first >= last; }
+  [[nodiscard]] std::int64_t size() const { return last - first; }
+  [[nodiscard]] KeyRange within(const KeyRange& other) const {
+    return {std::max(first, other.first), std::min(last, other.last)};
+  }
 };
+
+/// f(block) for the keys of a range, in as many blocks as there is room for.
+template <class F>
+HWY_INLINE void for_blocks(const KeyRange& keys, F&& f) {
+  for (std::int64_t first = keys.first; first < keys.last; first += attention_keys_at_once)
+    f(KeyRange{first, std::min(first + attention_keys_at_once, keys.last)});
+}
+/// The keys that scratch has room for.
+HWY_INLINE std::int64_t packed_keys(const Tensor& k) {
+  return rounded_up(std::min(k.size(1), attention_keys_at_once), tile_keys);
+}
 
 /// Which of the queries from `query` on, one per lane, see key r. first_keys: of each query the first key of its
 /// document, counted in the tile.

@@ -22,12 +22,17 @@ struct QueryTile {
   std::int64_t b = 0, h = 0, kv_head = 0, first_query = 0;
 
   [[nodiscard]] bool has_keys_of(const QueryTile& other) const { return b == other.b && kv_head == other.kv_head; }
+  [[nodiscard]] bool is_later_in_head(const QueryTile& other) const {
+    return b == other.b && h == other.h && first_query > other.first_query;
+  }
 };
 
-/// Which keys of a head a thread has packed, in a buffer that has a place for each.
+/// Which keys of a head a thread has packed, in a buffer that has a place for each of a block.
 struct PackedKeys {
   QueryTile head{.b = -1};
   KeyRange keys;
+
+  void forget() { head.b = -1; }
 
   /// `seen` are needed next. Tiles of a head are in ascending order, so most of them are packed already.
   void begin(const QueryTile& at, const KeyRange& seen) {

@@ -11,7 +11,6 @@
 // clang-format on
 
 #include "ops/cpu/attention/packing-inl.h"
-#include "ops/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
@@ -22,10 +21,11 @@ class QuerySums {
   using Sum = typename Format::Sum;
 
  public:
-  QuerySums(std::int64_t C, Scratch<Sum>& scratch)
+  /// In memory [capacity(C)] of the caller.
+  QuerySums(std::int64_t C, Sum* memory)
       : columns_(padded<Format>(C)),
-        sums_(scratch.take(tile_queries * columns_)),
-        rows_(Format::has_matrices ? scratch.take(tile_queries * columns_) : sums_) {}
+        sums_(memory),
+        rows_(Format::has_matrices ? memory + tile_queries * columns_ : memory) {}
   static std::int64_t capacity(std::int64_t C) {
     return (Format::has_matrices ? 2 : 1) * tile_queries * padded<Format>(C);
   }
@@ -54,7 +54,18 @@ class QuerySums {
     }
   }
 
-  /// [queries, padded C], when all is summed.
+  /// Goes on from the sums of some rows.
+  HWY_INLINE void load(const HeadRows<const Sum>& x) const {
+    for (std::int64_t i = 0; i < x.count; ++i) {
+      const Sum* row = x.first + i * x.stride;
+      if constexpr (Format::has_matrices)
+        for (std::int64_t c = 0; c < x.C; ++c) sums_[c * tile_queries + i] = row[c];
+      else
+        std::copy_n(row, x.C, sums_ + i * columns_);
+    }
+  }
+
+  /// [queries, padded C], of what is summed.
   [[nodiscard]] const Sum* rows() const {
     if constexpr (Format::has_matrices) transpose_sums(sums_, columns_, rows_);
     return rows_;
