@@ -58,6 +58,17 @@ bool fits(const OperationSize& size, std::int64_t pool_bytes) {
   return measure.peak_bytes() <= pool_bytes;
 }
 
+/// What is timed in its place, where it would take long.
+OperationSize timed_size(OperationSize size) {
+  size.n = std::min(size.n, usual_sizes(size.kind).most_n);
+  return size;
+}
+
+OpCost cost_of(const OperationSize& size) {
+  Stack measure;
+  return sample_operation(size, measure).cost;
+}
+
 constexpr double wake_seconds = 200e-6;  // until sleeping workers have woken
 
 enum class Cores : std::uint8_t { one, each, all };
@@ -85,15 +96,18 @@ class Session {
 
   [[nodiscard]] OperationPoint point(std::size_t index) const {
     const OperationSize& size = sizes_[index];
-    Stack measure;
-    const OpCost c = sample_operation(size, measure).cost;
+    const auto amount = [&](const OpCost& cost) {
+      return static_cast<double>(multiplies_matrices(size.kind) ? cost.flops : cost.bytes);
+    };
+    const OpCost c = cost_of(size);
+    const double scale = amount(c) / amount(cost_of(timed_size(size)));
     const auto of = [&](Cores cores) {
-      return median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]);
+      return scale * median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]);
     };
     return {.m = c.m,
             .n = c.n,
             .k = c.k,
-            .amount = static_cast<double>(multiplies_matrices(size.kind) ? c.flops : c.bytes),
+            .amount = amount(c),
             .core_seconds = of(Cores::one),
             .busy_seconds = of(Cores::each),
             .shared_seconds = of(Cores::all)};
@@ -107,7 +121,7 @@ class Session {
   void time_from_one_thread(Cores cores, int num_threads) {
     const auto ops = make_cpu_ops({.num_threads = num_threads, .products = options_.products});
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      Samples samples(sizes_[i], *pools_.front());
+      Samples samples(timed_size(sizes_[i]), *pools_.front());
       const double warm = samples.time(*ops, 1);
       if (cores == Cores::all) samples.repeat(*ops, wake_seconds);
       if (cores == Cores::one)
@@ -125,7 +139,7 @@ class Session {
       const Arena vote_arena(alignment_bytes);
       const Tensor sum = vote_arena.tensor(0, DType::float64, {1});
       for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        Samples samples(sizes_[i], *pools_[static_cast<std::size_t>(mesh.rank())]);
+        Samples samples(timed_size(sizes_[i]), *pools_[static_cast<std::size_t>(mesh.rank())]);
         (void)samples.time(*ops, 1);
         world.barrier().wait();
         *sum.as<double>() = samples.time(*ops, calls_[i]);
@@ -161,7 +175,7 @@ void add_sizes(std::vector<OperationSize>& sizes, OpKind kind) {
 OperationCurves measure_operations(const std::vector<OperationSize>& wanted, const OperationMeasurement& options) {
   std::vector<OperationSize> sizes;
   std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(sizes),
-               [&](const OperationSize& size) { return fits(size, options.pool_bytes); });
+               [&](const OperationSize& size) { return fits(timed_size(size), options.pool_bytes); });
   Session session(sizes, options);
   session.run();
   OperationCurves curves;

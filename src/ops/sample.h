@@ -6,6 +6,7 @@
 #include "tensor/stack.h"
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace echelon {
@@ -32,6 +33,8 @@ struct SampleSizes {
   std::vector<std::int64_t> m = {}, n = {1}, k = {1};
   bool has_activations = true;  // else only operands of accumulate_dtype
   bool is_once_a_step = false;  // its operands have left the caches since the last step
+  // From this n on the time is in proportion to n, and an operation of this n is timed in place of a larger one.
+  std::int64_t most_n = std::numeric_limits<std::int64_t>::max();
 };
 [[nodiscard]] SampleSizes usual_sizes(OpKind kind);
 [[nodiscard]] SampleSizes usual_sizes_of_rows();

@@ -47,7 +47,7 @@ std::int64_t sample_length(const SampleOperands& s) {
 
 SampleSizes usual_lengths() {
   const auto pairs = [](std::int64_t T) { return num_visible_pairs(T, T); };
-  return {.m = {2, 8}, .n = {pairs(32), pairs(128), pairs(512)}, .k = {16, 64, 128}};
+  return {.m = {2, 8}, .n = {pairs(32), pairs(128), pairs(512)}, .k = {16, 64, 128}, .most_n = pairs(4096)};
 }
 
 /// Attention mixes positions and keeps sequences and heads apart, so a rank needs all positions of some heads of some
