@@ -3,6 +3,7 @@
 // The limit. An all-reduce of S bytes over n ranks reads and writes each of the n buffers once at least; so do n
 // threads that copy S bytes each by memcpy, and the time in which they do it is the limit. Of the other two,
 // reduce_scatter must read n S and write S, all_gather must read S and write n S bytes: (n + 1) / 2n of that time.
+// all_to_all reads and writes what those threads do.
 // Lines: operation, who, n, S, median and least seconds.
 #include "cases.h"
 
@@ -40,23 +41,27 @@ void measure(Mesh& mesh, std::int64_t bytes, int rounds) {
   };
   const auto series = [&](const char* what, const char* who) { return Series{what, who, n, bytes, {}}; };
   Series memcpy_limit = series("all_reduce", "memcpy"), all_reduce = series("all_reduce", "echelon"),
-         reduce_scatter = series("reduce_scatter", "echelon"), all_gather = series("all_gather", "echelon");
+         reduce_scatter = series("reduce_scatter", "echelon"), all_gather = series("all_gather", "echelon"),
+         all_to_all = series("all_to_all", "echelon");
   for (int round = -1; round < rounds; ++round) {
     const double copied = seconds_of(
         [&] { std::memcpy(x.other.data, x.full.data, static_cast<std::size_t>(x.full.num_elements() * 4)); });
     const double reduced = seconds_of([&] { comm.all_reduce(x.full, ReduceOp::sum).wait(); });
     const double scattered = seconds_of([&] { comm.reduce_scatter(x.shard, x.full, ReduceOp::sum).wait(); });
     const double gathered = seconds_of([&] { comm.all_gather(x.full, x.shard).wait(); });
+    const double exchanged = seconds_of([&] { comm.all_to_all(x.other, x.full).wait(); });
     if (round < 0) continue;  // a first round warms up
     memcpy_limit.seconds.push_back(copied);
     all_reduce.seconds.push_back(reduced);
     reduce_scatter.seconds.push_back(scattered);
     all_gather.seconds.push_back(gathered);
+    all_to_all.seconds.push_back(exchanged);
   }
   if (mesh.rank() != 0) return;
-  Series shared_limit = memcpy_limit;
+  Series shared_limit = memcpy_limit, exchange_limit = memcpy_limit;
   for (double& seconds : shared_limit.seconds) seconds *= (n + 1) / (2.0 * n);
-  for (Series* s : {&memcpy_limit, &all_reduce, &reduce_scatter, &all_gather}) s->print();
+  exchange_limit.what = "all_to_all";
+  for (Series* s : {&memcpy_limit, &all_reduce, &reduce_scatter, &all_gather, &all_to_all, &exchange_limit}) s->print();
   for (const char* what : {"reduce_scatter", "all_gather"}) {
     shared_limit.what = what;
     shared_limit.print();

@@ -1,4 +1,5 @@
 // echelon bench: measures this machine or its GPUs. In an MPI job it measures the collectives of the processes.
+#include "base/text/tell.h"
 #include "cli/arguments.h"
 #include "cli/bench_gpus.h"
 #include "cli/command.h"
@@ -67,7 +68,7 @@ std::function<void(std::string_view, double)> progress(std::string_view last) {
   if (isatty(fileno(stderr)) == 0) return {};
   return [last](std::string_view what, double fraction) {
     const bool is_over = what == last && fraction > 0.999;
-    fmt::print(stderr, "\r{:<60}\r", is_over ? "" : fmt::format("measuring {}: {:.0f} %", what, 100 * fraction));
+    tell("\r{:<60}\r", is_over ? "" : fmt::format("measuring {}: {:.0f} %", what, 100 * fraction));
   };
 }
 
@@ -127,7 +128,7 @@ std::optional<MeasuredProducts> products_of(const BenchArguments& arguments) {
 
 /// This machine's CPUs.
 ExitStatus bench_host(const BenchArguments& arguments, const std::optional<OutputFile>& output) {
-  const HostTurn turn([] { fmt::print(stderr, "another process measures this machine; waiting for its end\n"); });
+  const HostTurn turn([] { tell("another process measures this machine; waiting for its end\n"); });
   const DiskSpec disk = disk_of(arguments);
   const auto products = products_of(arguments);
   const ProductNames kept = products ? products->of_machine() : ProductNames();
@@ -139,7 +140,7 @@ ExitStatus bench_host(const BenchArguments& arguments, const std::optional<Outpu
   machine.products = kept;
   arguments.json ? print_json(machine, findings, products) : print(machine, findings, products);
   if (disk.is_known() && !arguments.json) fmt::print("{}", disk_line(disk, arguments.disk, arguments.disk_mb));
-  for (const std::string& error : findings.errors) fmt::print(stderr, "echelon: {}\n", error);
+  for (const std::string& error : findings.errors) tell("echelon: {}\n", error);
   if (!findings.errors.empty()) return ExitStatus::failure;  // and no file has such rates
   if (output) output->write((findings.is_busy() ? fmt::format("{}\n", busy_mark) : "") + to_toml(machine));
   return ExitStatus::success;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text/printable.h"
+#include "base/text/tell.h"
 #include "base/text/utf8.h"
 #include "checkpoint/model_reader.h"
 #include "data/chat/chat_encoder.h"
@@ -45,7 +46,7 @@ class Chat {
   bool next_line(const std::string& only) {
     if (!only.empty()) return line_ != std::exchange(line_, only);
     while (true) {
-      if (isatty(STDIN_FILENO) != 0) fmt::print(stderr, "> ");
+      if (isatty(STDIN_FILENO) != 0) tell("> ");
       if (!std::getline(std::cin, line_)) return false;
       if (line_.find_first_not_of(" \t\r") != std::string::npos) return true;
     }
@@ -56,7 +57,7 @@ class Chat {
             conversation_.messages.size() / 2 + 1, valid_utf8_prefix(line_) + 1);
     for (const AddedToken& token : tokenizer_.spec().added)
       if (token.is_special && line_.find(token.content) != std::string::npos)
-        fmt::print(stderr, "note: '{}' in a message is text, not a control token\n", printable(token.content));
+        tell("note: '{}' in a message is text, not a control token\n", printable(token.content));
     add("user", line_);
     std::vector<std::int32_t> tokens = encoder_.encode_prompt(conversation_);
     require(!tokens.empty(),
@@ -65,7 +66,7 @@ class Chat {
   }
 
   void show(const Generation& answer) {
-    if (!answer.note.empty() && conversation_.messages.size() == 1) fmt::print(stderr, "note: {}\n", answer.note);
+    if (!answer.note.empty() && conversation_.messages.size() == 1) tell("note: {}\n", answer.note);
     json_ ? print_json(line_, answer) : fmt::print("\n");
     std::fflush(stdout);
     // Bytes of a character that is not whole are not JSON.

@@ -2,6 +2,7 @@
 
 #include "base/text/printable.h"
 #include "base/text/similar.h"
+#include "base/text/tell.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -153,7 +154,7 @@ std::string job_rank() {
 // The sentence may quote arbitrary bytes.
 void print_error(std::string sentence) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
-  fmt::print(stderr, "echelon: {}{}\n", job_rank(), printable(sentence));
+  tell("echelon: {}{}\n", job_rank(), printable(sentence));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // echelon eval: the loss of a saved model on prepared text.
+#include "base/text/tell.h"
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "spec/config/config_reader.h"
@@ -58,10 +59,9 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
   const RunConfig config = config_of(arguments, settings);
   const EvaluationResult result = evaluate(config, most_batches(arguments, settings, config));
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
-  if (!result.note.empty()) fmt::print(stderr, "note: {}\n", result.note);
+  if (!result.note.empty()) tell("note: {}\n", result.note);
   if (expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0)
-    fmt::print(stderr, "note: no row is dropped: moe.capacity_factor = {} is for training\n",
-               config.moe.capacity_factor);
+    tell("note: no row is dropped: moe.capacity_factor = {} is for training\n", config.moe.capacity_factor);
   if (arguments.json) {
     const nlohmann::ordered_json json = {
         {"validation_loss", result.loss},          {"validation_perplexity", std::exp(result.loss)},

@@ -1,6 +1,7 @@
 // echelon generate: generates text from a saved model.
 #include "engine/generation/generate.h"
 
+#include "base/text/tell.h"
 #include "cli/chat.h"
 #include "cli/command.h"
 
@@ -38,11 +39,11 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
       print_text(text);
     };
   const Generation generation = generate(options);
-  if (!generation.note.empty()) fmt::print(stderr, "note: {}\n", generation.note);
+  if (!generation.note.empty()) tell("note: {}\n", generation.note);
   if (!arguments.json) {
     print_text("\n");
     // Prints the GPU, or the reason for using none if a driver exists.
-    if (generation.device.find("GPU") != std::string::npos) fmt::print(stderr, "computed by {}\n", generation.device);
+    if (generation.device.find("GPU") != std::string::npos) tell("computed by {}\n", generation.device);
     return ExitStatus::success;
   }
   print_json(options.prompt, generation);

@@ -3,6 +3,7 @@
 #include "train/run_placement.h"
 
 #include "base/text/printable.h"
+#include "base/text/tell.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model_argument.h"
@@ -81,8 +82,7 @@ class RunLog final : public RunObserver {
   }
   void warned(const std::string& sentence) override {
     if (html_) html_->note(sentence);
-    json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence))
-          : progress_.note("warning: " + printable(sentence));
+    json_ ? tell("echelon: {}\n", printable(sentence)) : progress_.note("warning: " + printable(sentence));
   }
   void resumed(std::int64_t step, const std::filesystem::path& from) override {
     append(nlohmann::ordered_json{{"resumed_from", step}, {"checkpoint", from.string()}}.dump());

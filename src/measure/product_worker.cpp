@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/team_cores.h"
+#include "base/text/tell.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
 #include "ops/cpu/blas.h"
@@ -102,7 +103,7 @@ ProductWorker::ProductWorker(std::string core_type) : wanted_type_(std::move(cor
     try {
       serve(wanted_type_, ends[1]);
     } catch (const std::exception& error) {
-      fmt::print(stderr, "echelon: {}\n", error.what());
+      tell("echelon: {}\n", error.what());
       status = 1;
     }
     _exit(status);

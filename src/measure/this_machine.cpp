@@ -1,6 +1,7 @@
 #include "measure/this_machine.h"
 
 #include "base/clock.h"
+#include "base/text/tell.h"
 #include "machine/busy_time.h"
 #include "measure/kept_machine.h"
 #include "measure/measure_machine.h"
@@ -27,14 +28,13 @@ MachineSpec this_machine() {
                            : machine.path.empty() ? "and not stored, because no cache folder can be written"
                                                   : fmt::format("and kept in {}", machine.path.string());
   if (machine.is_new)
-    fmt::print(stderr, "no --machine: this one, {}, measured in {:.1f} s {}\n", machine.host.processor,
-               now_seconds() - start, kept);
+    tell("no --machine: this one, {}, measured in {:.1f} s {}\n", machine.host.processor, now_seconds() - start, kept);
   else
-    fmt::print(stderr, "no --machine: this one, {}, as {} says; remove that file to have it measured again\n",
-               machine.host.processor, machine.path.string());
-  for (const std::string& error : errors) fmt::print(stderr, "{}\n", error);
+    tell("no --machine: this one, {}, as {} says; remove that file to have it measured again\n", machine.host.processor,
+         machine.path.string());
+  for (const std::string& error : errors) tell("{}\n", error);
   if (machine.was_busy)
-    fmt::print(stderr, "other processes used its cores while it was measured; it is measured again when it is idle\n");
+    tell("other processes used its cores while it was measured; it is measured again when it is idle\n");
   return machine_of(machine.host);
 }
 

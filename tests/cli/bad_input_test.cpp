@@ -302,6 +302,15 @@ const BadInput other_commands[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Commands, BadInputs, testing::ValuesIn(other_commands));
 
+// There is nobody to tell, but a scheduler reads the status.
+TEST(BadInput, AStandardErrorThatCannotBeWrittenEndsNothing) {
+  const std::string echelon = std::string(ECHELON_BINARY_DIR) + "/echelon ";
+  const auto status_of = [&](const std::string& rest) { return run_command({"sh", "-c", echelon + rest}).status; };
+  EXPECT_EQ(status_of("train --model.preset=none 2>/dev/full"), 2);
+  EXPECT_EQ(status_of("--version 2>/dev/full"), 0);
+  EXPECT_EQ(status_of("--help >/dev/full 2>/dev/full"), 1);
+}
+
 TEST(BadInput, AGpuWithoutThePlugInNamesTheCommandThatBuildsIt) {
   setenv("ECHELON_CUDA_PLUGIN", "/nowhere/libechelon_cuda.so", 1);
   const Outcome outcome =

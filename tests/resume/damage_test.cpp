@@ -134,6 +134,9 @@ TEST_F(Damaged, OtherRequestsAreRefusedByName) {
     return refusal([&](RunConfig& config) { config.checkpoint.load = value; });
   };
   EXPECT_THAT(load("5"), HasSubstr("no checkpoint of that step (use 6)"));
+  EXPECT_THAT(load("latets"), HasSubstr("(use latest)")) << "also where the folder has checkpoints";
+  EXPECT_THAT(load((scratch_ / "nowhere").string()), HasSubstr("is not auto, none, latest, a step or a step's folder"));
+  EXPECT_THAT(load(checkpoint("run", 5).string()), HasSubstr("no checkpoint of that step (use 6)"));
   EXPECT_THAT(load("none"), HasSubstr("has checkpoints up to step 7"));
   EXPECT_THAT(refusal([&](RunConfig& config) { config.model.intermediate_size = 96; }),
               AllOf(HasSubstr("another model"), HasSubstr("model.intermediate_size: was 64, is 96")));
@@ -154,7 +157,28 @@ TEST_F(Damaged, OtherRequestsAreRefusedByName) {
   elsewhere.checkpoint.load = (scratch_ / "nowhere").string();
   EXPECT_THAT(refusal(elsewhere), HasSubstr("is not auto, none, latest, a step or a step's folder"));
   elsewhere.checkpoint.load = "latets";
-  EXPECT_THAT(refusal(elsewhere), HasSubstr("'latets'"));
+  EXPECT_THAT(refusal(elsewhere), AllOf(HasSubstr("'latets'"), HasSubstr("(use latest)")));
+}
+
+TEST_F(Damaged, TheFolderOfAStepOfItsOwnIsThatStep) {
+  RunConfig config = this->config("run");
+  config.checkpoint.load = (checkpoint("run", 6) / "").string();
+  ReportLog log;
+  (void)run(config, log, 8);
+  EXPECT_THAT(log.lines, Contains(HasSubstr("resuming from step 6")));
+  EXPECT_EQ(steps_of(log), after(6, expected_));
+}
+
+TEST_F(Damaged, ARunThatStartedFromAnotherResumesFromItsOwnCheckpoints) {
+  RunConfig config = this->config("branch");
+  config.checkpoint.load = checkpoint("run", 3).string();
+  (void)run(config, 6);
+  ReportLog log;
+  (void)run(config, log, 8);
+  EXPECT_THAT(log.lines, Contains(HasSubstr("resuming from step 6")));
+  EXPECT_THAT(log.warnings, ElementsAre(HasSubstr("which has its own checkpoints")));
+  config.optimizer.lr *= 2;
+  EXPECT_THAT(refusal(config), HasSubstr("optimizer.lr: was"));
 }
 
 TEST_F(Damaged, AnotherTokenizerIsRefused) {

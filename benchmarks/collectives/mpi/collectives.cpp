@@ -20,7 +20,7 @@ void measure(std::int64_t bytes, int rounds) {
       shard(static_cast<std::size_t>(part), 1e-20F);
   Series all_reduce = {"all_reduce", "openmpi", n, bytes, {}}, in_place = all_reduce,
          reduce_scatter = {"reduce_scatter", "openmpi", n, bytes, {}},
-         all_gather = {"all_gather", "openmpi", n, bytes, {}};
+         all_gather = {"all_gather", "openmpi", n, bytes, {}}, all_to_all = {"all_to_all", "openmpi", n, bytes, {}};
   in_place.who = "openmpi_in_place";
   for (int round = -1; round < rounds; ++round) {
     const double reduced = seconds_per_call(iterations, barrier, [&] {
@@ -35,14 +35,18 @@ void measure(std::int64_t bytes, int rounds) {
     const double gathered = seconds_per_call(iterations, barrier, [&] {
       MPI_Allgather(shard.data(), part, MPI_FLOAT, full.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
     });
+    const double exchanged = seconds_per_call(iterations, barrier, [&] {
+      MPI_Alltoall(full.data(), part, MPI_FLOAT, other.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
+    });
     if (round < 0) continue;
     all_reduce.seconds.push_back(reduced);
     in_place.seconds.push_back(within);
     reduce_scatter.seconds.push_back(scattered);
     all_gather.seconds.push_back(gathered);
+    all_to_all.seconds.push_back(exchanged);
   }
   if (rank != 0) return;
-  for (Series* s : {&all_reduce, &in_place, &reduce_scatter, &all_gather}) s->print();
+  for (Series* s : {&all_reduce, &in_place, &reduce_scatter, &all_gather, &all_to_all}) s->print();
   std::fflush(stdout);
 }
 

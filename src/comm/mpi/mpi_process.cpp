@@ -1,5 +1,6 @@
 #include "comm/mpi/mpi_process.h"
 
+#include "base/text/tell.h"
 #include "comm/launch_environment.h"
 
 #include <unistd.h>
@@ -61,7 +62,7 @@ void MpiProcess::end_job(const std::string& sentence, ExitStatus status) const {
   std::string line = sentence;
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::fflush(stdout);
-  fmt::print(stderr, "echelon: {}\n", line);
+  tell("echelon: {}\n", line);
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
   std::_Exit(static_cast<int>(status));

@@ -1,6 +1,7 @@
 #include "comm/thread/returns.h"
 
 #include "base/text/printable.h"
+#include "base/text/tell.h"
 
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ void end_without(const std::vector<int>& missing, const Error& cause) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::signal(SIGALRM, SIG_DFL);
   alarm(seconds_to_print);
-  fmt::print(stderr, "echelon: {}\n", printable(sentence));
+  tell("echelon: {}\n", printable(sentence));
   std::fflush(stderr);
   if (ftrylockfile(stdout) == 0) std::fflush(stdout);  // unless a missing rank waits for its reader
   _exit(static_cast<int>(cause.status()));

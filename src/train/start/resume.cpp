@@ -9,9 +9,9 @@
 #include "spec/config/config_changes.h"
 #include "train/data/data_fingerprint.h"
 #include "train/save/state_saver.h"
+#include "train/start/load_choice.h"
 
 #include <algorithm>
-#include <charconv>
 #include <ranges>
 
 namespace echelon {
@@ -23,11 +23,7 @@ class PassedOver : public Error {
   using Error::Error;
 };
 
-std::optional<std::int64_t> parse_step(const std::string& text) {
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  return error == std::errc() && end == text.data() + text.size() && step >= 0 ? std::optional(step) : std::nullopt;
-}
+constexpr std::string_view choices[] = {"auto", "latest", "none"};
 
 std::optional<Digest> base_of(const RunConfig& config) {
   const std::string& folder = config.checkpoint.initial_load_path;
@@ -52,9 +48,8 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
     : config_(config), data_(data), base_(base_of(config)) {
   const std::string& load = config.checkpoint.load;
   const std::filesystem::path base = checkpoint_folder(config);
-  const bool is_choice = load == "auto" || load == "latest" || load == "none";
-  const std::optional<std::int64_t> asked_step = parse_step(load);
-  if (is_choice && !config.checkpoint.enable) return;
+  const auto& [asked_step, other_run] = load_choice(config);
+  if (!asked_step && !other_run && !config.checkpoint.enable) return;
   if (config.checkpoint.enable)
     for (const std::filesystem::path& folder : foreign_step_folders(base))
       throw Error(
@@ -79,14 +74,19 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
     add(step_folder(base, *asked_step));
     return;
   }
-  if (!is_choice && steps.empty()) {
-    require(is_folder(load), "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use auto)",
-            load);
-    add(load);
+  require(!other_run || is_folder(*other_run),
+          "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use {})", load,
+          closest_name(load, choices));
+  if (other_run && steps.empty()) {
+    add(*other_run);
     return;
   }
-  // A path of another run is where this one started. Once it has checkpoints of its own, it resumes from them.
-  is_strict_ = load == "auto";
+  if (other_run)
+    warn(
+        fmt::format("checkpoint.load = '{}' is where this run may have started: it resumes from {}, which has its own "
+                    "checkpoints",
+                    load, base.string()));
+  is_strict_ = load != "latest";
   may_pass_over_ = true;
   for (const SavedStep& one : saved | std::views::reverse) {
     try {
