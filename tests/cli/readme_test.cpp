@@ -42,9 +42,15 @@ std::string without_numbers(const std::string& line) {
   return std::regex_replace(std::regex_replace(line, number, "#"), blanks, " ");
 }
 
-bool fits(const std::string& shown, const std::string& printed) {
+/// A prediction for a machine of the tree: its digits depend on neither clock nor processor.
+bool has_equal_numbers(const std::string& command) {
+  return command.find("echelon plan") != std::string::npos && command.find("--machine") != std::string::npos;
+}
+
+bool fits(const std::string& shown, const std::string& printed, bool has_equal_numbers) {
   constexpr std::string_view left_out = " ...";
-  const std::string wanted = without_numbers(shown), actual = without_numbers(printed);
+  const auto compared = [&](const std::string& line) { return has_equal_numbers ? line : without_numbers(line); };
+  const std::string wanted = compared(shown), actual = compared(printed);
   if (!wanted.ends_with(left_out)) return actual == wanted;
   return actual.starts_with(wanted.substr(0, wanted.size() - left_out.size()));
 }
@@ -71,7 +77,7 @@ void expect_shown(const ShownCommand& shown, const std::string& output) {
     std::string line;
     bool is_found = false;
     while (!is_found && std::getline(printed, line)) {
-      is_found = fits(wanted, line);
+      is_found = fits(wanted, line, has_equal_numbers(shown.command));
       ASSERT_TRUE(is_found || skips) << shown.command << "\nprints: " << line << "\nthe page shows: " << wanted;
     }
     ASSERT_TRUE(is_found) << shown.command << " does not print: " << wanted << "\nbut:\n" << output;
