@@ -82,8 +82,7 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
       std::span<const PlanRecompute> chain(first, end);
       if (must_fit_) chain = from_first_fitting(chain, fits);
       for (const TensorPlacement placement : placements)
-        if (!chain.empty())
-          push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
+        if (!chain.empty()) push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
       first = end;
     }
   }

@@ -40,8 +40,7 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
       replicas_(devices, slow_ranks, ContextRanks(blueprint.config()).busiest()) {
   UnitTraces units(blueprint.config());
   std::vector<RankBlueprint> ranks;
-  for (int stage = 0; stage < num_stages_; ++stage)
-    ranks.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
+  for (int stage = 0; stage < num_stages_; ++stage) ranks.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
   blueprints_ = std::make_shared<const std::vector<RankBlueprint>>(std::move(ranks));
   add_ranks(profile, devices, slow_ranks);
 }

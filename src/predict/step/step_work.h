@@ -56,7 +56,7 @@ class StepWorks {
   HostRules host_;
   Replicas replicas_;
   std::shared_ptr<const std::vector<RankBlueprint>> blueprints_;  // of machines that differ in their rates alone
-  std::vector<ActionTimer> timers_;  // by simulated rank
+  std::vector<ActionTimer> timers_;                               // by simulated rank
   StepWork work_;
   std::vector<RankTimes> times_;
   std::vector<std::vector<std::string>> lane_names_;
