@@ -28,17 +28,23 @@ ExchangePlan::ExchangePlan(std::span<const std::int32_t> offsets, int num_ranks,
   count_rounds();
 }
 
-// Remainders go to other ranks from each source, so that no rank receives more than R rows.
+// Remainders go to other ranks from each source, so that no rank receives more than R rows: source s sends one row more
+// to target t where (s + t) % num_ranks < longer.
 ExchangePlan ExchangePlan::balanced(std::int64_t num_rows, int num_ranks, int rank, std::int64_t most_rows) {
   ExchangePlan plan(num_ranks, rank, most_rows);
-  const std::int64_t longer = num_rows % num_ranks;
-  for (int source = 0; source < num_ranks; ++source) {
-    std::int64_t first = 0;
-    for (int target = 0; target < num_ranks; ++target) {
-      const std::int64_t count = num_rows / num_ranks + ((source + target) % num_ranks < longer ? 1 : 0);
-      plan.add(source, target, {first, count});
-      first += count;
-    }
+  const std::int64_t least = num_rows / num_ranks, longer = num_rows % num_ranks;
+  const auto rows_before = [&](std::int64_t sum) {  // of all pairs with a smaller s + t, the sums from 0 on
+    return sum * least + sum / num_ranks * longer + std::min(sum % num_ranks, longer);
+  };
+  const auto rows_between = [&](std::int64_t fixed, std::int64_t end) {  // of one rank with ranks 0..end
+    return rows_before(fixed + end) - rows_before(fixed);
+  };
+  for (int other = 0; other < num_ranks; ++other) {
+    const auto index = static_cast<std::size_t>(other);
+    const std::int64_t count = rows_before(rank + other + 1) - rows_before(rank + other);
+    plan.sent_[index] = {{rows_between(rank, other), count}, rows_between(other, rank)};
+    plan.to_this_[index] = {{rows_between(other, rank), count}, rows_between(rank, other)};
+    plan.received_[index] = num_rows;
   }
   plan.count_rounds();
   return plan;

@@ -85,9 +85,11 @@ CostTable::CostTable(const PlanSpace& space, const PlanRequest& request, KnownPa
       passes_(known != nullptr && !request.machine.host ? known : &own_passes_) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  const LayerKey key = {key_of(shape), recomputed};
-  const auto found = layers_.find(key);
-  return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
+  const ShapeKey key = key_of(shape);
+  if (shape_ == layers_.end() || shape_->first != key) shape_ = layers_.try_emplace(key).first;
+  const auto found = shape_->second.find(recomputed);
+  if (found != shape_->second.end()) return found->second;
+  return shape_->second.emplace(recomputed, traced_layers(shape, recomputed)).first->second;
 }
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
@@ -129,8 +131,10 @@ CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& da
 
 const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data) {
   const TraceKey key = key_of(shape, data);
-  const auto found = traces_.find(key);
-  return found != traces_.end() ? found->second : traces_.emplace(key, states_of_units(shape, data)).first->second;
+  if (trace_ != traces_.end() && trace_->first == key) return trace_->second;
+  trace_ = traces_.find(key);
+  if (trace_ == traces_.end()) trace_ = traces_.emplace(key, states_of_units(shape, data)).first;
+  return trace_->second;
 }
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {

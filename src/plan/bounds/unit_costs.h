@@ -75,6 +75,8 @@ struct UnitStates {
   /// What bounds know of any block.
   [[nodiscard]] const UnitState& block() const { return least_block; }
   [[nodiscard]] const UnitState& block(bool has_experts) const {
+    for (const UnitState& unit : units)
+      if (unit.kind.role == UnitKind::Role::block && unit.kind.layer.has_experts == has_experts) return unit;
     return of({.role = UnitKind::Role::block, .layer = {.has_experts = has_experts}});
   }
   /// Summed over so many blocks, of which `num_mixtures` have experts.
@@ -206,11 +208,14 @@ class CostTable {
   KnownPasses own_passes_;
   KnownPasses* passes_;
   std::map<ShapeKey, KnownUnits> units_;
-  std::map<LayerKey, LayerCosts> layers_;
+  using LayersOfShapes = std::map<ShapeKey, std::map<BlockOperations, LayerCosts>>;
+  LayersOfShapes layers_;
+  LayersOfShapes::iterator shape_ = layers_.end();  // that was asked for last: most often it is the next one too
   // By the strides of the tensor, the context and the shard axis, the last one with expert groups.
   std::map<std::tuple<LayerKey, int, int, int>, const LayerCosts*> placed_layers_;
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, UnitStates> traces_;
+  std::map<TraceKey, UnitStates>::iterator trace_ = traces_.end();  // likewise
   std::map<StateKey, StateCosts> states_;
   // By the stride of the pipeline axis and the numbers of a boundary.
   std::map<std::pair<int, std::int64_t>, double> transfers_;

@@ -27,11 +27,9 @@ std::optional<PlanDraws> draws_of(const std::vector<Plan>& plans, const PlanRequ
   PlanDraws draws = {.wins = std::vector<int>(plans.size(), 0), .longest_seconds = {}};
   for (const Plan& plan : plans) {
     const Blueprint blueprint(plan.config);
-    draws.longest_seconds.push_back(0);
-    for (std::size_t draw = 0; draw < machines.size(); ++draw) {
-      seconds[draw].push_back(simulate(blueprint, machines[draw]).step_seconds);
-      draws.longest_seconds.back() = std::max(draws.longest_seconds.back(), seconds[draw].back());
-    }
+    const std::vector<double> of_draws = step_seconds_on(machines, blueprint);
+    draws.longest_seconds.push_back(*std::ranges::max_element(of_draws));
+    for (std::size_t draw = 0; draw < machines.size(); ++draw) seconds[draw].push_back(of_draws[draw]);
   }
   for (const std::vector<double>& of_draw : seconds) ++draws.wins[index_of_least(of_draw)];
   draws.safest = index_of_least(draws.longest_seconds);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct PlanNode {
   PlanKey key = {};
   PlanGrade grade{};
   PlanChoice choice = {};
-  std::vector<PlanRecompute> chain = {};      // faster ones first
+  std::span<const PlanRecompute> chain = {};  // of the space; faster ones first
   TensorPlacement placement = any_placement;  // of the orders of the set
   std::int64_t plan = -1;                     // timed: which
   std::int64_t num_actions = 0;               // stepped: of its programs

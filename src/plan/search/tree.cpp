@@ -15,11 +15,12 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another o
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
 
-/// The first one of a chain that fits. Most often all do.
+/// A chain from its first one that fits. Most often all do.
 template <class Fits>
-std::vector<PlanRecompute>::iterator first_fitting(std::vector<PlanRecompute>& chain, const Fits& fits) {
-  if (fits(chain.front())) return chain.begin();
-  return std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); });
+std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute> chain, const Fits& fits) {
+  if (fits(chain.front())) return chain;
+  const auto first = std::ranges::partition_point(chain, [&](const PlanRecompute& each) { return !fits(each); });
+  return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
 }
 
 /// Forward and backward passes of all pipeline ranks.
@@ -70,31 +71,30 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
   const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
-    const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
+    const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
     for (auto first = all.begin(); first != all.end();) {
       const auto end = std::find_if(first, all.end(),
                                     [&](const PlanRecompute& each) { return each.operations != first->operations; });
       const auto fits = [&](const PlanRecompute& each) {
         return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
       };
+      // Without those at its start of which no layout fits, wherever groups are placed.
+      std::span<const PlanRecompute> chain(first, end);
+      if (must_fit_) chain = from_first_fitting(chain, fits);
       for (const TensorPlacement placement : placements)
-        push_pipeline({.choice = {shape, pipeline}, .chain = {first, end}, .placement = placement}, fits, open);
+        if (!chain.empty()) push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
       first = end;
     }
   }
 }
 
-/// The layouts with the recomputations of a chain, without those at its start of which none fits.
-template <class Fits>
-void PlanTree::push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open) {
-  std::vector<PlanRecompute>& chain = node.chain;
-  if (must_fit_) chain.erase(chain.begin(), first_fitting(chain, fits));
-  if (chain.empty()) return;
+/// The layouts with the recomputations of a chain.
+void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
   node.grade = PlanGrade::pipeline;
-  node.choice.recompute = chain.front();
+  node.choice.recompute = node.chain.front();
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
   // Where memory comes first, seconds decide between layouts alone.
-  node.key = key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()})}
+  node.key = key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, node.chain.back()})}
                                 : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, node.placement), 0});
   open.push(std::move(node));
 }
@@ -105,7 +105,12 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   const auto fits = [&](const PlanRecompute& each) {
     return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}));
   };
-  if (!fits(node.chain.front())) return push_pipeline(node, fits, open);
+  if (must_fit_ && !fits(node.chain.front())) {
+    PlanNode rest = node;
+    rest.chain = from_first_fitting(rest.chain, fits);
+    if (!rest.chain.empty()) push_pipeline(std::move(rest), open);
+    return;
+  }
   const std::vector<PlanData> all = space_.data_layouts(node.choice.shape);
   // The clock is quicker than a look at all data axes where there are few passes.
   if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * std::ssize(all)) return clock_pipeline(node, open);
@@ -145,9 +150,8 @@ void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
     expand_data(choice, node.placement, open);
   if (node.chain.size() == 1) return;
   PlanNode rest = node;
-  rest.chain.erase(memory_first() ? rest.chain.end() - 1 : rest.chain.begin());
-  push_pipeline(
-      std::move(rest), [](const PlanRecompute&) { return true; }, open);
+  rest.chain = memory_first() ? rest.chain.first(rest.chain.size() - 1) : rest.chain.subspan(1);
+  push_pipeline(std::move(rest), open);
 }
 
 void PlanTree::expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open) {

@@ -83,8 +83,7 @@ class PlanTree {
   void expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open);
   void clock_any_order(const PlanNode& node, PlanHeap& open);
   void expand_orders(const PlanNode& node, PlanHeap& open);
-  template <class Fits>
-  void push_pipeline(PlanNode node, const Fits& fits, PlanHeap& open);
+  void push_pipeline(PlanNode node, PlanHeap& open);
 
   struct Bound {
     double seconds = 0;

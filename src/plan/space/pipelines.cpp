@@ -87,9 +87,11 @@ std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   return all;
 }
 
-std::vector<PlanRecompute> PlanSpace::recomputes(const PlanPipeline& pipeline) const {
+const std::vector<PlanRecompute>& PlanSpace::recomputes(const PlanPipeline& pipeline) const {
+  const auto [known, is_new] = recomputes_.try_emplace(pipeline.most_layers);
+  std::vector<PlanRecompute>& all = known->second;
+  if (!is_new) return all;
   const TrainingConfig& fixed = request_->base.training;
-  std::vector<PlanRecompute> all;
   const auto allowed = [&](const PlanRecompute& each) {
     const RecomputeMethod method = each.num_blocks > 0 ? RecomputeMethod::block : RecomputeMethod::uniform;
     if (fixed.mlp_chunk_tokens > 0 && (each.num_blocks > 0 || !each.operations.contain(BlockOperation::mlp)))

@@ -111,7 +111,7 @@ class PlanSpace {
   [[nodiscard]] const std::vector<PlanShape>& shapes() const { return shapes_; }
   [[nodiscard]] std::vector<PlanPipeline> pipelines(const PlanShape& shape) const;
   /// From the fastest to the one that keeps least, for each set of operations.
-  [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
+  [[nodiscard]] const std::vector<PlanRecompute>& recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
   /// Those that differ as meshes: axes of one rank are where the default has them. The default comes first. On a host
   /// ranks are threads without a place, and the default represents all. In two hops rows go between whole nodes.
@@ -152,6 +152,7 @@ class PlanSpace {
   // Of them those that fill nodes: by degrees in the order of Axis, and the ranks of a node.
   mutable std::map<std::pair<std::array<int, num_axes>, std::int64_t>, std::vector<AxisOrder>> orders_by_node_;
   mutable std::map<std::int64_t, std::vector<Split>> splits_;  // by the number of stages: asked for again and again
+  mutable std::map<std::int64_t, std::vector<PlanRecompute>> recomputes_;  // by the layers of the largest stage
 };
 
 }  // namespace echelon

@@ -11,6 +11,7 @@
 
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,5 +76,7 @@ struct Simulation {
 /// its factor no number above 0.
 [[nodiscard]] Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine,
                                   const SimulationOptions& options = {});
+/// The seconds of a step alone, on one machine after the other; none is a host, and they differ in their rates alone.
+[[nodiscard]] std::vector<double> step_seconds_on(std::span<const MachineSpec> machines, const Blueprint& blueprint);
 
 }  // namespace echelon

@@ -39,11 +39,27 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
       host_(profile.host),
       replicas_(devices, slow_ranks, ContextRanks(blueprint.config()).busiest()) {
   UnitTraces units(blueprint.config());
-  for (int stage = 0; stage < num_stages_; ++stage)
-    blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
+  std::vector<RankBlueprint> ranks;
+  for (int stage = 0; stage < num_stages_; ++stage) ranks.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
+  blueprints_ = std::make_shared<const std::vector<RankBlueprint>>(std::move(ranks));
+  add_ranks(profile, devices, slow_ranks);
+}
+
+StepWorks::StepWorks(const StepWorks& like, const SoftwareProfile& profile, const DeviceMap& devices)
+    : blueprint_(like.blueprint_),
+      kind_(like.kind_),
+      num_stages_(like.num_stages_),
+      host_(profile.host),
+      replicas_(devices, {}, ContextRanks(blueprint_.config()).busiest()),
+      blueprints_(like.blueprints_) {
+  add_ranks(profile, devices, {});
+}
+
+void StepWorks::add_ranks(const SoftwareProfile& profile, const DeviceMap& devices,
+                          const std::map<int, double>& slow_ranks) {
   const int num_simulated = num_stages_ * replicas_.num_classes();
   for (int simulated = 0; simulated < num_simulated; ++simulated)
-    timers_.emplace_back(blueprint.config(), profile, devices, slow_ranks, mesh_rank(simulated));
+    timers_.emplace_back(blueprint_.config(), profile, devices, slow_ranks, mesh_rank(simulated));
   work_.slowdown_by_collectives = profile.overlap.slowdown_by_collectives;
   work_.slowdown_by_transfers = profile.overlap.slowdown_by_transfers;
   work_.ranks.resize(static_cast<std::size_t>(num_simulated));
@@ -77,7 +93,7 @@ void StepWorks::add_issue(const Action& action, const ActionTime& time, RankWork
 }
 
 void StepWorks::add_works(int simulated, StepLanes& lanes) {
-  const RankBlueprint& rank = blueprints_[static_cast<std::size_t>(pipeline_rank(simulated))];
+  const RankBlueprint& rank = (*blueprints_)[static_cast<std::size_t>(pipeline_rank(simulated))];
   RankWork& own = work_.ranks[static_cast<std::size_t>(simulated)];
   own.program = &rank.program(kind_);
   RankTimes& times = times_.emplace_back(RankTimes{.work = &own});

@@ -8,6 +8,7 @@
 #include "predict/step/step_parts.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ class StepWorks {
   /// Of programs of a kind that trains.
   StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices,
             const std::map<int, double>& slow_ranks, ProgramKind kind = ProgramKind::training);
+  /// On devices of other rates, without slow ranks: ranks are those of `like`, which may end before this.
+  StepWorks(const StepWorks& like, const SoftwareProfile& profile, const DeviceMap& devices);
   StepWorks(const StepWorks&) = delete;
   StepWorks& operator=(const StepWorks&) = delete;
 
@@ -38,9 +41,10 @@ class StepWorks {
     return lane_names_[static_cast<std::size_t>(simulated)];
   }
   /// By pipeline rank.
-  [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return blueprints_; }
+  [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return *blueprints_; }
 
  private:
+  void add_ranks(const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks);
   const std::vector<int>& participants(int simulated, const Group& group);
   void add_works(int simulated, StepLanes& lanes);
   void add_issue(const Action& action, const ActionTime& time, RankWork& own) const;
@@ -51,8 +55,8 @@ class StepWorks {
   int num_stages_;
   HostRules host_;
   Replicas replicas_;
-  std::vector<RankBlueprint> blueprints_;
-  std::vector<ActionTimer> timers_;  // by simulated rank
+  std::shared_ptr<const std::vector<RankBlueprint>> blueprints_;  // of machines that differ in their rates alone
+  std::vector<ActionTimer> timers_;                               // by simulated rank
   StepWork work_;
   std::vector<RankTimes> times_;
   std::vector<std::vector<std::string>> lane_names_;
