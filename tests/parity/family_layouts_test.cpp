@@ -134,7 +134,7 @@ TEST(DeepSeekLayouts, EqualOneRank) {
     for (Layout& layout : layouts) {
       layout.layers = 3;
       layout.seq_len = 12;
-      layout.microbatches = 2;
+      layout.microbatches = 4 / layout.shard;
       SCOPED_TRACE(fixture + name_of(layout));
       const RunConfig config = config_of_family(fixture, layout);
       if (!expected) expected = run_training(one_rank(config));
