@@ -37,12 +37,12 @@ std::string plain(std::string_view name) {
 
 /// 0: equal; 1: one starts with the other; 2: one has the other in it, or starts with it but for a letter; 3: neither.
 int kinship(std::string_view a, std::string_view b) {
-  constexpr std::size_t least_letters = 3, least_of_almost = 5;  // fewer say little
+  constexpr std::size_t least_letters = 3, least_of_part = 4, least_of_almost = 5;  // fewer say little
   if (a == b) return 0;
   const std::string_view shorter = a.size() < b.size() ? a : b, longer = a.size() < b.size() ? b : a;
   if (shorter.size() < least_letters) return 3;
   if (longer.starts_with(shorter)) return 1;
-  if (longer.find(shorter) != std::string_view::npos) return 2;
+  if (shorter.size() >= least_of_part && longer.find(shorter) != std::string_view::npos) return 2;
   if (shorter.size() < least_of_almost) return 3;
   const auto starts_with_but_for_a_letter = [&](std::size_t num_more) {
     return edit_distance(shorter, longer.substr(0, shorter.size() + num_more)) <= 1;

@@ -76,12 +76,13 @@ class GoodPlans {
     PlanHeap seeds;
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
-      if (!is_expert_shape(*shape, request_)) continue;
-      if (found_.contains(degrees_of(*shape)) || !limit_.is_before(end)) continue;
+      if (!is_expert_shape(*shape, request_) || found_.contains(degrees_of(*shape))) continue;
+      if (!limit_.is_before(end)) break;
       tree_.add_expert_choices(*shape, seeds);
     }
     std::map<PlanDegrees, int> num_stepped, num_fitting;
-    const auto has_none = [&] { return planted.empty() && timed_.empty(); };
+    const std::int64_t most_evaluated = tree_.counts().num_evaluated + most_timed;
+    const auto has_none = [&] { return num_fitting.empty() && tree_.counts().num_evaluated < most_evaluated; };
     while (!seeds.empty() && num_fitting.size() < most_planted && (has_none() || limit_.is_before(end))) {
       const auto node = seeds.pop();
       const PlanDegrees degrees = degrees_of(*node);
@@ -175,9 +176,11 @@ class GoodPlans {
               [](const PlanHeap::Entry* a, const PlanHeap::Entry* b) { return a->key < b->key; });
     if (entries.size() > most_descents) entries.resize(most_descents);
     int num_late = 0;
-    for (const PlanHeap::Entry* each : entries)
-      if (limit_.is_before(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late))
-        descend(*each->node, reached);
+    for (const PlanHeap::Entry* each : entries) {
+      const bool is_late = !limit_.is_before(end);
+      if (is_late && (!reached.empty() || !timed_.empty() || ++num_late > most_late)) return;
+      descend(*each->node, reached);
+    }
   }
 
   /// Depth first, down to a stepped layout.

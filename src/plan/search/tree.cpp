@@ -14,7 +14,7 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another o
 // What a set, a pass of a schedule, an action of a program and of a blueprint cost.
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
-                       work_of_blueprint_rank = 700;  // where nodes differ every rank has its own
+                       work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
 
 /// A chain from its first one that fits. Most often all do.
 template <class Fits>

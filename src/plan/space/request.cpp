@@ -226,7 +226,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
     request.base.training.device = question.device;
   if (!names_dtype(question, settings))
     choose_dtype(request);
-  else if (!request.machine.host)
+  else if (request.machine.nodes.size() > 1)
     require_format(request.machine, request.base.training.dtype);
   // So that bounds know it, as simulate() does.
   if (request.base.training.float32_matmul_precision == MatmulPrecision::high && !request.machine.host)

@@ -149,7 +149,7 @@ std::string price_difference(const Plan& best, const Plan& other, const PlanRequ
 /// The flag whose limit ends a search first, most likely.
 const char* limit_of(const PlanRequest& request) { return request.seconds > 0 ? "--seconds" : "--work"; }
 
-/// A search goes on until it has found a layout.
+/// A search continues until it has found a layout.
 std::string end_text(const PlanResult& result, const PlanRequest& request) {
   constexpr double overrun = 1.1;
   const bool is_one_search = request.objective != PlanObjective::cost;
