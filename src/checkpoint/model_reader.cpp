@@ -166,4 +166,20 @@ std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
   return read_training_note(folder).seq_len;
 }
 
+double read_capacity_factor(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) {
+    const RunConfig config = config_of(read_manifest(folder), folder);
+    const bool drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
+    return drops ? config.moe.capacity_factor : 0;
+  }
+  if (is_adapter_folder(folder)) return read_capacity_factor(base_of_adapters(folder));
+  require_model(folder);
+  return read_training_note(folder).capacity_factor;
+}
+
+std::string note_of_capacity(double capacity_factor) {
+  if (capacity_factor <= 0) return "";
+  return fmt::format("no row is dropped: moe.capacity_factor = {} is for training", capacity_factor);
+}
+
 }  // namespace echelon

@@ -75,4 +75,10 @@ void require_model(const std::filesystem::path& folder);
 /// most 8,192. Throws Error.
 [[nodiscard]] std::int64_t read_training_seq_len(const std::filesystem::path& folder);
 
+/// moe.capacity_factor of the run that trained the model of the folder; 0 where there was none, or none is known.
+/// Throws Error.
+[[nodiscard]] double read_capacity_factor(const std::filesystem::path& folder);
+/// For commands that do not train: such a model drops rows in training alone. Empty without a factor.
+[[nodiscard]] std::string note_of_capacity(double capacity_factor);
+
 }  // namespace echelon

@@ -3,6 +3,7 @@
 #include "base/text_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/exchange/draw_exchange.h"
 #include "cli/ring/draw_ring.h"
 #include "pages/draw_html.h"
 #include "report/html/schedule_drawing.h"
@@ -36,6 +37,7 @@ struct DrawArguments {
   double backward = 2;
   PassTimes times{};
   DrawRingArguments ring;
+  ExchangeRequest exchange;
   // Qi et al. 2023, table 1: W stores 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
   MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};
   bool json = false;
@@ -136,13 +138,23 @@ std::string ring_drawing(const DrawArguments& arguments) {
   return arguments.format == "svg" ? to_svg(picture) : to_text(picture, arguments.columns);
 }
 
+std::string exchange_drawing(const DrawArguments& arguments) {
+  require(!arguments.json, "--json is of a schedule: an exchange has no passes of a pipeline (use --format=trace)");
+  const ExchangePicture picture = exchange_picture(arguments.exchange);
+  if (!arguments.html.empty()) HtmlFile(arguments.html).write(exchange_page(picture));
+  if (arguments.format == "svg") return to_svg(picture);
+  return arguments.format == "trace" ? to_chrome_json(picture) : to_text(picture, arguments.columns);
+}
+
 ExitStatus run_draw(const DrawArguments& arguments) {
   constexpr std::string_view formats[] = {"text", "svg", "trace"};
   const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
   require(is_known, "--format={} is not one of {}; did you mean {}?", arguments.format, fmt::join(formats, ", "),
           closest_name(arguments.format, formats));
   const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
-  const std::string drawing = arguments.ring.cp > 0 ? ring_drawing(arguments) : schedule_drawing(arguments);
+  const std::string drawing = arguments.ring.cp > 0              ? ring_drawing(arguments)
+                              : arguments.exchange.num_ranks > 0 ? exchange_drawing(arguments)
+                                                                 : schedule_drawing(arguments);
   if (output)
     output->write(drawing);
   else
@@ -158,8 +170,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   for (const ScheduleEntry& entry : all_schedules()) names.push_back(entry.name);
   const auto milliseconds = in_range(0, 1e9);
   app.add_option("--schedule", arguments->schedule, fmt::format("{}", fmt::join(names, ", ")))->capture_default_str();
-  auto* const file = app.add_option("--schedule-csv", arguments->schedule_csv,
-                                    "a file in PyTorch's format, instead of a named schedule");
+  auto* const file = app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format");
   app.add_option("--stages", arguments->stages, "pipeline ranks")->check(in_range(1, 1024))->capture_default_str();
   app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")
       ->check(in_range(1, 65536))
@@ -176,7 +187,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")
                            ->check(milliseconds)
                            ->capture_default_str();
-  app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")
+  app.add_option("--p2p-ms", arguments->times.p2p, "from a pass until another rank has its result")
       ->check(milliseconds)
       ->capture_default_str();
   auto* const backward = app.add_option("--backward", arguments->backward, "both gradients together, half each")
@@ -184,17 +195,16 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
                              ->capture_default_str();
   backward->excludes(input)->excludes(weight);
   app.add_option("--memory-limit", arguments->memory.limit,
-                 "microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p, none for others")
+                 "microbatches in flight; 0: p for ZB-1p, 2p for ZB-2p, none for others")
       ->check(in_range(0.0, 1e9))
       ->capture_default_str();
-  app.add_option("--weight-memory", arguments->memory.weight_memory,
-                 "part of a microbatch's activations that is kept until its W")
+  app.add_option("--weight-memory", arguments->memory.weight_memory, "part of activations kept until W")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   auto* const format =
       app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
-  app.add_option("--html", arguments->html, "also write an HTML page with the drawing");
+  app.add_option("--html", arguments->html, "also an HTML page");
   app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")
       ->check(in_range(10, 100000))
       ->capture_default_str();
@@ -202,6 +212,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"})
     file->excludes(app.get_option(name));
   add_ring_options(app, arguments->ring);
+  add_exchange_options(app, arguments->exchange);
   return [arguments, backward] {
     if (backward->count() > 0)
       arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;

@@ -60,8 +60,9 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
   const EvaluationResult result = evaluate(config, most_batches(arguments, settings, config));
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
   if (!result.note.empty()) tell("note: {}\n", result.note);
-  if (expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0)
-    tell("note: no row is dropped: moe.capacity_factor = {} is for training\n", config.moe.capacity_factor);
+  const bool drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
+  const double factor = drops ? config.moe.capacity_factor : read_capacity_factor(config.checkpoint.initial_load_path);
+  if (factor > 0) tell("note: {}\n", note_of_capacity(factor));
   if (arguments.json) {
     const nlohmann::ordered_json json = {
         {"validation_loss", result.loss},          {"validation_perplexity", std::exp(result.loss)},

@@ -37,7 +37,7 @@ void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& se
 }
 
 void check_all_to_all_rows(const Comm& comm, const RowExchange& exchange) {
-  const auto& [received, sent, received_parts, sent_parts] = exchange;
+  const auto& [received, sent, received_parts, sent_parts, purpose] = exchange;
   require(received.dtype == sent.dtype && received.sizes.num_dims() == 2 && sent.sizes.num_dims() == 2 &&
               received.size(1) == sent.size(1),
           "all_to_all_rows: received is {} {} but sent is {} {}; they must be matrices of equally many columns",

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace echelon {
 
@@ -58,11 +59,23 @@ struct RowPart {
   bool operator==(const RowPart&) const = default;
 };
 
+/// What an exchange of rows is for. Only drawings read it.
+enum class RowPurpose : std::uint8_t { other, dispatch, combine };
+[[nodiscard]] constexpr std::string_view name_of(RowPurpose purpose) {
+  switch (purpose) {
+    case RowPurpose::other: return "";
+    case RowPurpose::dispatch: return "dispatch";
+    case RowPurpose::combine: return "combine";
+  }
+  return "";
+}
+
 /// What a rank exchanges with the others: rows of matrices with equally many columns. By rank of the group, the rows of
 /// `sent` that go to it, and the rows of `received` that come from it. Both of a pair of ranks give the same count.
 struct RowExchange {
   Tensor received, sent;
   std::span<const RowPart> received_parts, sent_parts;  // belong to the transport as the tensors do
+  RowPurpose purpose = RowPurpose::other;
 };
 
 class Comm {

@@ -33,14 +33,16 @@ std::string_view name_of_call(const TimedCall& call) {
 }
 
 Span span_of(const TimedCall& call) {
-  const bool is_poll = call.phase == TimedCall::Phase::poll;
+  const bool is_poll = call.phase == TimedCall::Phase::poll, is_wait = call.phase == TimedCall::Phase::wait;
   return {.kind = SpanKind::communication,
           .name = name_of_call(call),
           .start = call.start,
           .end = call.end,
           .dtype = {},
           .bytes = call.num_bytes,
-          .group = is_poll ? std::string() : name_of(call.group)};
+          .group = is_poll ? std::string() : name_of(call.group),
+          .exchange = is_wait ? name_of(call.purpose) : std::string_view(),
+          .under_way_since = call.under_way_since};
 }
 
 }  // namespace

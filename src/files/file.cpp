@@ -262,6 +262,13 @@ NameKind kind_of(const std::filesystem::path& path) {
   return kind_of_result(system_calls().lstat(path.c_str(), &status), status, path);
 }
 
+std::filesystem::path resolved(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
+  if (error) return path;
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
 NameKind kind_of_target(const std::filesystem::path& path) {
   struct stat status {};
   return kind_of_result(system_calls().stat(path.c_str(), &status), status, path);

@@ -107,6 +107,8 @@ enum class NameKind : std::uint8_t { nothing, file, folder, other };
 [[nodiscard]] inline bool is_folder(const std::filesystem::path& path) {
   return kind_of_target(path) == NameKind::folder;
 }
+/// The whole path without links, `.` and `..`, and without a slash at its end; what does not exist is kept as written.
+[[nodiscard]] std::filesystem::path resolved(const std::filesystem::path& path);
 /// Whether there is something, which a link may lead to. Throws Failure.
 [[nodiscard]] inline bool has_target(const std::filesystem::path& path) {
   return kind_of_target(path) != NameKind::nothing;

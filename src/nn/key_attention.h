@@ -46,7 +46,7 @@ class HeadGroups {
   [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, const Attended& result, const AttentionMask& mask) const;
   [[nodiscard]] AttentionBackwardArgs backward_args(const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv,
                                                     const AttentionMask& mask) const;
-  /// For the gradients of queries and keys like these, where the device wants it.
+  /// For the gradients of queries and keys like these, where the device needs it.
   [[nodiscard]] Tensor take_dq_sums(Stack& workspace, const Tensor& q, const Tensor& k) const;
 
  private:

@@ -285,7 +285,7 @@ std::vector<std::vector<DrawnMessage>> drawn_messages(const SimulatedRank& rank)
   for (std::size_t action = 0; action < rank.layer_messages.size(); ++action) {
     std::vector<DrawnMessage>& of_action = drawn.emplace_back();
     for (const MessageTime& message : rank.layer_messages[action])
-      if (const double whole = rank.alone_seconds[action]; whole > 0)
+      if (const double whole = rank.alone_seconds[action]; whole > 0 && message.purpose == RowPurpose::other)
         of_action.push_back({fmt::format("{} over {}", name_of(message.kind), name_of(message.group)),
                              message.start / whole, message.end / whole});
   }

@@ -31,6 +31,9 @@ struct Span {
   std::int64_t flops = 0;
   std::int64_t bytes = 0;  // touched by an operation; of communication: of the full buffer
   std::string group;       // of communication
+  // Of the wait for rows of experts: "dispatch" or "combine", and when they left.
+  std::string_view exchange = {};
+  double under_way_since = 0;
 
   [[nodiscard]] double seconds() const { return end - start; }
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace echelon {
@@ -9,10 +10,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int step_tid = 0;
+constexpr int step_tid = 0, exchange_tid = 2;
 constexpr Lane lanes[] = {Lane::compute, Lane::transfer, Lane::collective};
 
-int tid_of(Lane lane) { return 1 + static_cast<int>(lane); }
+/// What is exchanged is next to what computes.
+int tid_of(Lane lane) { return lane == Lane::compute ? 1 : 2 + static_cast<int>(lane); }
 
 std::string_view name_of(Lane lane) {
   switch (lane) {
@@ -93,6 +95,26 @@ void add_flights(Json& events, const StepTrace& step, const Program& program) {
   }
 }
 
+void add_exchanges(Json& events, const StepTrace& step, const Program& program) {
+  for (const ExchangeEvent& exchange : timeline_of(step, program).exchanges)
+    events.push_back(
+        {{"ph", "X"},
+         {"name", exchange.name},
+         {"cat", "exchange"},
+         {"pid", step.rank},
+         {"tid", exchange_tid},
+         {"ts", microseconds(exchange.start)},
+         {"dur", microseconds(exchange.end - exchange.start)},
+         {"args",
+          {{"action", to_string(program[static_cast<std::size_t>(exchange.action_id)])}, {"id", exchange.action_id}}}});
+}
+
+bool has_exchanges(const std::vector<StepTrace>& steps) {
+  return std::ranges::any_of(steps, [](const StepTrace& step) {
+    return std::ranges::any_of(step.spans, [](const Span& span) { return !span.exchange.empty(); });
+  });
+}
+
 }  // namespace
 
 std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& program) {
@@ -103,6 +125,7 @@ std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& p
     events.push_back(metadata("thread_name", rank, step_tid, "step"));
     for (const Lane lane : lanes)
       events.push_back(metadata("thread_name", rank, tid_of(lane), std::string(name_of(lane))));
+    if (has_exchanges(steps)) events.push_back(metadata("thread_name", rank, exchange_tid, "exchange of experts"));
   }
   for (const StepTrace& step : steps) {
     events.push_back({{"ph", "X"},
@@ -114,6 +137,7 @@ std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& p
                       {"dur", microseconds(step.end - step.start)}});
     for (const Span& span : step.spans) events.push_back(complete(span, step.rank, program));
     add_flights(events, step, program);
+    add_exchanges(events, step, program);
   }
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
 }

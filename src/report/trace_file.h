@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// One process per rank, one thread per lane and one for the steps. Asynchronous actions have an asynchronous event
-/// from start to end.
+/// One process per rank, one thread per lane and one for the steps; with experts over ranks one for their rows on the
+/// way. Asynchronous actions have an asynchronous event from start to end.
 [[nodiscard]] std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& program);
 
 }  // namespace echelon

@@ -37,6 +37,20 @@ Lane lane_of(ActionKind kind) {
   return Lane::compute;
 }
 
+void add_exchange(std::vector<ExchangeEvent>& exchanges, const ExchangeEvent& next) {
+  if (!exchanges.empty()) {
+    ExchangeEvent& last = exchanges.back();
+    const bool continues =
+        last.rank == next.rank && last.action_id == next.action_id && last.name == next.name && next.start <= last.end;
+    if (continues) {
+      last.start = std::min(last.start, next.start);
+      last.end = std::max(last.end, next.end);
+      return;
+    }
+  }
+  exchanges.push_back(next);
+}
+
 Cost cost_of(const StageCosts& costs) {
   return [costs](int, const Action& action) {
     if (action.kind == ActionKind::forward)

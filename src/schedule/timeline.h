@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace echelon {
@@ -25,8 +26,18 @@ struct Event {
 /// The time of an event that does not happen.
 inline constexpr double no_time = std::numeric_limits<double>::infinity();
 
+/// Rows of experts on their way inside a pass, next to what its rank computes. Those of a rank follow each other.
+struct ExchangeEvent {
+  int rank = -1, action_id = -1;
+  std::string_view name;  // "dispatch", "combine"; outlives the event
+  double start = 0, end = 0;
+};
+/// Adds it; what overlaps or touches the one before, of the same rank, action and name, becomes one with it.
+void add_exchange(std::vector<ExchangeEvent>& exchanges, const ExchangeEvent& next);
+
 struct Timeline {
   std::vector<Event> events;  // rank after rank, in the order of their programs
+  std::vector<ExchangeEvent> exchanges = {};
 };
 
 /// How long an action of a rank takes after all its participants have arrived.

@@ -217,6 +217,17 @@ TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {
   EXPECT_EQ(read_training_seq_len(scratch.path()), 8192);
 }
 
+TEST(WriteModelConfig, KeepsTheCapacityOfExpertsInTraining) {
+  const ScratchFolder scratch;
+  const ModelSpec model = preset("mixtral-30m");
+  write_model_config(scratch.path(), model, {.training = {.capacity_factor = 1.25}});
+  EXPECT_EQ(read_capacity_factor(scratch.path()), 1.25);
+  EXPECT_EQ(note_of_capacity(1.25), "no row is dropped: moe.capacity_factor = 1.25 is for training");
+  write_model_config(scratch.path(), model, {});
+  EXPECT_EQ(read_capacity_factor(scratch.path()), 0);
+  EXPECT_EQ(note_of_capacity(0), "");
+}
+
 TEST(WriteModelConfig, RefusesWhatTheFamilyCannotSay) {
   const ScratchFolder scratch;
   ModelSpec model = tiny_model(Family::llama, false);

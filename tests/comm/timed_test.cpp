@@ -51,5 +51,30 @@ TEST(TimedComm, TellsHowLongARankWaitedForAnother) {
   });
 }
 
+/// Knows whether operations start together.
+class GroupingMesh final : public Mesh {
+ public:
+  GroupingMesh() : Mesh(MeshShape(), 0) {}
+  [[nodiscard]] Comm& comm(const Group& /*group*/) override { throw Failure("there is no communicator"); }
+  void poll() override {}
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return {}; }
+  void abort(const std::string& /*reason*/) override {}
+  void together(const std::function<void()>& start) override {
+    is_open = true;
+    start();
+    is_open = false;
+  }
+  bool is_open = false;
+};
+
+// Else a ring of GPUs that is traced would send before it receives, all ranks at once.
+TEST(TimedMesh, StartsOperationsTogether) {
+  GroupingMesh inner;
+  TimedMesh mesh(inner, [](const TimedCall&) {});
+  bool were_together = false;
+  mesh.together([&] { were_together = inner.is_open; });
+  EXPECT_TRUE(were_together);
+}
+
 }  // namespace
 }  // namespace echelon

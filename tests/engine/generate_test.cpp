@@ -65,5 +65,38 @@ TEST(Generate, GoesOnTheSameFromAPromptAndFromItsOwnTokens) {
     EXPECT_EQ(likeliest(prompt + text.substr(0, known), 24 - static_cast<std::int64_t>(known)), text.substr(known));
 }
 
+// From the exported folder, and from the checkpoint of the run.
+TEST(Generate, SaysThatAMixtureWithACapacityDropsNothing) {
+  const ScratchFolder scratch;
+  put(scratch / "tokenizer.json", bytes_tokenizer());
+  IndexedDatasetWriter writer((scratch / "train").string(), TokenType::u16);
+  writer.add_document(std::vector<std::int32_t>(500, 7));
+  writer.publish();
+  for (const double factor : {MoeConfig().capacity_factor, 1.5}) {
+    RunConfig config = testing::small_config();
+    config.model = preset("mixtral-30m");
+    config.model.num_hidden_layers = 1;
+    config.model.vocab_size = 256;
+    config.data.path = (scratch / "train").string();
+    config.training.global_batch_size = config.training.micro_batch_size = 1;
+    config.training.steps = 1;
+    config.moe.capacity_factor = factor;
+    config.checkpoint.interval = 1;
+    config.checkpoint.tokenizer = (scratch / "tokenizer.json").string();
+    config.output.dir = (scratch / fmt::format("out{}", factor)).string();
+    const TrainResult result = train(config, {});
+    for (const std::filesystem::path& model :
+         {std::filesystem::path(result.model_folder), std::filesystem::path(config.output.dir) / "checkpoint/step-1"}) {
+      std::string note;
+      try {
+        note = generate({.model = model, .prompt = "a", .max_new_tokens = 1, .sampling = {}, .on_text = {}}).note;
+      } catch (const Error& error) {
+        note = error.what();
+      }
+      EXPECT_EQ(note, factor == 1.5 ? "no row is dropped: moe.capacity_factor = 1.5 is for training" : "") << model;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace echelon

@@ -4,10 +4,12 @@
 #include "checkpoint/scratch_folder.h"
 #include "comm/thread/thread_world.h"
 #include "data/indexed_dataset.h"
+#include "engine/gather_timeline.h"
 #include "engine/rank_run.h"
 #include "engine/step_recorder.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/operation_table.h"
+#include "report/trace_file.h"
 #include "train/report_log.h"
 #include "train/train.h"
 
@@ -19,6 +21,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -142,6 +145,98 @@ TEST(StepRecorder, TimelineCoversWhatWasLeftUnderWay) {
         EXPECT_GE(event.start, timeline.events[static_cast<std::size_t>(before)].end) << to_string(action);
     }
   }
+}
+
+/// Experts over two ranks, with a shared one; a microbatch of a rank has more rows than two rounds take.
+RunConfig traced_mixture() {
+  RunConfig config = testing::small_config();
+  config.model = family_defaults(Family::qwen2_moe);
+  config.model.hidden_size = 32;
+  config.model.num_hidden_layers = 2;
+  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
+  config.model.head_dim = 8;
+  config.model.intermediate_size = 64;
+  config.model.vocab_size = 128;
+  config.model.max_position_embeddings = 64;
+  config.model.mixture.num_experts = 4;
+  config.model.mixture.num_experts_per_tok = 2;
+  config.model.mixture.moe_intermediate_size = 16;
+  config.model.mixture.shared_expert_intermediate_size = 16;
+  config.parallelism.data_parallel_shard_degree = config.parallelism.expert_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_degree = 2;
+  config.moe.dispatch_bound = 0.4;
+  return config;
+}
+
+// In each pass rows travel there, and back, in several rounds; what has left comes while the rank computes, too.
+TEST(StepRecorder, SeesTheExchangeOfExpertsInsidePasses) {
+  for (const auto& [rank, traced] : record(traced_mixture())) {
+    const Timeline timeline = timeline_of(traced.steps[0], traced.program);
+    std::map<int, std::map<std::string_view, int>> counts;
+    double before = 0;
+    for (const ExchangeEvent& exchange : timeline.exchanges) {
+      const Event& pass = timeline.events[static_cast<std::size_t>(exchange.action_id)];
+      EXPECT_GE(exchange.start, std::max(pass.start, before));
+      EXPECT_LE(exchange.end, pass.end);
+      EXPECT_GT(exchange.end, exchange.start);
+      before = exchange.end;
+      ++counts[exchange.action_id][exchange.name];
+    }
+    // Each stage has a layer; where its backward pass is divided into units, one of them has the experts.
+    std::map<std::pair<ActionKind, int>, int> num_of_pass;
+    for (const Action& action : traced.program) {
+      if (!is_compute(action.kind)) continue;
+      EXPECT_EQ(counts[action.id]["dispatch"] > 0, counts[action.id]["combine"] > 0) << to_string(action);
+      num_of_pass[{action.kind, action.microbatch}] += counts[action.id]["combine"];
+    }
+    for (const auto& [pass, num_rounds] : num_of_pass) EXPECT_GE(num_rounds, 2);
+
+    // A matmul of the shared expert starts while rows are on their way there.
+    EXPECT_TRUE(std::ranges::any_of(traced.steps[0].spans, [&](const Span& span) {
+      return span.name == "matmul" && std::ranges::any_of(timeline.exchanges, [&](const ExchangeEvent& exchange) {
+               return exchange.name == "dispatch" && exchange.start < span.start && span.end < exchange.end;
+             });
+    }));
+
+    const auto json = nlohmann::json::parse(to_chrome_json(traced.steps, traced.program));
+    std::set<int> tids;
+    std::size_t num_drawn = 0;
+    for (const auto& event : json["traceEvents"]) {
+      if (event["ph"] == "M" && event["args"]["name"] == "exchange of experts") tids.insert(event["tid"].get<int>());
+      num_drawn +=
+          event.contains("cat") && event["cat"] == "exchange" && tids.contains(event["tid"].get<int>()) ? 1 : 0;
+    }
+    EXPECT_EQ(tids.size(), 1U) << rank;
+    EXPECT_EQ(num_drawn, timeline.exchanges.size() + timeline_of(traced.steps[1], traced.program).exchanges.size());
+  }
+}
+
+// Ranks of a pipeline have different numbers of rounds; rank 0 is told of all.
+TEST(StepRecorder, GathersTheExchangesOfAPipeline) {
+  const Blueprint blueprint(traced_mixture());
+  const auto traced = record(traced_mixture());
+  std::mutex mutex;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const StepTrace& trace = traced.at(mesh.rank()).steps[0];
+    const Timeline gathered = gather_timeline(mesh, blueprint, trace, true);
+    const std::lock_guard lock(mutex);
+    std::size_t at = 0;
+    for (int stage = 0; stage < 2; ++stage) {
+      Coordinates place = mesh.shape().coordinates_of(mesh.rank());
+      place[static_cast<std::size_t>(Axis::pp)] = stage;
+      const Traced& of = traced.at(mesh.shape().rank_of(place));
+      for (const ExchangeEvent& expected : timeline_of(of.steps[0], of.program).exchanges) {
+        ASSERT_LT(at, gathered.exchanges.size());
+        const ExchangeEvent& found = gathered.exchanges[at++];
+        EXPECT_EQ(found.rank, stage);
+        EXPECT_EQ(found.action_id, expected.action_id);
+        EXPECT_EQ(found.name, expected.name);
+        EXPECT_EQ(found.start, expected.start);
+        EXPECT_EQ(found.end, expected.end);
+      }
+    }
+    EXPECT_EQ(at, gathered.exchanges.size());
+  });
 }
 
 class TracedRun : public ::testing::Test {

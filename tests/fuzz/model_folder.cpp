@@ -53,6 +53,7 @@ int model_folder(const std::uint8_t* data, std::size_t size) {
   const HeapBound bound(size);
   attempt([&] { (void)list_tensors(folder.path()); });
   attempt([&] { (void)read_training_seq_len(folder.path()); });
+  attempt([&] { (void)read_capacity_factor(folder.path()); });
   attempt([&] { read_weights(folder); });
   attempt([&] { (void)generation_ends(folder.path()); });
   return 0;

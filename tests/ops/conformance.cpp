@@ -678,7 +678,7 @@ TEST_P(OpsConformance, ExpandedLatents) {
         [](Ops& ops, Tensors& t) { ops.expand_latents_backward({.dk = t[0], .dv = t[1], .dx = t[2], .drope = t[3]}); });
     for (const auto& [from, to] : {std::pair(C, V), std::pair(V, C)})
       compare(fmt::format("resize_rows{} from {} to {}", sizes, from, to),
-              {random({N * H, from}, 1), random({N * H, to}, 2)},
+              {random({N, H, from}, 1), random({N, H, to}, 2)},
               [](Ops& ops, Tensors& t) { ops.resize_rows({.x = t[0], .y = t[1]}); });
   }
 }

@@ -120,9 +120,12 @@ TEST(KindsOfFamilyLayouts, AreOfAllFamiliesAndKinds) {
   EXPECT_GE(layouts.size(), 8U);
 }
 
-// Experts over ranks, and context parallelism, next to latents that are whole on each rank.
+// Experts over ranks, context parallelism, and one head on each rank, next to latents that are whole on each rank.
 TEST(DeepSeekLayouts, EqualOneRank) {
   std::vector<Layout> layouts = {{.shard = 2, .ep = 2},
+                                 {.tp = 4},
+                                 {.tp = 4, .sequence_parallel = true},
+                                 {.tp = 4, .sequence_parallel = true, .ep = 4},
                                  {.shard = 2, .tp = 2, .sequence_parallel = true, .ep = 4},
                                  {.shard = 2, .pp = 2, .zero = 3, .recompute = whole_block, .ep = 2},
                                  {.shard = 2, .cp = 2, .ep = 4}};
@@ -131,7 +134,7 @@ TEST(DeepSeekLayouts, EqualOneRank) {
     for (Layout& layout : layouts) {
       layout.layers = 3;
       layout.seq_len = 12;
-      layout.microbatches = 2;
+      layout.microbatches = 4 / layout.shard;
       SCOPED_TRACE(fixture + name_of(layout));
       const RunConfig config = config_of_family(fixture, layout);
       if (!expected) expected = run_training(one_rank(config));

@@ -121,6 +121,32 @@ TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {
   EXPECT_DOUBLE_EQ(std::ranges::min(figure.bars, {}, &TimelineBar::start).start, 0);
 }
 
+// Rows of experts are bars of their own, below the pass that they are inside of; what they are merged with is, too.
+TEST(HtmlTimeline, HasABarForEveryExchangeOfExperts) {
+  auto [programs, timeline] = example_page::played(2, 2);
+  const Event pass = *std::ranges::find_if(timeline.events, [&programs = programs](const Event& event) {
+    return programs[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)].kind ==
+           ActionKind::forward;
+  });
+  const double middle = (pass.start + pass.end) / 2;
+  timeline.exchanges = {{pass.rank, pass.action_id, "dispatch", pass.start, middle},
+                        {pass.rank, pass.action_id, "combine", middle, pass.end}};
+  const HtmlTimeline figure = html_timeline("step", timeline, programs);
+  for (const BarKind kind : {BarKind::dispatch, BarKind::combine}) {
+    const auto bar = std::ranges::find(figure.bars, kind, &TimelineBar::kind);
+    ASSERT_NE(bar, figure.bars.end());
+    EXPECT_EQ(bar->row, pass.rank);
+    EXPECT_EQ(bar->microbatch, 0);
+    EXPECT_DOUBLE_EQ(bar->end - bar->start, (pass.end - pass.start) / 2);
+  }
+  EXPECT_THAT(to_html(figure, 1), HasSubstr("dispatch</li>"));
+  const HtmlTimeline fewer = reduced(figure, 5);
+  for (const TimelineBar& bar : fewer.bars)
+    if (bar.kind == BarKind::dispatch || bar.kind == BarKind::combine) {
+      EXPECT_LE(bar.end - bar.start, pass.end - pass.start);
+    }
+}
+
 double seconds_of(const std::vector<TimelineBar>& bars) {
   double sum = 0;
   for (const TimelineBar& bar : bars) sum += bar.end - bar.start;

@@ -57,6 +57,42 @@ TEST(TimelineDrawing, WhatLayersSendHasALaneNextToCompute) {
   EXPECT_THAT(to_svg(example.ranks, example.timeline), HasSubstr("<title>all_to_all over dp_shard</title>"));
 }
 
+// Rows of experts have a lane of their own, between compute and what else layers send.
+TEST(TimelineDrawing, TheExchangeOfExpertsHasALaneNextToCompute) {
+  Example example;
+  example.ranks[0].layer_messages = {{{"all_gather over dp_shard", 0, 0.25}}, {}, {}};
+  const std::string without = to_svg(example.ranks, example.timeline);
+  EXPECT_THAT(without, testing::Not(HasSubstr("exchange of experts")));
+  example.timeline.exchanges = {{0, 0, "dispatch", 0.125, 0.25}, {0, 0, "combine", 0.375, 0.5}};
+  const nlohmann::json trace = nlohmann::json::parse(to_chrome_json(example.ranks, example.timeline));
+  std::vector<nlohmann::json> sent;
+  std::map<int, int> order;
+  std::map<int, std::string> names;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "exchange") sent.push_back(event);
+    if (event["name"] == "thread_sort_index") order[event["args"]["sort_index"]] = event["tid"];
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+  }
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(sent[0]["name"], "dispatch");
+  EXPECT_DOUBLE_EQ(sent[0]["ts"], 1.25e5);
+  EXPECT_DOUBLE_EQ(sent[0]["dur"], 1.25e5);
+  EXPECT_EQ(sent[0]["args"]["id"], 0);
+  EXPECT_EQ(sent[1]["name"], "combine");
+  EXPECT_EQ(sent[1]["tid"], sent[0]["tid"]);
+  EXPECT_EQ(names[sent[0]["tid"]], "exchange of experts");
+  ASSERT_EQ(order.size(), names.size());
+  EXPECT_EQ(names[order[0]], "compute");
+  EXPECT_EQ(names[order[1]], "exchange of experts");
+  const std::string svg = to_svg(example.ranks, example.timeline);
+  EXPECT_THAT(svg, HasSubstr("<title>dispatch in forward stage 0 microbatch 2</title>"));
+  EXPECT_THAT(svg, HasSubstr("exchange of experts pink"));
+  // Directly below compute, whose box ends at 34 + 22; what else layers send comes then.
+  EXPECT_THAT(svg, testing::ContainsRegex("y=\"56.00\"[^\n]*<title>dispatch in"));
+  EXPECT_THAT(svg, testing::ContainsRegex("y=\"61.00\"[^\n]*<title>all_gather over"));
+  EXPECT_THAT(without, testing::ContainsRegex("y=\"56.00\"[^\n]*<title>all_gather over"));
+}
+
 TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
   const Example example;
   const std::string svg = to_svg(example.ranks, example.timeline);

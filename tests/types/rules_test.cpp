@@ -421,9 +421,19 @@ TEST_F(LayoutTypeRules, HeadsOfARankExpandWhatAllShare) {
   EXPECT_EQ(type_of(drope), "partial");
   EXPECT_THAT(fault([&] { ops_.expand_latents({.x = x, .rope = drope, .k = k, .v = v}); }),
               HasSubstr("is partial over tp"));
-  const Tensor shortened = tensor({10, 3});
-  ops_.resize_rows({.x = v.reshaped({10, 6}), .y = shortened});
+  const Tensor shortened = tensor({5, 2, 3});
+  ops_.resize_rows({.x = v, .y = shortened});
   EXPECT_EQ(type_of(shortened.reshaped({5, 6})), "sharded(1)");
+  typed(v, sharded_along(v, 2));
+  EXPECT_THAT(fault([&] { ops_.resize_rows({.x = v, .y = shortened}); }), HasSubstr("is read as if it were whole"));
+}
+
+// The columns of a rank's only head are that head.
+TEST_F(LayoutTypeRules, OneHeadOfARankIsWhole) {
+  const Tensor v = tensor({5, 1, 6}), shortened = tensor({5, 1, 3});
+  typed(v, sharded_along(v, 1));
+  ops_.resize_rows({.x = v, .y = shortened});
+  EXPECT_EQ(type_of(shortened.reshaped({5, 3})), "sharded(1)");
 }
 
 TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {

@@ -21,7 +21,7 @@ class MixturePlants : public ::testing::TestWithParam<PlantedMixture> {};
 
 // Claim (checks): `echelon verify` finds faults of mixtures: in gradients and norms of experts, in what routers choose
 //   and count, and in rows that travel.
-// Bound: 19 faults, 18 by their kind; eleven reports of other systems.
+// Bound: 19 faults, all by their kind; eleven reports of other systems.
 // Tests: MixturePlants|MixtureControls|MixtureChoices|ReportedExpertFaults
 TEST_P(MixturePlants, AreFound) {
   const PlantedMixture& planted = GetParam();
@@ -74,7 +74,8 @@ std::vector<PlantedMixture> planted_mixtures() {
        ".experts.", "not summed over"},
       {"FeaturesAveragedInNorm", features, averaged_experts_in_norm(2), "mean instead of a sum", ".experts.",
        "divided by 2"},
-      {"RowsOfOneAddend", quarters, rows_of_one_addend(), "unknown", "layers.0.mlp.experts", ""},
+      {"RowsOfOneAddend", quarters, rows_of_one_addend(), "missing sum", "layers.0.mlp.experts",
+       "not summed over etp: they lack what ranks 1, 2, 3"},
       {"RowsOfFeaturesInAnotherOrder", features, rows_in_another_order(), "exchanged rows of experts",
        "layers.0.mlp.experts", "in place of"},
       {"LostLastRoundOfFeatures", rounds_of_features, lost_last_round(), "lost rows of experts", "layers.0.mlp.experts",

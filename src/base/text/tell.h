@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// Nobody can be told that this failed, so it does not.
+/// A failure has no place left to be told, so it is ignored.
 template <class... T>
 void tell(fmt::format_string<T...> format, T&&... values) {
   const std::string text = fmt::format(format, std::forward<T>(values)...);

@@ -42,7 +42,7 @@ class DelayedMesh::DelayedComm final : public Comm {
   }
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
     return start("all_to_all of rows", exchange.sent, exchange.received, [&](Tensor in, Tensor out) {
-      return inner_.all_to_all_rows({out, in, exchange.received_parts, exchange.sent_parts});
+      return inner_.all_to_all_rows({out, in, exchange.received_parts, exchange.sent_parts, exchange.purpose});
     });
   }
   [[nodiscard]] Pending send(Tensor x, int peer) override {

@@ -57,7 +57,8 @@ class TimedMesh::TimedComm final : public Comm {
     return start(CommKind::all_to_all, sent, [&] { return inner_.all_to_all(received, sent); });
   }
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
-    return start(CommKind::all_to_all, exchange.sent, [&] { return inner_.all_to_all_rows(exchange); });
+    return start(
+        CommKind::all_to_all, exchange.sent, [&] { return inner_.all_to_all_rows(exchange); }, exchange.purpose);
   }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     return start(CommKind::send, x, [&] { return inner_.send(x, peer); });
@@ -71,16 +72,18 @@ class TimedMesh::TimedComm final : public Comm {
 
  private:
   template <class Start>
-  Pending start(CommKind kind, const Tensor& buffer, const Start& start_inner) {
+  Pending start(CommKind kind, const Tensor& buffer, const Start& start_inner, RowPurpose purpose = RowPurpose::other) {
     TimedCall call{.phase = TimedCall::Phase::start,
                    .kind = kind,
                    .group = group_,
+                   .purpose = purpose,
                    .num_bytes = buffer.num_bytes(),
                    .start = now_seconds()};
     Pending pending = start_inner();
     call.end = now_seconds();
     listener_(call);
     call.phase = TimedCall::Phase::wait;
+    call.under_way_since = call.start;
     return Pending(std::make_unique<TimedWait>(std::move(pending), listener_, call));
   }
 

@@ -16,8 +16,10 @@ struct TimedCall {
   Phase phase = Phase::start;
   CommKind kind = CommKind::barrier;  // not of a poll, which advances all operations
   Group group = {};                   // likewise
-  std::int64_t num_bytes = 0;         // of the full buffer
-  double start = 0, end = 0;          // as of now_seconds()
+  RowPurpose purpose = RowPurpose::other;
+  std::int64_t num_bytes = 0;  // of the full buffer
+  double start = 0, end = 0;   // as of now_seconds()
+  double under_way_since = 0;  // of a wait: when the operation was started
 };
 [[nodiscard]] std::string_view name_of(TimedCall::Phase phase);
 
@@ -30,6 +32,7 @@ class TimedMesh final : public Mesh {
   ~TimedMesh() override;
 
   [[nodiscard]] Comm& comm(const Group& group) override;
+  void together(const std::function<void()>& start) override { inner_.together(start); }
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return inner_.sent_bytes(); }
   void abort(const std::string& reason) override { inner_.abort(reason); }

@@ -65,7 +65,8 @@ class TraceMesh::TraceComm final : public Comm {
                 .group_size = size_,
                 .dtype = exchange.sent.dtype,
                 .num_elements = rows * exchange.sent.size(1),
-                .sent_bytes = sent_rows(*this, exchange.sent_parts) * row_bytes});
+                .sent_bytes = sent_rows(*this, exchange.sent_parts) * row_bytes,
+                .purpose = exchange.purpose});
   }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     check_peer(*this, peer);

@@ -21,6 +21,7 @@ struct CommRecord {
   std::int64_t num_elements = 0;  // of the full buffer
   std::int64_t sent_bytes = 0;    // by this rank: the closed forms of comm/traffic.h
   int peer = -1;                  // of a send or receive, and the root of a broadcast; within the group
+  RowPurpose purpose = RowPurpose::other;
   bool operator==(const CommRecord&) const = default;
 };
 

@@ -102,7 +102,7 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
     check_all_to_all_rows(*this, exchange);
-    const auto& [received, sent, received_parts, sent_parts] = exchange;
+    const auto& [received, sent, received_parts, sent_parts, purpose] = exchange;
     Inference call = begin(CommKind::all_to_all, sent);
     const RankAxes::RowHop hop = mesh_.axes_.row_hop(group_);
     if (hop == RankAxes::RowHop::none)

@@ -90,7 +90,7 @@ void CudaOps::compute(const ResizeRowsArgs& args) {
   if (count == 0) return;
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     launch(launch_of(count, stream()), resize_kernel<on_device<T>>, numbers<T>(args.x), numbers<T>(args.y), count,
-           args.x.size(1), args.y.size(1));
+           args.x.size(2), args.y.size(2));
   });
 }
 

@@ -31,7 +31,10 @@ class Generator {
         reader_(options.model),
         tokenizer_(tokenizer),
         stops_(generation_ends(options.model)),
-        sampler_(options.sampling) {
+        sampler_(options.sampling),
+        note_(reader_.note()) {
+    if (const std::string dropless = note_of_capacity(read_capacity_factor(options.model)); !dropless.empty())
+      note_ += (note_.empty() ? "" : "; ") + dropless;
     require_embeddings(tokenizer_, model().vocab_size, fmt::format("the tokenizer of '{}'", options.model.string()),
                        "use the tokenizer that the model was trained with");
     stops_.insert(stops_.end(), options.stop_tokens.begin(), options.stop_tokens.end());
@@ -60,7 +63,7 @@ class Generator {
 
   [[nodiscard]] Generation answer(const std::vector<std::int32_t>& prompt, Decoder& decoder) {
     Generation generation = {
-        .text = {}, .tokens = {}, .num_prompt_tokens = std::ssize(prompt), .device = {}, .note = reader_.note()};
+        .text = {}, .tokens = {}, .num_prompt_tokens = std::ssize(prompt), .device = {}, .note = note_};
     const std::int64_t most = room_for(prompt).num_positions - generation.num_prompt_tokens;
     decoder.restart();
     for (std::vector<std::int32_t> tokens = prompt; std::ssize(generation.tokens) < most;) {
@@ -85,6 +88,7 @@ class Generator {
   const Tokenizer& tokenizer_;
   std::vector<std::int32_t> stops_;
   Sampler sampler_;
+  std::string note_;
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ struct Generation {
   bool is_ended = false;             // by a stop token
   std::int64_t num_prompt_tokens = 0;
   std::string device;  // what computed it
-  std::string note;    // ModelReader::note()
+  std::string note;    // ModelReader::note(), and that no row is dropped
 };
 
 /// Ends early at a stop token, the token between documents or an eos_token_id of generation_config.json, and where the

@@ -135,7 +135,10 @@ void ExpertExchange::count_flops(Context& context, const ExpertRounds& plan, int
 
 Travel ExpertExchange::start(Context& context, const Round& round, std::span<const Matrices> all, Way way) const {
   const ExchangeRound parts = round.plan.direct().round(round.index);
-  Hop hop = {.group = expert_group(num_ranks_), .received_parts = parts.received, .sent_parts = parts.sent};
+  Hop hop = {.purpose = way == Way::there ? RowPurpose::dispatch : RowPurpose::combine,
+             .group = expert_group(num_ranks_),
+             .received_parts = parts.received,
+             .sent_parts = parts.sent};
   if (way == Way::back) std::swap(hop.received_parts, hop.sent_parts);
   for (const auto& [arrived, sent] : all)
     hop.rows.emplace_back(way == Way::there ? arrived : sent, way == Way::there ? sent : arrived);
@@ -190,7 +193,8 @@ Travel ExpertExchange::start_hop(Context& context, const Hop& hop) {
   context.ops.publish();
   context.mesh.together([&] {
     for (const auto& [received, sent] : hop.rows)
-      travel.pending_.push_back(comm.all_to_all_rows({received, sent, travel.received_parts_, travel.sent_parts_}));
+      travel.pending_.push_back(
+          comm.all_to_all_rows({received, sent, travel.received_parts_, travel.sent_parts_, hop.purpose}));
   });
   return travel;
 }

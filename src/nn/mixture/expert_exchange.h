@@ -155,6 +155,7 @@ class ExpertExchange {
 
   /// Rows between the ranks of a group.
   struct Hop {
+    RowPurpose purpose;
     Group group;
     std::vector<RowPart> received_parts, sent_parts;
     std::vector<std::pair<Tensor, Tensor>> rows = {};  // received and sent

@@ -18,8 +18,9 @@ ExpertExchange::Room ExpertExchange::take_room_of_features(Stack& workspace, std
 Travel ExpertExchange::dispatch_to_features(Context& context, const Round& round, std::span<const Matrices> all,
                                             const Room& room) const {
   const FeatureRound of = round.plan.by_features().round(round.index);
-  Hop across = {expert_across_group(num_ranks_, features_->num_places), of.across.received, of.across.sent},
-      inside = {expert_inner_group(features_->num_places), of.gathered, of.given};
+  Hop across = {RowPurpose::dispatch, expert_across_group(num_ranks_, features_->num_places), of.across.received,
+                of.across.sent},
+      inside = {RowPurpose::dispatch, expert_inner_group(features_->num_places), of.gathered, of.given};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [come, addends] = room.rows[i];
     across.rows.emplace_back(come, all[i].sent);
@@ -38,8 +39,9 @@ Travel ExpertExchange::give_back_from_features(Context& context, const Round& ro
   const std::int64_t num_addends = of.num_come * features_->num_places;
   const std::vector<RowPart> of_places =
       in_a_row(std::vector(static_cast<std::size_t>(features_->num_places), of.num_come), num_addends);
-  Hop inside = {expert_inner_group(features_->num_places), of_places, of.gathered},
-      across = {expert_across_group(num_ranks_, features_->num_places), of.across.sent, of.across.received};
+  Hop inside = {RowPurpose::combine, expert_inner_group(features_->num_places), of_places, of.gathered},
+      across = {RowPurpose::combine, expert_across_group(num_ranks_, features_->num_places), of.across.sent,
+                of.across.received};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [come, addends] = room.rows[i];
     inside.rows.emplace_back(addends, all[i].arrived);

@@ -37,8 +37,9 @@ ExpertExchange::Room ExpertExchange::take_room(Stack& workspace, std::span<const
 Travel ExpertExchange::dispatch_by_node(Context& context, const Round& round, std::span<const Matrices> all,
                                         const Room& room) const {
   const NodeRound& of = round.plan.by_node().round(round.index);
-  Hop across = {expert_across_group(num_ranks_, nodes_->ranks_per_node), of.received_across, of.sent_across},
-      inside = {expert_inner_group(nodes_->ranks_per_node), of.received_inside, of.sent_inside};
+  Hop across = {RowPurpose::dispatch, expert_across_group(num_ranks_, nodes_->ranks_per_node), of.received_across,
+                of.sent_across},
+      inside = {RowPurpose::dispatch, expert_inner_group(nodes_->ranks_per_node), of.received_inside, of.sent_inside};
   for (std::size_t i = 0; i < all.size(); ++i) {
     across.rows.emplace_back(room.rows[i].tokens, all[i].sent);
     inside.rows.emplace_back(all[i].arrived, room.rows[i].copies);
@@ -60,8 +61,9 @@ Travel ExpertExchange::dispatch_by_node(Context& context, const Round& round, st
 Travel ExpertExchange::give_back_by_node(Context& context, const Round& round, std::span<const Matrices> all,
                                          const Room& room) const {
   const NodeRound& of = round.plan.by_node().round(round.index);
-  Hop inside = {expert_inner_group(nodes_->ranks_per_node), of.sent_inside, of.received_inside},
-      across = {expert_across_group(num_ranks_, nodes_->ranks_per_node), of.sent_across, of.received_across};
+  Hop inside = {RowPurpose::combine, expert_inner_group(nodes_->ranks_per_node), of.sent_inside, of.received_inside},
+      across = {RowPurpose::combine, expert_across_group(num_ranks_, nodes_->ranks_per_node), of.sent_across,
+                of.received_across};
   for (std::size_t i = 0; i < all.size(); ++i) {
     inside.rows.emplace_back(room.rows[i].copies, all[i].arrived);
     across.rows.emplace_back(all[i].sent, room.rows[i].tokens);

@@ -46,10 +46,11 @@ void CpuOps::compute(const ExpandLatentsBackwardArgs& args) {
 }
 
 void CpuOps::compute(const ResizeRowsArgs& args) {
-  const std::int64_t from = args.x.size(1), width = args.y.size(1), kept = std::min(from, width);
+  const std::int64_t num_rows = args.x.size(0) * args.x.size(1), from = args.x.size(2), width = args.y.size(2),
+                     kept = std::min(from, width);
   visit_float(args.x.dtype, [&](auto t) {
     using T = decltype(t);
-    divide({args.x.size(0), width, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+    divide({num_rows, width, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i)
         std::fill_n(std::copy_n(args.x.as<T>() + i * from, kept, args.y.as<T>() + i * width), width - kept, T{});
     });

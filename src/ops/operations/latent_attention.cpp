@@ -89,11 +89,12 @@ SampleSizes usual_sizes(const ExpandLatentsBackwardArgs& /*args*/) { return {}; 
 
 void check(const ResizeRowsArgs& args) {
   const ArgumentChecker must("resize_rows");
-  must.dims("x", args.x, 2);
+  must.dims("x", args.x, 3);
   must.computes("x", args.x);
-  must.dims("y", args.y, 2);
+  must.dims("y", args.y, 3);
   must.dtype("y", args.y, args.x.dtype);
-  must.that(args.y.size(0) == args.x.size(0), "y", args.y, "have a row for each of x");
+  must.that(args.y.size(0) == args.x.size(0) && args.y.size(1) == args.x.size(1), "y", args.y,
+            "have the tokens and heads of x");
 }
 OpCost cost(const ResizeRowsArgs& args) { return cost_by_rows(args.y, 0, 2 * bytes_of(args.y)); }
 Operands operands_of(const ResizeRowsArgs& args) { return {args.x.dtype, {args.x}, {args.y}}; }
@@ -101,12 +102,15 @@ void infer(Inference& call, const ResizeRowsArgs& args) {
   const Operand x = call.read("x", args.x);
   LayoutType y;
   for (const TypeAxis axis : call.axes()) {
-    if (x.is_sharded_along(axis, 1)) call.require_whole(x, axis);
+    // The columns of one head are that head.
+    if (x.is_sharded_along(axis, 2) && !x.is_sharded_along(axis, 1)) call.require_whole(x, axis);
     y[axis] = with_width(x, axis, args.y);
   }
   call.write(args.y, y);
 }
-void sample(SampleOperands& s, ResizeRowsArgs& args) { args = {.x = s.rows(), .y = s.x({s.m(), s.n()})}; }
+void sample(SampleOperands& s, ResizeRowsArgs& args) {
+  args = {.x = s.x({s.m(), 1, s.n()}), .y = s.x({s.m(), 1, s.n()})};
+}
 SampleSizes usual_sizes(const ResizeRowsArgs& /*args*/) { return {}; }
 
 }  // namespace echelon

@@ -19,8 +19,8 @@ struct ExpandLatentsArgs {
 struct ExpandLatentsBackwardArgs {
   Tensor dk, dv, dx, drope;
 };
-/// y[i, c] = x[i, c], and 0 where x has no column c: rows are shortened or padded, and each is the other's gradient.
-/// x [M, W], y [M, any width].
+/// y[n, h, c] = x[n, h, c], and 0 where x has no column c: what heads have is shortened or padded, and each is the
+/// other's gradient. x [N, H, W], y [N, H, any width].
 struct ResizeRowsArgs {
   Tensor x, y;
 };

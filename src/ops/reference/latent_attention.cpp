@@ -37,7 +37,7 @@ void ReferenceOps::compute(const ExpandLatentsBackwardArgs& args) {
 }
 
 void ReferenceOps::compute(const ResizeRowsArgs& args) {
-  const std::int64_t M = args.x.size(0), from = args.x.size(1), width = args.y.size(1);
+  const std::int64_t M = args.x.size(0) * args.x.size(1), from = args.x.size(2), width = args.y.size(2);
   visit_float(args.x.dtype, [&](auto t) {
     using T = decltype(t);
     for (std::int64_t i = 0; i < M; ++i)

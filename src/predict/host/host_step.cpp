@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -35,6 +36,8 @@ struct Rank {
   StepParts parts = {};
   std::vector<int> under_way = {};           // exchanges that it has joined and not waited for
   std::vector<double> start = {}, end = {};  // by action
+  std::map<int, double> rows_left = {};      // when, by exchange, of rows of experts that are under way
+  std::vector<ExchangeEvent> exchanges = {};
   bool is_over = false;
 };
 
@@ -74,6 +77,9 @@ class HostEngine {
   }
   [[nodiscard]] double start_of(int rank, int action) const {
     return ranks_[static_cast<std::size_t>(rank)].start[static_cast<std::size_t>(action)];
+  }
+  [[nodiscard]] const std::vector<ExchangeEvent>& exchanges_of(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)].exchanges;
   }
   [[nodiscard]] double end_of(int rank, int action) const {
     return ranks_[static_cast<std::size_t>(rank)].end[static_cast<std::size_t>(action)];
@@ -137,6 +143,14 @@ class HostEngine {
     times[static_cast<std::size_t>(action)] = now_;
   }
 
+  void note_arrival(int index, Rank& rank, int exchange) const {
+    const auto left = rank.rows_left.find(exchange);
+    if (left == rank.rows_left.end()) return;
+    const RowPurpose purpose = pieces_.exchanges[static_cast<std::size_t>(exchange)].purpose;
+    add_exchange(rank.exchanges, {index, rank.action, name_of(purpose), left->second, now_});
+    rank.rows_left.erase(left);
+  }
+
   static void compute(Rank& rank, const CoreSeconds& cost, bool is_shared) {
     rank.activity = Activity::compute;
     rank.cost = cost;
@@ -155,6 +169,7 @@ class HostEngine {
     Exchange& exchange = exchanges_[static_cast<std::size_t>(index)];
     const ExchangeSpec& spec = pieces_.exchanges[static_cast<std::size_t>(index)];
     rank.under_way.push_back(index);
+    if (spec.purpose != RowPurpose::other) rank.rows_left[index] = now_;
     if (++exchange.num_arrived < spec.num_parties) return false;
     exchange.is_ready = true;
     if (exchange.work_left <= 0) {
@@ -176,6 +191,7 @@ class HostEngine {
     Exchange& exchange = exchanges_[static_cast<std::size_t>(piece.exchange)];
     if (exchange.is_done) {
       std::erase(rank.under_way, piece.exchange);
+      note_arrival(index, rank, piece.exchange);
       if (piece.action >= 0) note(rank.end, piece.action);
       return true;
     }
@@ -343,6 +359,10 @@ HostStep played(const Blueprint& blueprint, HostTime& time, const HostLoad& load
     for (const Action& action : blueprint.programs(kind)[static_cast<std::size_t>(stage)])
       step.timeline.events.push_back(
           {stage, action.id, lane_of(action.kind), engine.start_of(rank, action.id), engine.end_of(rank, action.id)});
+    for (ExchangeEvent exchange : engine.exchanges_of(rank)) {
+      exchange.rank = stage;
+      step.timeline.exchanges.push_back(exchange);
+    }
   }
   return step;
 }

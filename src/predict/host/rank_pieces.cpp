@@ -95,8 +95,8 @@ class Builder {
       chain.push_back(static_cast<int>(all_.exchanges.size()));
       const std::int64_t bytes = record.num_elements * size_of(record.dtype);
       const bool is_indivisible = time_.ranks() == HostRanks::processes || is_done_by_the_last(bytes, num_parties);
-      all_.exchanges.push_back(
-          {num_parties, time_.of(record, num_parties), is_indivisible, is_transfer, name_of(record.group)});
+      all_.exchanges.push_back({num_parties, time_.of(record, num_parties), is_indivisible, is_transfer,
+                                name_of(record.group), record.purpose});
     }
     add({Piece::Kind::join, -1, chain[number], {}});
     return chain[number];

@@ -17,6 +17,7 @@ struct ExchangeSpec {
   bool is_done_by_the_last = true;
   bool is_transfer = false;
   std::string group;  // its name
+  RowPurpose purpose = RowPurpose::other;
 };
 
 struct Piece {

@@ -61,6 +61,16 @@ SimulatedRank described(const StepWorks& works, int simulated) {
   return rank;
 }
 
+/// Of the layers of a pass. One that takes longer than alone stretches them.
+void add_exchanges(std::vector<ExchangeEvent>& exchanges, const ActionTime& alone, const Event& pass) {
+  if (alone.seconds <= 0) return;
+  const double stretch = (pass.end - pass.start) / alone.seconds;
+  for (const MessageTime& message : alone.messages)
+    if (message.purpose != RowPurpose::other)
+      add_exchange(exchanges, {pass.rank, pass.action_id, name_of(message.purpose),
+                               pass.start + stretch * message.start, pass.start + stretch * message.end});
+}
+
 void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& events) {
   const auto waits_since = waits_for_replicas_since(works.work(), events, static_cast<int>(works.blueprints().size()));
   int num_ranks = 0;
@@ -76,6 +86,9 @@ void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& eve
     for (const Action& action : *works.work().ranks[static_cast<std::size_t>(simulated)].program) {
       const ActionTimes& at = times[static_cast<std::size_t>(action.id)];
       result.timeline.events.push_back({simulated, action.id, lane_of(action.kind), at.begin, at.end});
+      if (is_compute(action.kind))
+        add_exchanges(result.timeline.exchanges, *works.times(simulated).times[static_cast<std::size_t>(action.id)],
+                      result.timeline.events.back());
     }
   }
   result.parts *= 1.0 / num_ranks;

@@ -74,7 +74,7 @@ ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) cons
     return seconds;
   };
   time.seconds = seconds_of_events(events, seconds_of, [&](const CommRecord& record, double start, double end) {
-    time.messages.push_back({record.kind, record.group, start, end});
+    time.messages.push_back({record.kind, record.group, record.purpose, start, end});
   });
   if (!config_.training.cuda_graphs) time.issue = issued(action, trace);
   const int coordinate = devices_.mesh().coordinate(rank_, Axis::cp);

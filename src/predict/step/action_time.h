@@ -16,6 +16,7 @@ namespace echelon {
 struct MessageTime {
   CommKind kind = CommKind::barrier;
   Group group = {};
+  RowPurpose purpose = RowPurpose::other;
   double start = 0, end = 0;
 };
 

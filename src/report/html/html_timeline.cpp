@@ -45,6 +45,8 @@ std::string_view name_of(BarKind kind) {
     case BarKind::backward: return "backward";
     case BarKind::backward_input: return "backward_input";
     case BarKind::backward_weight: return "backward_weight";
+    case BarKind::dispatch: return "dispatch";
+    case BarKind::combine: return "combine";
     case BarKind::transfer: return "transfer";
     case BarKind::collective: return "collective";
     case BarKind::optimizer: return "optimizer";
@@ -68,6 +70,16 @@ HtmlTimeline html_timeline(std::string title, const Timeline& timeline, const st
                            .start = event.start - begin,
                            .end = event.end - begin});
   }
+  for (const ExchangeEvent& exchange : timeline.exchanges) {
+    const Action& pass =
+        programs[static_cast<std::size_t>(exchange.rank)][static_cast<std::size_t>(exchange.action_id)];
+    figure.bars.push_back({.row = exchange.rank,
+                           .kind = exchange.name == name_of(BarKind::dispatch) ? BarKind::dispatch : BarKind::combine,
+                           .stage = pass.stage,
+                           .microbatch = pass.microbatch,
+                           .start = exchange.start - begin,
+                           .end = exchange.end - begin});
+  }
   return figure;
 }
 
@@ -77,7 +89,7 @@ bool has_several_stages(const HtmlTimeline& timeline) {
   std::vector<int> stage_of(timeline.rows.size(), -1);
   return std::any_of(timeline.bars.begin(), timeline.bars.end(), [&](const TimelineBar& bar) {
     int& stage = stage_of[static_cast<std::size_t>(bar.row)];
-    if (is_sent(bar.kind) || bar.stage < 0) return false;
+    if (lane_of(bar.kind) != BarLane::actions || bar.stage < 0) return false;
     if (stage < 0) stage = bar.stage;
     return stage != bar.stage;
   });

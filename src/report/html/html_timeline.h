@@ -18,16 +18,23 @@ enum class BarKind : std::uint8_t {
   backward,
   backward_input,
   backward_weight,
+  dispatch,  // of rows to experts, inside a pass
+  combine,   // and back
   transfer,
   collective,
   optimizer,
   other
 };
-inline constexpr int num_bar_kinds = 8;
+inline constexpr int num_bar_kinds = 10;
 [[nodiscard]] BarKind bar_kind_of(ActionKind kind);
 [[nodiscard]] std::string_view name_of(BarKind kind);  // "backward_input", as in the page's styles
-/// Transfers in flight between ranks are drawn below the rank's own actions, and may overlap them.
-[[nodiscard]] constexpr bool is_sent(BarKind kind) { return kind == BarKind::transfer || kind == BarKind::collective; }
+/// What is under way between ranks is drawn below the rank's own actions, and may overlap them: first the rows of
+/// experts, next to the passes that they are inside of.
+enum class BarLane : std::uint8_t { actions, exchange, sent };
+[[nodiscard]] constexpr BarLane lane_of(BarKind kind) {
+  if (kind == BarKind::dispatch || kind == BarKind::combine) return BarLane::exchange;
+  return kind == BarKind::transfer || kind == BarKind::collective ? BarLane::sent : BarLane::actions;
+}
 
 struct TimelineBar {
   int row = 0;

@@ -38,7 +38,7 @@ class Growing {
   }
 
   [[nodiscard]] bool takes(const TimelineBar& bar, double longest) const {
-    return bar.row == bar_.row && is_sent(bar.kind) == is_sent(bar_.kind) &&
+    return bar.row == bar_.row && lane_of(bar.kind) == lane_of(bar_.kind) &&
            std::max(bar.end, bar_.end) - bar_.start <= longest;
   }
   void add(const TimelineBar& bar) {
@@ -62,9 +62,9 @@ class Growing {
 
 std::vector<TimelineBar> merged(const std::vector<TimelineBar>& bars, double longest) {
   std::vector<TimelineBar> fewer;
-  std::map<std::pair<int, bool>, Growing> open;  // of each row and lane
+  std::map<std::pair<int, BarLane>, Growing> open;  // of each row and lane
   for (const TimelineBar& bar : bars) {
-    const auto [lane, is_first] = open.try_emplace({bar.row, is_sent(bar.kind)}, bar);
+    const auto [lane, is_first] = open.try_emplace({bar.row, lane_of(bar.kind)}, bar);
     if (is_first) continue;
     if (lane->second.takes(bar, longest)) {
       lane->second.add(bar);

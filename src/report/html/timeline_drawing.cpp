@@ -16,11 +16,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5,
-                 band = compute_height + 3 * thin_height + 8;
+constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5;
 constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
 
-const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
+template <class E>
+const Action& action_of(const std::vector<DrawnRank>& ranks, const E& event) {
   return (*ranks[static_cast<std::size_t>(event.rank)].program)[static_cast<std::size_t>(event.action_id)];
 }
 
@@ -48,19 +48,23 @@ std::map<int, double> lightness_of(const Program& program) {
   return lightness;
 }
 
-Rectangle place_of(const Event& event, double scale) {
-  const double y = header_height + band * event.rank;
-  const Rectangle place = {.x = label_width + event.start * scale,
-                           .y = y,
-                           .width = (event.end - event.start) * scale,
-                           .height = thin_height};
-  switch (event.lane) {
-    case Lane::compute: return {place.x, y, place.width, compute_height};
-    case Lane::transfer: return {place.x, y + compute_height + thin_height, place.width, thin_height};
-    case Lane::collective: return {place.x, y + compute_height + 2 * thin_height, place.width, thin_height};
+/// Where the rows of a rank's band are.
+struct Bands {
+  int num_exchanges = 0;  // rows for it: one or none
+  [[nodiscard]] double pitch() const { return compute_height + (3 + num_exchanges) * thin_height + 8; }
+  [[nodiscard]] double top(int rank) const { return header_height + pitch() * rank; }
+  [[nodiscard]] double thin(int rank, int row) const { return top(rank) + compute_height + row * thin_height; }
+
+  [[nodiscard]] Rectangle place_of(const Event& event, double scale) const {
+    const double x = label_width + event.start * scale, width = (event.end - event.start) * scale;
+    switch (event.lane) {
+      case Lane::compute: return {x, top(event.rank), width, compute_height};
+      case Lane::transfer: return {x, thin(event.rank, num_exchanges + 1), width, thin_height};
+      case Lane::collective: return {x, thin(event.rank, num_exchanges + 2), width, thin_height};
+    }
+    return {};
   }
-  return place;
-}
+};
 
 /// Of the layers of an event's action, in seconds.
 std::vector<DrawnMessage> messages_of(const DrawnRank& rank, const Event& event) {
@@ -71,12 +75,10 @@ std::vector<DrawnMessage> messages_of(const DrawnRank& rank, const Event& event)
   return messages;
 }
 
-/// The row next to what is computed.
-std::string svg_message(const DrawnMessage& message, int rank, double scale) {
+std::string svg_message(const DrawnMessage& message, double y, double scale, const char* colour) {
   return fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"#c9a227\"><title>{}</title></rect>\n",
-      label_width + message.start * scale, header_height + band * rank + compute_height,
-      (message.end - message.start) * scale, thin_height, message.name);
+      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}</title></rect>\n",
+      label_width + message.start * scale, y, (message.end - message.start) * scale, thin_height, colour, message.name);
 }
 
 /// Ticks in seconds along the lower edge, at round values with room for the labels.
@@ -103,21 +105,23 @@ Json named(std::string_view what, std::size_t pid, int tid, const std::string& n
 
 std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
   const double scale = scale_of(ranks, timeline);
+  const Bands bands = {timeline.exchanges.empty() ? 0 : 1};
+  const auto num_ranks = static_cast<int>(ranks.size());
   double end = 0;
   for (const Event& event : timeline.events) end = std::max(end, event.end);
   std::string svg = fmt::format(
       R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
-      label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
+      label_width + end * scale + 20, bands.top(num_ranks) + axis_height + 4);
   svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   svg += fmt::format(
-      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: inside layers yellow, )"
+      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: {}inside layers yellow, )"
       R"(transfers teal, collectives red</text>)",
-      label_width, end);
+      label_width, end, bands.num_exchanges > 0 ? "exchange of experts pink, " : "");
   svg += "\n";
   std::vector<std::map<int, double>> lightness;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", header_height + band * static_cast<double>(rank) + 15,
-                       ranks[rank].name);
+    svg +=
+        fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", bands.top(static_cast<int>(rank)) + 15, ranks[rank].name);
     lightness.push_back(lightness_of(*ranks[rank].program));
   }
   for (const Event& event : timeline.events) {
@@ -125,22 +129,38 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
     const Action& action = action_of(ranks, event);
     const auto light = lightness[static_cast<std::size_t>(event.rank)].find(action.stage);
     const bool is_pass = is_compute(action.kind) && light != lightness[static_cast<std::size_t>(event.rank)].end();
-    svg += svg_box(action, place_of(event, scale), is_pass ? light->second : 0);
+    svg += svg_box(action, bands.place_of(event, scale), is_pass ? light->second : 0);
     for (const DrawnMessage& message : messages_of(ranks[static_cast<std::size_t>(event.rank)], event))
-      svg += svg_message(message, event.rank, scale);
+      svg += svg_message(message, bands.thin(event.rank, bands.num_exchanges), scale, "#c9a227");
   }
-  if (end > 0) svg += axis(end, scale, header_height + band * static_cast<double>(ranks.size()));
+  for (const ExchangeEvent& exchange : timeline.exchanges)
+    svg += svg_message(
+        {fmt::format("{} in {}", exchange.name, to_string(action_of(ranks, exchange))), exchange.start, exchange.end},
+        bands.thin(exchange.rank, 0), scale, "#d6409f");
+  if (end > 0) svg += axis(end, scale, bands.top(num_ranks));
   return svg + "</svg>\n";
 }
 
 std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
   Json events = Json::array();
+  const bool is_exchanged = !timeline.exchanges.empty();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     events.push_back(named("process_name", rank, 0, ranks[rank].name));
-    for (std::size_t lane = 0; lane < ranks[rank].lane_names.size(); ++lane)
-      events.push_back(named("thread_name", rank, static_cast<int>(lane), ranks[rank].lane_names[lane]));
-    if (!ranks[rank].layer_messages.empty())
-      events.push_back(named("thread_name", rank, static_cast<int>(ranks[rank].lane_names.size()), "inside layers"));
+    const auto num_lanes = static_cast<int>(ranks[rank].lane_names.size());
+    for (int lane = 0; lane < num_lanes; ++lane)
+      events.push_back(named("thread_name", rank, lane, ranks[rank].lane_names[static_cast<std::size_t>(lane)]));
+    if (!ranks[rank].layer_messages.empty()) events.push_back(named("thread_name", rank, num_lanes, "inside layers"));
+    if (!is_exchanged) continue;
+    events.push_back(named("thread_name", rank, num_lanes + 1, "exchange of experts"));
+    for (int lane = 0; lane < num_lanes + 2; ++lane)  // next to compute, the first
+      events.push_back({{"ph", "M"},
+                        {"name", "thread_sort_index"},
+                        {"pid", rank},
+                        {"tid", lane},
+                        {"args",
+                         {{"sort_index", lane == 0               ? 0
+                                         : lane == num_lanes + 1 ? 1
+                                                                 : lane + 1}}}});
   }
   for (const Event& event : timeline.events) {
     const Action& action = action_of(ranks, event);
@@ -169,6 +189,15 @@ std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& 
                         {"dur", (message.end - message.start) * 1e6},
                         {"args", {{"id", action.id}}}});
   }
+  for (const ExchangeEvent& exchange : timeline.exchanges)
+    events.push_back({{"ph", "X"},
+                      {"name", exchange.name},
+                      {"cat", "exchange"},
+                      {"pid", exchange.rank},
+                      {"tid", ranks[static_cast<std::size_t>(exchange.rank)].lane_names.size() + 1},
+                      {"ts", exchange.start * 1e6},
+                      {"dur", (exchange.end - exchange.start) * 1e6},
+                      {"args", {{"id", exchange.action_id}}}});
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
 }
 

@@ -8,7 +8,7 @@
 
 namespace echelon {
 
-/// What the layers of a pass send and receive, as fractions of its time.
+/// What the layers of a pass send and receive, but for rows of experts (Timeline::exchanges), as fractions of its time.
 struct DrawnMessage {
   std::string name;  // "all_to_all over dp_shard"
   double start = 0, end = 0;
@@ -25,11 +25,12 @@ struct DrawnRank {
   std::vector<std::vector<DrawnMessage>> layer_messages = {};  // by action, or empty; they have a lane of their own
 };
 
-/// A band per rank: its compute, and below it in thin rows what layers send, transfers and collectives. Times are
-/// seconds.
+/// A band per rank: its compute, and below it in thin rows the exchange of experts, if there is one, what else layers
+/// send, transfers and collectives. Times are seconds.
 [[nodiscard]] std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline);
 
-/// A process per rank, a thread per lane, and one for what layers send while they compute. Times are seconds.
+/// A process per rank, a thread per lane, and next to compute one for the exchange of experts and one for what else
+/// layers send. Times are seconds.
 [[nodiscard]] std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& timeline);
 
 }  // namespace echelon

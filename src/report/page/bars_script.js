@@ -31,7 +31,8 @@ function readBars(data) {
   });
 }
 
-const isSent = (bar) => bar.group[0] === 'transfer' || bar.group[0] === 'collective';
+// What is under way has lanes below a rank's own actions.
+const laneOf = (bar) => ({dispatch: 'exchange', combine: 'exchange', transfer: 'sent', collective: 'sent'})[bar.group[0]] ?? null;
 
 function describeBar(row, bar) {
   const [kind, stage, isMerged] = bar.group;

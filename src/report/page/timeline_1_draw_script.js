@@ -6,7 +6,7 @@ class TimelineDrawing {
     const data = JSON.parse(figure.querySelector('script').textContent);
     this.rows = readBars(data);
     this.span = data.span;
-    this.sends = this.rows.some((row) => row.bars.some(isSent));
+    this.lanes = [null, 'exchange', 'sent'].filter((lane) => lane === null || this.rows.some((row) => row.bars.some((bar) => laneOf(bar) === lane)));
     this.selected = null;  // {row, bar}
     this.layOut();
   }
@@ -38,7 +38,7 @@ class TimelineDrawing {
     if (!this.fills.has(key)) {
       const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
       const full = channels(this.colour(bar.group[0])), ground = channels(this.colour('card'));
-      const part = !isSent(bar) && row.stages.length > 1 ? 0.5 * turn / (row.stages.length - 1) : 0;
+      const part = laneOf(bar) === null && row.stages.length > 1 ? 0.5 * turn / (row.stages.length - 1) : 0;
       const mixed = full.map((value, i) => Math.round(value + (ground[i] - value) * part));
       const linear = mixed.map((value) => Math.pow(value / 255, 2.2));
       const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
@@ -50,10 +50,12 @@ class TimelineDrawing {
   x(seconds) { return this.left + (seconds - this.view.from) / (this.view.to - this.view.from) * (this.width - this.left); }
   seconds(x) { return this.view.from + (x - this.left) / (this.width - this.left) * (this.view.to - this.view.from); }
 
-  // Top and height of a bar's lane.
+  // Top and height of a bar's lane: those of what is sent share a little more than a quarter of the row, each.
   lane(index, bar) {
-    const top = index * this.rowHeight + 1, whole = this.rowHeight - 2, passes = this.sends ? Math.round(whole * 0.72) : whole;
-    return isSent(bar) ? [top + passes + 1, Math.max(1, whole - passes - 1)] : [top, passes];
+    const below = this.lanes.length - 1, top = index * this.rowHeight + 1, whole = this.rowHeight - 2;
+    const passes = Math.round(whole * [1, 0.72, 0.5][below]), place = this.lanes.indexOf(laneOf(bar));
+    const each = (whole - passes) / below;
+    return place === 0 ? [top, passes] : [top + passes + 1 + (place - 1) * each, Math.max(1, each - 1)];
   }
 
   draw(view) {

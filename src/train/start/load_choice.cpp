@@ -17,10 +17,8 @@ std::optional<std::int64_t> parse_step(std::string_view text) {
 
 /// The N of a path to the run's own step-N.
 std::optional<std::int64_t> own_step(const std::filesystem::path& base, const std::string& path) {
-  std::error_code error;
-  std::filesystem::path folder = std::filesystem::weakly_canonical(path, error);
-  if (!folder.has_filename()) folder = folder.parent_path();  // of PATH/
-  if (error || folder.parent_path() != std::filesystem::weakly_canonical(base, error)) return {};
+  const std::filesystem::path folder = resolved(path);
+  if (folder.parent_path() != resolved(base)) return {};
   constexpr std::string_view prefix = "step-";
   const std::string name = folder.filename().string();
   return name.starts_with(prefix) ? parse_step(std::string_view(name).substr(prefix.size())) : std::nullopt;

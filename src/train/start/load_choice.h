@@ -10,7 +10,7 @@
 
 namespace echelon {
 
-/// At most one of `step` and `other_run` is there; without both it is auto, latest or none.
+/// At most one of `step` and `other_run` is set; without both it is auto, latest or none.
 struct LoadChoice {
   std::optional<std::int64_t> step = {};                // of the run's own, also where its folder was named
   std::optional<std::filesystem::path> other_run = {};  // what is no choice, no step, and no step's folder of the run

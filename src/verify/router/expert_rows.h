@@ -13,6 +13,8 @@ struct ExpertRow {
   std::int64_t token = 0;
   std::int32_t expert = 0;
   Values values = {};
+  /// Of a layout with features of an expert on several ranks: what each of these computes of it, in their order.
+  std::vector<Values> addends = {};
 };
 /// Of each token of the global batch, in the order of its choices.
 using ExpertRowsOfTokens = std::map<std::int64_t, std::vector<ExpertRow>>;

@@ -32,6 +32,7 @@ class RowExplainer {
 
   std::vector<Finding> explain() const {
     if (auto found = lost_rows(); !found.empty()) return found;
+    if (auto found = lost_addends(); !found.empty()) return found;
     return rows_of_others();
   }
 
@@ -100,10 +101,47 @@ class RowExplainer {
       are_as_sent = are_as_sent && is_near(lost->num_sent, static_cast<double>(lost->experts.size()), at_.precision);
     }
     if (num_lost == 0 || (!are_missing && !are_as_sent)) return {};
-    return {finding(
-        FaultKind::lost_rows,
-        fmt::format("{} rows of {} tokens {}: those of {}", num_lost, tokens_.size(),
-                    are_missing ? "are missing in their sums" : "came back as they were sent", list_of(experts)))};
+    return {finding(FaultKind::lost_rows,
+                    fmt::format("{} rows of {} tokens {}: those of {}", num_lost, tokens_.size(),
+                                are_missing ? "are missing in their sums" : "came back as they were sent",
+                                list_of(experts, "expert")))};
+  }
+
+  /// Which ranks with features of a token's experts are not in its sum. None if it is not made of their addends, each
+  /// once or not at all.
+  [[nodiscard]] std::set<std::size_t> lost_places(const WrongToken& wrong) const {
+    const auto own = rows_.find(wrong.token);
+    if (own == rows_.end()) return {};
+    std::vector<Values> parts;
+    for (const ExpertRow& row : own->second) parts.insert(parts.end(), row.addends.begin(), row.addends.end());
+    if (parts.empty()) return {};
+    const std::optional<Combination> sum = combine(wrong.actual, parts);
+    if (!sum || sum->residual > at_.precision) return {};
+    std::set<std::size_t> lost;
+    const std::size_t num_places = parts.size() / own->second.size();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (is_near(sum->coefficients[i], 1, at_.precision)) continue;
+      if (!is_near(sum->coefficients[i], 0, at_.precision)) return {};
+      lost.insert(i % num_places);
+    }
+    return lost;
+  }
+
+  // Ranks with features of an expert gave back addends, of which not all are summed.
+  [[nodiscard]] std::vector<Finding> lost_addends() const {
+    std::set<std::size_t> all;
+    for (const WrongToken& wrong : tokens_) {
+      const std::set<std::size_t> lost = lost_places(wrong);
+      if (lost.empty()) return {};
+      all.insert(lost.begin(), lost.end());
+    }
+    if (all.empty()) return {};
+    Finding found =
+        finding(FaultKind::missing_sum,
+                fmt::format("rows of {} tokens were not summed over etp: they lack what {} of the features computed",
+                            tokens_.size(), list_of(all, "rank")));
+    found.axis = "etp";
+    return {found};
   }
 
   // In place of a token's row its sum has a row of another token.
@@ -144,8 +182,9 @@ class RowExplainer {
     const std::int64_t T = at_.config().training.seq_len;
     return fmt::format("token {} of sequence {}", token % T, token / T);
   }
-  static std::string list_of(const std::set<std::int32_t>& experts) {
-    return fmt::format("{} {}", experts.size() == 1 ? "expert" : "experts", fmt::join(experts, ", "));
+  template <class Number>
+  static std::string list_of(const std::set<Number>& all, std::string_view noun) {
+    return fmt::format("{}{} {}", noun, all.size() == 1 ? "" : "s", fmt::join(all, ", "));
   }
 
   [[nodiscard]] Finding finding(FaultKind kind, std::string evidence) const {

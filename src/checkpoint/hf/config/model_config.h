@@ -40,6 +40,7 @@ void require_sayable(const ModelSpec& model);
 struct TrainingNote {
   std::int64_t seq_len = 0;  // tokens per sequence
   std::int64_t steps = 0;
+  double capacity_factor = 0;  // of a mixture: experts dropped rows beyond it
 };
 
 /// What a config.json says in addition to the model.

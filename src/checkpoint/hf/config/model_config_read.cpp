@@ -85,7 +85,8 @@ TrainingNote read_training_note(const std::filesystem::path& folder) {
   const ConfigFields config(folder / "config.json");
   return {.seq_len = config.integer("training_seq_len", model.max_position_embeddings,
                                     std::min(model.max_position_embeddings, longest_default)),
-          .steps = config.integer("training_steps", std::numeric_limits<std::int64_t>::max(), 0)};
+          .steps = config.integer("training_steps", std::numeric_limits<std::int64_t>::max(), 0),
+          .capacity_factor = config.number("training_capacity_factor", 0.0)};
 }
 
 }  // namespace echelon

@@ -93,6 +93,7 @@ void write_model_config(const std::filesystem::path& folder, const ModelSpec& mo
   for (const char* key : dtype_keys) config[key] = name_of(notes.dtype);
   if (notes.training.seq_len > 0) config["training_seq_len"] = notes.training.seq_len;
   if (notes.training.steps > 0) config["training_steps"] = notes.training.steps;
+  if (notes.training.capacity_factor > 0) config["training_capacity_factor"] = notes.training.capacity_factor;
   write_text(folder / "config.json", config.dump(2) + "\n");
 }
 

@@ -133,7 +133,7 @@ void LatentAttention::expand_keys(Context& context, Tensor expanded, Tensor rope
 Tensor LatentAttention::shortened(Context& context, Tensor out) const {
   const std::int64_t N = out.size(0), H = split_.num_heads, V = options_.model.v_head_dim;
   const Tensor result = context.workspace.take(out.dtype, {N, H * V});
-  context.ops.resize_rows({.x = out.reshaped({N * H, options_.model.head_dim}), .y = result.reshaped({N * H, V})});
+  context.ops.resize_rows({.x = out.reshaped({N, H, options_.model.head_dim}), .y = result.reshaped({N, H, V})});
   return result;
 }
 

@@ -59,9 +59,9 @@ void LatentAttention::backward_to_latents(Context& context, const Gradients& d, 
                                                  {options_.num_tokens(), split_.num_heads * options_.model.v_head_dim});
     const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
     output_.backward_input(context, d.dy, dshort);
-    const std::int64_t rows = options_.num_tokens() * split_.num_heads;
-    context.ops.resize_rows({.x = dshort.reshaped({rows, options_.model.v_head_dim}),
-                             .y = of_out.dout.reshaped({rows, options_.model.head_dim})});
+    const std::int64_t N = options_.num_tokens(), H = split_.num_heads;
+    context.ops.resize_rows({.x = dshort.reshaped({N, H, options_.model.v_head_dim}),
+                             .y = of_out.dout.reshaped({N, H, options_.model.head_dim})});
     context.mesh.enter_layer(name_);
     core_->backward(context, saved_qkv(stash), of_out, {heads_BTHC(d.dq, B), heads_BTHC(dk, B), heads_BTHC(dv, B)},
                     stash);

@@ -74,7 +74,7 @@ class Forward {
   /// The sums, and the largest score and sum of each query.
   static std::int64_t sums_of_tile(std::int64_t C) { return QuerySums<Format>::capacity(C) + 2 * tile_queries; }
 
-  /// Goes on with a tile of the group.
+  /// Continues with a tile of the group.
   void select(std::size_t tile) {
     Sum* sums = sums_ + static_cast<std::int64_t>(tile) * sums_of_tile(C_);
     out_ = QuerySums<Format>(C_, sums);

@@ -54,7 +54,7 @@ class QuerySums {
     }
   }
 
-  /// Goes on from the sums of some rows.
+  /// Continues from the sums of some rows.
   HWY_INLINE void load(const HeadRows<const Sum>& x) const {
     for (std::int64_t i = 0; i < x.count; ++i) {
       const Sum* row = x.first + i * x.stride;
