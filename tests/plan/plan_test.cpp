@@ -341,7 +341,7 @@ TEST(Plan, WhoseTimeIsOverIsOneThatFitsAndSaysHowMuchBetterOthersMayBe) {
 
 /// Two nodes of 8 devices, of which the second has six times the rate.
 PlanRequest request_of_two_kinds() {
-  PlanQuestion asked = question("llama-10m", "h100", 16, 64, 64);
+  PlanQuestion asked = question("llama3-8b", "h100", 16, 64, 8192);
   asked.profile = "ideal";
   PlanRequest request = read_plan_request(asked);
   request.machine.nodes.push_back(request.machine.nodes.front());
@@ -352,7 +352,7 @@ PlanRequest request_of_two_kinds() {
 
 TEST(Plan, KeepsItsLimitWhereNodesDiffer) {
   PlanRequest request = request_of_two_kinds();
-  for (const std::int64_t work : {2'000'000, 4'000'000}) {
+  for (const std::int64_t work : {1'000'000, 2'000'000}) {
     request.work = work;
     const PlanResult found = find_fitting_plans(request);
     EXPECT_FALSE(found.is_complete);
