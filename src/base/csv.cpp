@@ -1,6 +1,7 @@
 #include "base/csv.h"
 
 #include "base/error.h"
+#include "base/text/similar.h"
 #include "base/text_file.h"
 
 #include <algorithm>
@@ -85,9 +86,14 @@ void check_header(const std::vector<std::string>& fields, std::span<const std::s
             "{} has two columns '{}'; omit one of them", name, column);
     columns.push_back(column);
   }
-  for (const std::string_view column : needed)
-    require(std::find(columns.begin(), columns.end(), column) != columns.end(),
-            "the first line of {} has no column '{}'; did you mean '{}'?", name, column, closest_name(column, columns));
+  for (const std::string_view column : needed) {
+    if (std::find(columns.begin(), columns.end(), column) != columns.end()) continue;
+    std::vector<std::string_view> others = columns;  // that are not needed themselves
+    std::erase_if(others, [&](auto each) { return std::find(needed.begin(), needed.end(), each) != needed.end(); });
+    const std::string written = similar(column, others);
+    throw Error(fmt::format("the first line of {} has no column '{}'{}", name, column,
+                            written.empty() ? "" : fmt::format("; did you mean '{}'?", written)));
+  }
 }
 
 }  // namespace

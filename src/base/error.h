@@ -43,8 +43,8 @@ void require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
   if (!holds) throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The candidate with the smallest edit distance to `name` (Levenshtein, with a transposition as one edit); empty if
-/// there are none.
+/// What other software calls `name`, else a candidate of its start, one that has it in it, or the one of fewest edits
+/// (with a transposition as one), whatever the case and the dashes; empty if there are no candidates.
 [[nodiscard]] std::string closest_name(std::string_view name, std::span<const std::string_view> candidates);
 
 }  // namespace echelon

@@ -58,8 +58,9 @@ std::string headline(const SimulatedRun& run) {
   text += fmt::format("step    {}\n        {} tokens per second ({} per device)\n", promise_of(run),
                       text_of(HtmlUnit::number, tokens_per_second),
                       text_of(HtmlUnit::number, tokens_per_second / num_ranks));
-  text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, {}\n",
-                      r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(), computed_part(r));
+  text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %{}, {}\n",
+                      r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(),
+                      mfu_share_text(run.blueprint.config()), computed_part(r));
   const auto largest = std::max_element(r.memory.begin(), r.memory.end(),
                                         [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
   const auto excess = std::max_element(r.memory.begin(), r.memory.end(), [](const auto& a, const auto& b) {

@@ -28,6 +28,12 @@ void shrink_layers(RunConfig& config, std::int64_t num_layers) {
   const std::int64_t before = config.model.num_hidden_layers;
   require(num_layers <= before, "--layers = {} is more than model.num_hidden_layers = {} (use {})", num_layers, before,
           before);
+  // On one pipeline rank stages are no places: fewer of them keep the layout.
+  ParallelConfig& layout = config.parallelism;
+  if (layout.pipeline_parallel_degree == 1 && num_pipeline_stages(config) > num_layers) {
+    layout.virtual_stages = num_layers;
+    layout.pipeline_parallel_layout = {};
+  }
   const ModelSpec whole = config.model;
   const auto is_possible = [&](std::int64_t layers) {
     config.model = whole;

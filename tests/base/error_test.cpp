@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace echelon {
@@ -11,6 +12,24 @@ TEST(Nearest, PrefersTheFewestEdits) {
   EXPECT_EQ(closest_name("seqlen", names), "seq_len");
   EXPECT_EQ(closest_name("seeds", names), "seed");
   EXPECT_EQ(closest_name("x", {}), "");
+}
+
+TEST(Nearest, KnowsOtherNamesAndPrefersCommonStarts) {
+  constexpr std::string_view dtypes[] = {"float32", "bfloat16", "float16", "float64"},
+                             decays[] = {"none", "cosine", "linear", "wsd"},
+                             balancers[] = {"headtail", "none", "striped"},
+                             sends[] = {"auto", "direct", "hierarchical"},
+                             profiles[] = {"echelon", "bloom", "megatron-2021", "megatron-core"};
+  for (const std::string_view name : {"BF16", "bf16", "Bfloat"}) EXPECT_EQ(closest_name(name, dtypes), "bfloat16");
+  EXPECT_EQ(closest_name("FP16", dtypes), "float16");
+  EXPECT_EQ(closest_name("fp32", dtypes), "float32");
+  EXPECT_EQ(closest_name("cos", decays), "cosine");
+  EXPECT_EQ(closest_name("Linaer", decays), "linear");
+  EXPECT_EQ(closest_name("zigzag", balancers), "headtail");
+  EXPECT_EQ(closest_name("tail", balancers), "headtail");
+  EXPECT_EQ(closest_name("all-to-all", sends), "direct");
+  EXPECT_EQ(closest_name("Megatron-LM", profiles), "megatron-core");
+  EXPECT_THAT(closest_name("megtron", profiles), testing::StartsWith("megatron-"));
 }
 
 TEST(Require, ThrowsTheFormattedSentenceWithStatusTwo) {

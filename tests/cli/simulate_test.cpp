@@ -36,6 +36,14 @@ double sum_of(const nlohmann::json& parts) {
   return sum;
 }
 
+// Megatron-LM and torchtitan report float8 as a share of bfloat16's peak too.
+TEST(Simulate, SaysWhosePeakMfuOfFloat8IsAShareOf) {
+  const std::string narrow = simulated({"--machine=h100", "--training.linear_dtype=float8"}).out;
+  EXPECT_THAT(narrow, testing::ContainsRegex("[0-9]+ % MFU of bfloat16's peak"));
+  EXPECT_THAT(narrow, testing::ContainsRegex("MFU [0-9.]+ % of bfloat16's peak"));
+  EXPECT_THAT(simulated({"--machine=h100"}).out, testing::Not(HasSubstr("of bfloat16's peak")));
+}
+
 TEST(Simulate, JsonHasPartsThatAddUpAndTheNamesOfTrain) {
   const Outcome outcome =
       simulated({"--machine=h100", "--json", "--slow=rank=17:1.3", "--mtbf-hours=3", "--checkpoint-seconds=30"});
@@ -139,7 +147,7 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
   for (const auto& [flags, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--rows=" + path, "--slow=1:2"}, "--slow is for a single run"},
            {{"--rows=" + path, "--machine=h100"}, "--machine is for a single run"},
-           {{"--rows=" + path, "--profile=megatron"}, "did you mean echelon?"},
+           {{"--rows=" + path, "--profile=megatron"}, "did you mean megatron-core?"},
            {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "has no column 'layers'"},
        }) {
     std::vector<std::string> arguments = {"simulate"};

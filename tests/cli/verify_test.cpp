@@ -53,6 +53,14 @@ TEST(Verify, GivesTheVerdictAsJson) {
   EXPECT_THAT(verdict.at("worst").at("gradient").at("tensor").get<std::string>(), HasSubstr("model."));
 }
 
+// Of a plan without a pipeline whose layers are as many stages.
+TEST(Verify, HasFewerLayersThanStagesOfOnePipelineRank) {
+  const Outcome outcome = run_echelon(
+      verify_with({"--parallelism.pipeline_parallel_degree=1", "--parallelism.pipeline_parallel_schedule=LoopedBFS",
+                   "--parallelism.virtual_stages=6", "--layers=2", "--hidden=16"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
 TEST(Verify, RefusesWhatCannotBeVerified) {
   const auto refused = [](const std::string& argument, const std::string& sentence) {
     const Outcome outcome = run_echelon(verify_with({argument}));

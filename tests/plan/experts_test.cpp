@@ -57,7 +57,8 @@ TEST(PlanForExperts, PolishesEveryListedTriple) {
                         .gpus = 256,
                         .global_batch_size = 512,
                         .seq_len = 4096,
-                        .work = 8'000'000};
+                        // half of it is for the proof
+                        .work = 16'000'000};
   const PlanResult found = find_plans(read_plan_request(asked));
   ASSERT_FALSE(found.is_complete);
   for (const Plan& plan : found.plans) {
@@ -151,7 +152,8 @@ TEST(PlanForExperts, PlansPresetsOnOneToEightNodesWithinLittleWork) {
                                                                      .global_batch_size = 256,
                                                                      .seq_len = {},
                                                                      .top = 1,
-                                                                     .work = little_work}));
+                                                                     // half of it is for the proof
+                                                                     .work = 2 * little_work}));
       EXPECT_TRUE(found.is_complete);
       EXPECT_EQ(found.within, 0);
       EXPECT_LE(found.work, little_work);

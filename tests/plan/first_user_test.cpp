@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t work_of_a_question = 250'000,  // the experts' shapes, and the polish of what is listed
-    work_of_a_textbook_config = 2'000'000;
+constexpr std::int64_t work_of_a_question = 1'000'000,  // the experts' shapes, and the polish of what is listed
+    work_of_a_textbook_config = 4'000'000;
 
 const std::string two_nodes_with_one_slow_card = "two nodes with one slow card";
 

@@ -3,6 +3,9 @@
 
 #include "plan/exhaustive.h"
 #include "plan/search/config_plan.h"
+#include "plan/search/cost.h"
+#include "plan/search/draws.h"
+#include "plan/search/long_run.h"
 #include "plan/some_host.h"
 #include "plan/text/text.h"
 #include "scratch_folder.h"
@@ -334,6 +337,88 @@ TEST(Plan, WhoseTimeIsOverIsOneThatFitsAndSaysHowMuchBetterOthersMayBe) {
     EXPECT_THAT(to_text(found, request), HasSubstr("--seconds gives it more"));
     EXPECT_EQ(nlohmann::json::parse(to_json(found, request)).at("complete"), false);
   }
+}
+
+/// Two nodes of 8 devices, of which the second has six times the rate.
+PlanRequest request_of_two_kinds() {
+  PlanQuestion asked = question("llama3-8b", "h100", 16, 64, 8192);
+  asked.profile = "ideal";
+  PlanRequest request = read_plan_request(asked);
+  request.machine.nodes.push_back(request.machine.nodes.front());
+  request.machine.nodes.front().count = 1;
+  for (auto& [name, rates] : request.machine.nodes.front().device.formats) rates.peak_flops /= 6;
+  return request;
+}
+
+TEST(Plan, KeepsItsLimitWhereNodesDiffer) {
+  PlanRequest request = request_of_two_kinds();
+  for (const std::int64_t work : {1'000'000, 2'000'000}) {
+    request.work = work;
+    const PlanResult found = find_fitting_plans(request);
+    EXPECT_FALSE(found.is_complete);
+    EXPECT_FALSE(found.plans.empty());
+    EXPECT_LE(found.work, work + work / 10);
+  }
+  request.work = 1000;
+  const PlanResult found = find_fitting_plans(request);
+  EXPECT_LE(found.work, 200'000);
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_THAT(to_text(found, request), HasSubstr("--work=1000 is less than the first layout takes; use more"));
+}
+
+// A clock that is a second later whenever it is read.
+TEST(Plan, OfAClockEndsWithinIt) {
+  PlanRequest request = request_of_two_kinds();
+  request.seconds = 400;
+  request.clock = [seconds = std::make_shared<double>(0)] { return *seconds += 1; };
+  EXPECT_LE(find_fitting_plans(request).seconds, 440);
+}
+
+TEST(Plan, IsMadeOnTheDocumentedMachine) {
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/reference/machines.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const auto first = page.find("```toml\n") + 8;
+  const std::string path = scratch_folder() + "/ours.toml";
+  std::ofstream(path) << page.substr(first, page.find("```", first) - first);
+  for (const std::int64_t gpus : {8, 40}) {
+    PlanQuestion asked = question("llama-10m", path, gpus, 40, 64);
+    asked.work = 500'000;
+    const PlanRequest request = read_plan_request(asked);
+    EXPECT_EQ(request.base.training.dtype, DType::float16);
+    EXPECT_FALSE(find_fitting_plans(request).plans.empty()) << gpus;
+  }
+}
+
+// Stages of the only pipeline rank that gain nothing are not listed.
+TEST(Plan, OfOnePipelineRankHasOneStageUnlessMoreAreFaster) {
+  PlanQuestion asked = question("llama3-8b", "h100", 32, 64, 8192);
+  asked.top = 2;
+  const PlanRequest request = read_plan_request(asked);
+  for (const Plan& plan : find_plans(request).plans)
+    EXPECT_TRUE(plan.choice.shape.pp > 1 || plan.choice.pipeline.num_virtual == 1);
+}
+
+TEST(Plan, OfCostComparesPricesAndIsInTimeFirst) {
+  PlanQuestion asked = question("llama-10m", "h100", 8, 8, 64);
+  asked.objective = "cost";
+  asked.price = 2.5;
+  asked.training.tokens = "1B";
+  PlanRequest request = read_plan_request(asked);
+  const PlanResult cheapest = find_plans(request);
+  ASSERT_GE(cheapest.plans.size(), 2U);
+  EXPECT_LE(price_per_token(cheapest.plans[0], request), price_per_token(cheapest.plans[1], request));
+  const std::string text = to_text(cheapest, request);
+  EXPECT_THAT(text, testing::ContainsRegex("devices +price/M +s/step"));
+  EXPECT_THAT(text, HasSubstr("for a million tokens on"));
+  EXPECT_FALSE(draws_of(cheapest.plans, request));
+  const auto fastest =
+      std::ranges::min_element(cheapest.plans, {}, [](const Plan& plan) { return plan.outcome.step_seconds; });
+  ASSERT_FALSE(fastest == cheapest.plans.begin());
+  asked.training.hours = 1.001 * long_run(*fastest, request).seconds / 3600;
+  request = read_plan_request(asked);
+  const PlanResult in_time = find_plans(request);
+  EXPECT_EQ(in_time.plans.front().config.mesh_shape().num_ranks(), fastest->config.mesh_shape().num_ranks());
+  EXPECT_THAT(to_text(in_time, request), HasSubstr("it takes more than --hours="));
 }
 
 TEST(Plan, NamesTheLayoutThatNeedsLeastWhereNothingFits) {

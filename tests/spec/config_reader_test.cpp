@@ -223,7 +223,7 @@ const UnknownName unknown_names[] = {
      "'bfloat16')"},
     {"--training.float32_matmul_precision=hihg",
      "training.float32_matmul_precision = 'hihg' is not one of highest, high; did you mean high?"},
-    {"--training.device=gpu", "training.device = 'gpu' is not one of auto, cpu, cuda; did you mean cpu?"},
+    {"--training.device=gpu", "training.device = 'gpu' is not one of auto, cpu, cuda; did you mean cuda?"},
     {"--optimizer.name=adam", "optimizer.name = 'adam' is not one of adamw; did you mean adamw?"},
     {"--optimizer.moments_dtype=bf16",
      "optimizer.moments_dtype = 'bf16' is not one of float32, bfloat16; did you mean bfloat16?"},

@@ -59,5 +59,35 @@ TEST(FastestFormat, IsOneOfAllDevices) {
   EXPECT_THROW((void)fastest_format(mixed), Error);
 }
 
+std::string sentence_of(const MachineSpec& machine, std::optional<DType> dtype = std::nullopt) {
+  try {
+    dtype ? require_format(machine, *dtype) : void(fastest_format(machine));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FastestFormat, IsOfTheNodesThatAreUsedAndNamesWhichLacksIt) {
+  MachineSpec mixed = machine_with({{"float16", peak(9)}, {"float32", peak(1)}});
+  mixed.name = "ours";
+  mixed.nodes.front().name = "old";
+  mixed.nodes.front().count = 4;
+  mixed.nodes.push_back(machine_with({{"bfloat16", peak(90)}}).nodes.front());
+  mixed.nodes.back().name = "new";
+  EXPECT_EQ(fastest_format(mixed.reached_by(32)), DType::float16);
+  const MachineSpec both = mixed.reached_by(33);
+  EXPECT_EQ(sentence_of(both),
+            "the devices of 'ours' have no format of training.dtype in common: node 'old' has float16, float32; node "
+            "'new' has bfloat16 (use --gpus=32, or add [node.device.formats.float16] to node 'new')");
+  EXPECT_EQ(sentence_of(both, DType::float16),
+            "training.dtype = 'float16': the devices of node 'new' have no rates for it (use --gpus=32, or add "
+            "[node.device.formats.float16] to node 'new')");
+  mixed.nodes.back().device.formats.emplace("float16", peak(80));
+  EXPECT_EQ(sentence_of(mixed, DType::float16), "");
+  EXPECT_EQ(sentence_of(mixed, DType::bfloat16),
+            "training.dtype = 'bfloat16': the devices of node 'old' have no rates for it (use float16)");
+}
+
 }  // namespace
 }  // namespace echelon

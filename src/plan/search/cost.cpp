@@ -1,9 +1,11 @@
 #include "plan/search/cost.h"
 
 #include "base/error.h"
+#include "plan/search/long_run.h"
 #include "plan/search/search.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace echelon {
 
@@ -20,6 +22,10 @@ double price_per_token(const Plan& plan, const PlanRequest& request) {
   }
   const auto tokens = static_cast<double>(plan.config.training.global_batch_size * plan.config.training.seq_len);
   return price * plan.outcome.step_seconds / seconds_of_an_hour / tokens;
+}
+
+bool is_in_time(const Plan& plan, const PlanRequest& request) {
+  return !request.long_training || long_run(plan, request).is_in_time.value_or(true);
 }
 
 PlanResult find_cheapest_plans(const PlanRequest& request) {
@@ -48,7 +54,10 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
     }
   }
   std::stable_sort(all.plans.begin(), all.plans.end(), [&](const Plan& a, const Plan& b) {
-    return price_per_token(a, request) < price_per_token(b, request);
+    const auto order = [&](const Plan& each) {
+      return std::pair(!is_in_time(each, request), price_per_token(each, request));
+    };
+    return order(a) < order(b);
   });
   if (static_cast<int>(all.plans.size()) > request.top) all.plans.resize(static_cast<std::size_t>(request.top));
   return all;

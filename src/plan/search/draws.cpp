@@ -18,7 +18,7 @@ std::size_t index_of_least(const std::vector<double>& values) {
 }  // namespace
 
 std::optional<PlanDraws> draws_of(const std::vector<Plan>& plans, const PlanRequest& request) {
-  if (plans.size() < 2 || request.objective == PlanObjective::memory ||
+  if (plans.size() < 2 || request.objective != PlanObjective::time ||
       !has_borrowed_rates(request.profile, request.machine))
     return std::nullopt;
   std::vector<MachineSpec> machines;

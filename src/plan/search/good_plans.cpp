@@ -10,10 +10,10 @@ namespace {
 
 using Entries = std::vector<const PlanHeap::Entry*>;
 
-constexpr double grace = 0.2;                                  // of the limit, to find some plans nevertheless
-constexpr double polish = 0.75;                                // of it, to make the best degrees found better
-constexpr double polish_of_one = 0.25;                         // likewise, of one triple
-constexpr double share_of_orders = 0.05;                       // likewise, of its orders of axes
+constexpr double grace = 0.1;                                  // of the limit, to find some plans nevertheless
+constexpr double polish = 0.375;                               // of it, to make the best degrees found better
+constexpr double polish_of_one = 0.125;                        // likewise, of one triple
+constexpr double share_of_orders = 0.025;                      // likewise, of its orders of axes
 constexpr double share_of_others = 0.2;                        // of all these, once the first plan is proven
 constexpr std::size_t most_planted = 10;                       // triples of degrees as experts choose them
 constexpr int most_planted_of_degrees = 12;                    // whether they fit or not
@@ -76,12 +76,14 @@ class GoodPlans {
     PlanHeap seeds;
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
-      if (!is_expert_shape(*shape, request_)) continue;
-      if (found_.contains(degrees_of(*shape)) || !limit_.is_before(end)) continue;
+      if (!is_expert_shape(*shape, request_) || found_.contains(degrees_of(*shape))) continue;
+      if (!limit_.is_before(end)) break;
       tree_.add_expert_choices(*shape, seeds);
     }
     std::map<PlanDegrees, int> num_stepped, num_fitting;
-    while (!seeds.empty() && num_fitting.size() < most_planted && (planted.empty() || limit_.is_before(end))) {
+    const std::int64_t most_evaluated = tree_.counts().num_evaluated + most_timed;
+    const auto has_none = [&] { return num_fitting.empty() && tree_.counts().num_evaluated < most_evaluated; };
+    while (!seeds.empty() && num_fitting.size() < most_planted && (has_none() || limit_.is_before(end))) {
       const auto node = seeds.pop();
       const PlanDegrees degrees = degrees_of(*node);
       const auto fitting = num_fitting.find(degrees);
@@ -91,9 +93,11 @@ class GoodPlans {
         continue;
       }
       if (num_stepped[degrees]++ >= most_planted_of_degrees) continue;
-      const std::size_t before = planted.entries().size();
+      // Where nodes differ a step is timed at once.
+      const auto num_found = [&] { return std::ssize(planted.entries()) + tree_.num_timed(); };
+      const std::int64_t before = num_found();
       tree_.step(*node, planted);
-      if (planted.entries().size() > before) ++num_fitting[degrees];
+      if (num_found() > before) ++num_fitting[degrees];
     }
   }
 
@@ -172,9 +176,11 @@ class GoodPlans {
               [](const PlanHeap::Entry* a, const PlanHeap::Entry* b) { return a->key < b->key; });
     if (entries.size() > most_descents) entries.resize(most_descents);
     int num_late = 0;
-    for (const PlanHeap::Entry* each : entries)
-      if (limit_.is_before(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late))
-        descend(*each->node, reached);
+    for (const PlanHeap::Entry* each : entries) {
+      const bool is_late = !limit_.is_before(end);
+      if (is_late && (!reached.empty() || !timed_.empty() || ++num_late > most_late)) return;
+      descend(*each->node, reached);
+    }
   }
 
   /// Depth first, down to a stepped layout.

@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t most_times_more = 64;
 // The question is whether something fits, and not which layout is the best.
 constexpr double good_enough = 0.2;
-constexpr std::int64_t most_work = 500'000;  // of a search
-constexpr double most_seconds = 2;           // likewise
+constexpr std::int64_t most_work = 1'000'000;  // of a search
+constexpr double most_seconds = 2;             // likewise
 
 std::optional<Plan> best_of(PlanRequest request, KnownPasses& passes) {
   request.top = 1;

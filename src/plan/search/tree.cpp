@@ -13,7 +13,8 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another o
 
 // What a set, a pass of a schedule, an action of a program and of a blueprint cost.
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
-                       work_of_blueprint_action = 20, work_of_blueprint_pass = 40;
+                       work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
+                       work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
 
 /// A chain from its first one that fits. Most often all do.
 template <class Fits>
@@ -209,7 +210,8 @@ void PlanTree::step(const PlanNode& layout, PlanHeap& open) {
 void PlanTree::time(const PlanNode& layout) {
   ++counts_.num_evaluated;
   counts_.work += layout.num_actions > 0 ? work_of_blueprint_action * layout.num_actions
-                                         : work_of_blueprint_pass * num_passes(layout.choice);
+                                         : work_of_blueprint_pass * num_passes(layout.choice) +
+                                               work_of_blueprint_rank * request_.num_devices;
   Plan plan = evaluate(space_, request_, layout.choice);
   if (must_fit_ && !plan.outcome.fits()) return;
   PlanNode timed = layout_node(PlanGrade::timed, layout.choice,

@@ -220,10 +220,14 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   require_checkpoint_seconds(request.long_training, request.machine);
   set_prices(question, request);
   request.num_devices = num_devices_of(question, request.machine);
+  request.machine = request.machine.reached_by(request.num_devices);
   request.fewest_devices = question.fewest_gpus.value_or(1);
   if (!request.machine.host && request.base.training.device == DeviceChoice::automatic)
     request.base.training.device = question.device;
-  if (!names_dtype(question, settings)) choose_dtype(request);
+  if (!names_dtype(question, settings))
+    choose_dtype(request);
+  else if (request.machine.nodes.size() > 1)
+    require_format(request.machine, request.base.training.dtype);
   // So that bounds know it, as simulate() does.
   if (request.base.training.float32_matmul_precision == MatmulPrecision::high && !request.machine.host)
     request.machine = with_tensorfloat32(request.machine);

@@ -55,7 +55,7 @@ struct PlanQuestion {
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
   // 10 s of one core of an Intel Xeon (Granite Rapids) in the largest search; as long again where there is no proof.
-  std::int64_t work = 40'000'000;
+  std::int64_t work = 80'000'000;
   double seconds = 0;
   std::string expert_load = {};  // read_expert_load; empty: balanced
   // --section.key=value: what the planner would choose is fixed by them.

@@ -64,13 +64,15 @@ std::string capacity_line(const RunConfig& config) {
 
 using PlanRow = std::vector<std::string>;
 
-const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ",      "cp",   "ep",       "pp",
-                             "dp",     "mbs",   "m",   "schedule", "data", "recompute"};
-constexpr std::size_t context_column = 4, expert_column = 5;
+const PlanRow plan_header = {"devices", "price/M", "s/step", "MFU %", "GiB",      "tp ",  "cp",       "ep",
+                             "pp",      "dp",      "mbs",    "m",     "schedule", "data", "recompute"};
+constexpr std::size_t device_column = 0, price_column = 1, context_column = 6, expert_column = 7;
 
-PlanRow row(const Plan& plan) {
+PlanRow row(const Plan& plan, const PlanRequest& request) {
   const PlanShape& shape = plan.choice.shape;
-  return {fmt::format("{:.4f}", plan.outcome.step_seconds),
+  return {fmt::format("{}", plan.config.mesh_shape().num_ranks()),
+          fmt::format("{:.4g}", 1e6 * price_per_token(plan, request)),
+          fmt::format("{:.4f}", plan.outcome.step_seconds),
           fmt::format("{:.2f}", 100 * plan.outcome.mfu()),
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
@@ -85,11 +87,16 @@ PlanRow row(const Plan& plan) {
           recompute_text(plan.choice.recompute) + order_text(plan.choice.order)};
 }
 
-/// Columns as wide as they need, figures to the right; without the context and the expert degree where all have 1.
-std::string plan_table(std::vector<PlanRow> rows) {
-  std::size_t num_numbers = 10;
-  for (const std::size_t column : {expert_column, context_column}) {
-    if (!std::all_of(rows.begin() + 1, rows.end(), [&](const PlanRow& each) { return each[column] == "1"; })) continue;
+/// Columns as wide as they need, figures to the right; without the context and the expert degree where all have 1, with
+/// devices and the price of a million tokens where these are compared.
+std::string plan_table(std::vector<PlanRow> rows, PlanObjective objective) {
+  std::size_t num_numbers = 12;
+  for (const std::size_t column : {expert_column, context_column, price_column, device_column}) {
+    const bool is_of_cost = column == price_column || column == device_column;
+    const bool is_told = is_of_cost ? objective == PlanObjective::cost
+                                    : std::any_of(rows.begin() + 1, rows.end(),
+                                                  [&](const PlanRow& each) { return each[column] != "1"; });
+    if (is_told) continue;
     for (PlanRow& each : rows) each.erase(each.begin() + static_cast<std::ptrdiff_t>(column));
     --num_numbers;
   }
@@ -129,8 +136,28 @@ std::string promise_lines(const PlanResult& result, const PlanRequest& request) 
   return result.draws ? text + to_text(*result.draws) + "\n" : text;
 }
 
+std::string price_difference(const Plan& best, const Plan& other, const PlanRequest& request) {
+  const double price = 1e6 * price_per_token(best, request), more = 1e6 * price_per_token(other, request) - price;
+  return fmt::format(
+      "{:+.4g} ({:+.1f} %) for a million tokens on {} devices, with a step of {:.4f} s instead of {:.4f}{}", more,
+      100 * more / price, other.config.mesh_shape().num_ranks(), other.outcome.step_seconds, best.outcome.step_seconds,
+      is_in_time(other, request)
+          ? ""
+          : fmt::format("; it takes more than --hours={}", request.long_training->hours.value_or(0)));
+}
+
 /// The flag whose limit ends a search first, most likely.
 const char* limit_of(const PlanRequest& request) { return request.seconds > 0 ? "--seconds" : "--work"; }
+
+/// A search continues until it has found a layout.
+std::string end_text(const PlanResult& result, const PlanRequest& request) {
+  constexpr double overrun = 1.1;
+  const bool is_one_search = request.objective != PlanObjective::cost;
+  if (is_one_search && request.work > 0 &&
+      static_cast<double>(result.work) > overrun * static_cast<double>(request.work))
+    return fmt::format("--work={} is less than the first layout takes; use more", request.work);
+  return fmt::format("{} gives it more", limit_of(request));
+}
 
 }  // namespace
 
@@ -142,9 +169,9 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
       name_of(request.base.training.dtype), request.base.training.global_batch_size, request.base.training.seq_len,
       request.num_devices, request.machine.name, result.num_evaluated, result.seconds);
   std::vector<PlanRow> rows = {plan_header};
-  for (const Plan& plan : result.plans) rows.push_back(row(plan));
-  if (result.nearest) rows.push_back(row(*result.nearest));
-  text += plan_table(rows);
+  for (const Plan& plan : result.plans) rows.push_back(row(plan, request));
+  if (result.nearest) rows.push_back(row(*result.nearest, request));
+  text += plan_table(rows, request.objective);
   if (const std::string sentence = format_sentence(result, request); !sentence.empty()) text += sentence + "\n";
   if (result.nearest) {
     const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
@@ -157,10 +184,9 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   const Plan& best = result.plans.front();
   text += promise_lines(result, request);
   if (!result.is_complete)
-    text += fmt::format(
-        "\nthe search was ended after {} units of work ({} gives it more): {} good layouts, maybe not the best",
-        result.work, limit_of(request),
-        result.num_proven == 0 ? "these are" : "the first one is proven best, others are");
+    text += fmt::format("\nthe search was ended after {} units of work ({}): {} good layouts, maybe not the best",
+                        result.work, end_text(result, request),
+                        result.num_proven == 0 ? "these are" : "the first one is proven best, others are");
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
@@ -168,7 +194,10 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
         fmt::format("\na million tokens cost {} on {} devices\n", written(price), best.config.mesh_shape().num_ranks());
   if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
-  if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
+  if (result.plans.size() > 1 && request.objective == PlanObjective::cost)
+    text += lines("What the runner-up costs", {price_difference(best, result.plans[1], request)});
+  else if (result.plans.size() > 1)
+    text += lines("What the runner-up costs", differences(best, result.plans[1]));
   text += lines(fmt::format("Why {} ranks share each sequence (cp)", best.choice.shape.cp), context_reasons(result));
   if (result.in_default_order)
     text += lines(

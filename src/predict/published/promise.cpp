@@ -31,6 +31,11 @@ std::string rounded(double seconds) {
 
 }  // namespace
 
+std::string mfu_share_text(const RunConfig& config) {
+  if (!config.training.linear_dtype) return "";
+  return fmt::format(" of {}'s peak", name_of(config.training.dtype));
+}
+
 SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine, const SoftwareProfile& profile) {
   const TimeInterval interval = interval_of(profile, machine).value_or(TimeInterval());
   return {.low = result.step_seconds * interval.low, .high = result.step_seconds * interval.high};
@@ -44,7 +49,7 @@ std::string promise_text(const Simulation& result, const RunConfig& config, cons
   std::string text = fmt::format("{:.3g} {} (", result.step_seconds / unit, is_short ? "ms" : "s");
   text += range.low < range.high ? fmt::format("{} to {}", rounded(range.low / unit), rounded(range.high / unit))
                                  : "a bound, which no software reaches";
-  if (result.peak_flops > 0) text += fmt::format("; {:.0f} % MFU", 100 * result.mfu());
+  if (result.peak_flops > 0) text += fmt::format("; {:.0f} % MFU{}", 100 * result.mfu(), mfu_share_text(config));
   if (const auto best = published_at(config, machine))
     text += fmt::format("; best published on {} at this size: {:.0f} %", best->gpu, 100 * best->mfu);
   return text + ")";

@@ -13,6 +13,10 @@ namespace echelon {
 [[nodiscard]] std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                        const SoftwareProfile& profile);
 
+/// " of bfloat16's peak" where matmuls are faster than the dtype whose peak MFU is a share of, as other software has
+/// it; else empty.
+[[nodiscard]] std::string mfu_share_text(const RunConfig& config);
+
 /// interval_seconds, best_published, warning: those that there are.
 [[nodiscard]] nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config,
                                                   const MachineSpec& machine, const SoftwareProfile& profile);

@@ -2,8 +2,13 @@
 
 #include "base/error.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace echelon {
@@ -36,6 +41,33 @@ double rate_of(const MachineSpec& machine, DType dtype) {
   return slowest;
 }
 
+/// "node 'old' has float32, float16; node 'new' has bfloat16".
+std::string formats_by_node(const MachineSpec& machine) {
+  std::vector<std::string> parts;
+  for (const NodeSpec& node : machine.nodes) {
+    MachineSpec alone = machine;
+    alone.nodes = {node};
+    std::vector<std::string_view> names;
+    for (const DType dtype : formats_by_speed(alone)) names.push_back(name_of(dtype));
+    parts.push_back(
+        fmt::format("node '{}' has {}", node.name, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+/// Fewer devices that have a format in common, or one that the other nodes lack.
+std::string way_out(const MachineSpec& machine) {
+  MachineSpec fewer = machine;
+  while (fewer.nodes.size() > 1) {
+    fewer.nodes.pop_back();
+    const std::vector<DType> common = formats_by_speed(fewer);
+    if (const auto devices = fewer.num_devices(); devices && !common.empty())
+      return fmt::format("use --gpus={}, or add [node.device.formats.{}] to node '{}'", *devices,
+                         name_of(common.front()), machine.nodes[fewer.nodes.size()].name);
+  }
+  return "add [node.device.formats.bfloat16]";
+}
+
 }  // namespace
 
 std::vector<DType> formats_by_speed(const MachineSpec& machine) {
@@ -54,10 +86,19 @@ std::vector<DType> formats_by_speed(const MachineSpec& machine) {
 
 DType fastest_format(const MachineSpec& machine) {
   const std::vector<DType> formats = formats_by_speed(machine);
-  require(!formats.empty(),
-          "the devices of '{}' have no format of training.dtype in common (add [node.device.formats.bfloat16])",
-          machine.name);
+  require(!formats.empty(), "the devices of '{}' have no format of training.dtype in common: {} ({})", machine.name,
+          formats_by_node(machine), way_out(machine));
   return formats.front();
+}
+
+void require_format(const MachineSpec& machine, DType dtype) {
+  for (const NodeSpec& node : machine.nodes) {
+    if (node.device.formats.contains(name_of(dtype))) continue;
+    const std::vector<DType> common = formats_by_speed(machine);
+    throw Error(fmt::format("training.dtype = '{}': the devices of node '{}' have no rates for it ({})", name_of(dtype),
+                            node.name,
+                            common.empty() ? way_out(machine) : fmt::format("use {}", name_of(common.front()))));
+  }
 }
 
 }  // namespace echelon

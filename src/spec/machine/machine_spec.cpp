@@ -54,6 +54,18 @@ std::optional<std::int64_t> MachineSpec::num_devices() const {
                          [](std::int64_t sum, const NodeSpec& node) { return sum + node.count * node.num_devices; });
 }
 
+MachineSpec MachineSpec::reached_by(std::int64_t num_wanted) const {
+  MachineSpec reached = *this;
+  std::int64_t before = 0;
+  for (std::size_t kind = 0; kind < nodes.size(); ++kind) {
+    before += nodes[kind].count * nodes[kind].num_devices;
+    if (nodes[kind].count != 0 && before < num_wanted) continue;
+    reached.nodes.resize(kind + 1);
+    break;
+  }
+  return reached;
+}
+
 namespace {
 
 /// The longest name in what was asked for, such as h100 in DGX-H100, or a similar one.

@@ -155,6 +155,8 @@ struct MachineSpec {
 
   /// The number of devices; none: any number.
   [[nodiscard]] std::optional<std::int64_t> num_devices() const;
+  /// Without the kinds of nodes that so many devices do not reach.
+  [[nodiscard]] MachineSpec reached_by(std::int64_t num_wanted) const;
 };
 
 /// A machine that is shipped ("h100"), or the file of that path, which `echelon bench` may have written. Throws Error
