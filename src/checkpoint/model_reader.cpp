@@ -167,11 +167,7 @@ std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
 }
 
 double read_capacity_factor(const std::filesystem::path& folder) {
-  if (is_checkpoint(folder)) {
-    const RunConfig config = config_of(read_manifest(folder), folder);
-    const bool drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
-    return drops ? config.moe.capacity_factor : 0;
-  }
+  if (is_checkpoint(folder)) return capacity_factor_of(config_of(read_manifest(folder), folder));
   if (is_adapter_folder(folder)) return read_capacity_factor(base_of_adapters(folder));
   require_model(folder);
   return read_training_note(folder).capacity_factor;

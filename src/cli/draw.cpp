@@ -187,7 +187,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")
                            ->check(milliseconds)
                            ->capture_default_str();
-  app.add_option("--p2p-ms", arguments->times.p2p, "from a pass until another rank has its result")
+  app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")
       ->check(milliseconds)
       ->capture_default_str();
   auto* const backward = app.add_option("--backward", arguments->backward, "both gradients together, half each")

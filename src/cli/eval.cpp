@@ -60,8 +60,8 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
   const EvaluationResult result = evaluate(config, most_batches(arguments, settings, config));
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
   if (!result.note.empty()) tell("note: {}\n", result.note);
-  const bool drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
-  const double factor = drops ? config.moe.capacity_factor : read_capacity_factor(config.checkpoint.initial_load_path);
+  const double of_run = capacity_factor_of(config),
+               factor = of_run > 0 ? of_run : read_capacity_factor(config.checkpoint.initial_load_path);
   if (factor > 0) tell("note: {}\n", note_of_capacity(factor));
   if (arguments.json) {
     const nlohmann::ordered_json json = {

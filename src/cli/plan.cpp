@@ -158,8 +158,7 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
                  "time limit of the search, which then bounds how much better other plans can be; 0: no limit")
       ->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
-  app.add_option("--price", question.price,
-                 "per device and hour, of a million tokens, --tokens and --objective=cost; default: the machine's");
+  app.add_option("--price", question.price, "per device and hour, for the price of tokens; default: the machine's");
   add_training_options(app, question.training);
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
   app.add_option("--compare", arguments->compared,

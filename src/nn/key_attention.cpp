@@ -29,7 +29,7 @@ AttentionArgs HeadGroups::forward_args(const Qkv& qkv, const Attended& result, c
 }
 
 AttentionBackwardArgs HeadGroups::backward_args(const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv,
-                                                const AttentionMask& mask) const {
+                                                const AttentionMask& mask, const Tensor& dq_sums) const {
   return {.q = qkv[0],
           .k = qkv[1],
           .v = qkv[2],
@@ -44,6 +44,7 @@ AttentionBackwardArgs HeadGroups::backward_args(const Qkv& qkv, const AttendedGr
           .group = group_,
           .first_head = first_head_,
           .mask = mask,
+          .dq_sums = dq_sums,
           .soft_cap = soft_cap_};
 }
 
@@ -92,8 +93,8 @@ class LocalAttention final : public KeyAttention {
 
   void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const override {
     const Stack::Scope scope(context.workspace);
-    AttentionBackwardArgs args = heads_.backward_args(qkv, gradient, dqkv, mask(context.microbatch, qkv[0]));
-    args.dq_sums = heads_.take_dq_sums(context.workspace, qkv[0], qkv[1]);
+    AttentionBackwardArgs args = heads_.backward_args(qkv, gradient, dqkv, mask(context.microbatch, qkv[0]),
+                                                      heads_.take_dq_sums(context.workspace, qkv[0], qkv[1]));
     if (gives_scratch_) args.scratch = context.workspace.take(DType::int32, {attention_scratch_size(qkv[0], qkv[1])});
     context.ops.attention_backward(args);
   }

@@ -45,7 +45,7 @@ class HeadGroups {
 
   [[nodiscard]] AttentionArgs forward_args(const Qkv& qkv, const Attended& result, const AttentionMask& mask) const;
   [[nodiscard]] AttentionBackwardArgs backward_args(const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv,
-                                                    const AttentionMask& mask) const;
+                                                    const AttentionMask& mask, const Tensor& dq_sums) const;
   /// For the gradients of queries and keys like these, where the device needs it.
   [[nodiscard]] Tensor take_dq_sums(Stack& workspace, const Tensor& q, const Tensor& k) const;
 

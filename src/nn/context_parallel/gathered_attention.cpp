@@ -46,11 +46,9 @@ class GatheredAttention final : public KeyAttention {
       const AttendedGradient of_head_gradient = {.of = {of_head(out, q, head), statistics(gradient.of.lse, head)},
                                                  .dout = of_head(dout, q, head),
                                                  .delta = statistics(gradient.delta, head)};
-      AttentionBackwardArgs args =
+      context.ops.attention_backward(
           heads_.backward_args({of_head(split[0], q, head), all[0], all[1]}, of_head_gradient,
-                               {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q));
-      args.dq_sums = dq_sums;
-      context.ops.attention_backward(args);
+                               {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q), dq_sums));
       scatter.wait();
       for (const std::size_t i : {0, 1})
         context.ops.gather_rows(

@@ -39,10 +39,8 @@ class RingAttention final : public KeyAttention {
       if (distance + 1 < num_blocks_) hop = ring.pass_keys(here, blocks[distance % 2], distance);
       // The own block's gradients stay at home.
       const Qkv of_block = distance == 0 ? Qkv{dtype == sums ? dq_sum : parts[0], dqkv[1], dqkv[2]} : parts;
-      AttentionBackwardArgs args = heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
-                                                        mask(context.microbatch, qkv[0], distance));
-      args.dq_sums = dq_sums_of_part;
-      context.ops.attention_backward(args);
+      context.ops.attention_backward(heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
+                                                          mask(context.microbatch, qkv[0], distance), dq_sums_of_part));
       if (distance == 0 && dtype != sums) context.ops.copy(dq_sum, of_block[0]);
       if (distance > 0) {
         context.ops.add(dq_sum, dq_sum, of_block[0]);

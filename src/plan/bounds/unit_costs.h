@@ -75,7 +75,7 @@ struct UnitStates {
   /// What bounds know of any block.
   [[nodiscard]] const UnitState& block() const { return least_block; }
   [[nodiscard]] const UnitState& block(bool has_experts) const {
-    for (const UnitState& unit : units)
+    for (const UnitState& unit : units)  // asked for often, and found without making a kind
       if (unit.kind.role == UnitKind::Role::block && unit.kind.layer.has_experts == has_experts) return unit;
     return of({.role = UnitKind::Role::block, .layer = {.has_experts = has_experts}});
   }

@@ -57,7 +57,7 @@ std::string expert_text(const PlanShape& shape) {
 
 /// A capacity changes what is learned, so no other is searched.
 std::string capacity_line(const RunConfig& config) {
-  if (expert_capacity(config.moe, config.model.mixture, config.training.seq_len) == 0) return "";
+  if (capacity_factor_of(config) == 0) return "";
   return fmt::format("moe.capacity_factor = {} is kept: experts drop rows above it, which changes what is learned\n",
                      config.moe.capacity_factor);
 }

@@ -18,6 +18,11 @@ std::int64_t expert_capacity(const MoeConfig& moe, const MixtureSpec& mixture, s
   return rows < static_cast<double>(seq_len) ? static_cast<std::int64_t>(rows) : 0;
 }
 
+double capacity_factor_of(const RunConfig& config) {
+  const bool drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
+  return drops ? config.moe.capacity_factor : 0;
+}
+
 std::vector<double> kept_shares_of_ranks(const RunConfig& config) {
   const MixtureSpec& mixture = config.model.mixture;
   const std::int64_t capacity = expert_capacity(config.moe, mixture, config.training.seq_len);

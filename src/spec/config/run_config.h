@@ -237,6 +237,8 @@ struct RunConfig {
 [[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);
 /// Throws Error for a method and degrees that contradict each other; how heads are divided is checked in nn.
 void check_context_parallel(const RunConfig& config);
+/// moe.capacity_factor where experts drop rows in training by it, else 0.
+[[nodiscard]] double capacity_factor_of(const RunConfig& config);
 /// The fraction of a layer's rows that each of the ranks with its experts keeps under config.expert_load, the most
 /// loaded first. Empty where no row is beyond a capacity.
 [[nodiscard]] std::vector<double> kept_shares_of_ranks(const RunConfig& config);

@@ -48,8 +48,7 @@ void require_exportable(const RunConfig& config) {
 std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunConfig& config, RankRun& run, Ops& ops,
                                           Mesh& mesh, Mesh& host) {
   Comm& all = host.comm(step_group);
-  const bool is_writer = all.rank() == 0,
-             drops = expert_capacity(config.moe, config.model.mixture, config.training.seq_len) > 0;
+  const bool is_writer = all.rank() == 0;
   ModelWriter writer({.folder = wanted.folder,
                       .model = config.model,
                       .dtype = run.model().part().options.dtype,
@@ -58,7 +57,7 @@ std::optional<SharedFailure> export_model(const ModelExport& wanted, const RunCo
                       .source = config.checkpoint.initial_load_path,
                       .training = {.seq_len = config.training.seq_len,
                                    .steps = wanted.step,
-                                   .capacity_factor = drops ? config.moe.capacity_factor : 0},
+                                   .capacity_factor = capacity_factor_of(config)},
                       .text_only = config.checkpoint.text_only,
                       .adapter = adapter_of(config, wanted)});
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {

@@ -1,5 +1,6 @@
 #include "train/start/load_choice.h"
 
+#include "checkpoint/state/step_folders.h"
 #include "files/file.h"
 #include "train/save/state_saver.h"
 
@@ -28,14 +29,15 @@ std::optional<std::int64_t> own_step(const std::filesystem::path& base, const st
 
 LoadChoice load_choice(const RunConfig& config) {
   const std::string& load = config.checkpoint.load;
-  if (load == "auto" || load == "latest" || load == "none") return {};
+  if (std::ranges::find(load_words, load) != std::end(load_words)) return {};
   if (const auto step = parse_step(load)) return {.step = step};
   if (const auto step = own_step(checkpoint_folder(config), load)) return {.step = step};
   return {.other_run = load};
 }
 
-std::filesystem::path first_to_load(const RunConfig& config, const std::vector<SavedStep>& saved) {
+std::filesystem::path first_to_load(const RunConfig& config) {
   const std::filesystem::path base = checkpoint_folder(config);
+  const std::vector<SavedStep> saved = saved_steps(base);
   const LoadChoice choice = load_choice(config);
   if (choice.step && std::ranges::find(saved, *choice.step, &SavedStep::step) != saved.end())
     return step_folder(base, *choice.step);

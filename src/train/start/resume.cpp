@@ -23,8 +23,6 @@ class PassedOver : public Error {
   using Error::Error;
 };
 
-constexpr std::string_view choices[] = {"auto", "latest", "none"};
-
 std::optional<Digest> base_of(const RunConfig& config) {
   const std::string& folder = config.checkpoint.initial_load_path;
   if (!config.lora.exists()) return std::nullopt;
@@ -76,16 +74,14 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
   }
   require(!other_run || is_folder(*other_run),
           "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use {})", load,
-          closest_name(load, choices));
+          closest_name(load, load_words));
   if (other_run && steps.empty()) {
     add(*other_run);
     return;
   }
   if (other_run)
-    warn(
-        fmt::format("checkpoint.load = '{}' is where this run may have started: it resumes from {}, which has its own "
-                    "checkpoints",
-                    load, base.string()));
+    warn(fmt::format("checkpoint.load = '{}' is not read: the run resumes from {}, which has its own checkpoints", load,
+                     base.string()));
   is_strict_ = load != "latest";
   may_pass_over_ = true;
   for (const SavedStep& one : saved | std::views::reverse) {

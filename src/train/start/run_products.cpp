@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "checkpoint/state/manifest.h"
-#include "train/save/state_saver.h"
 #include "train/start/load_choice.h"
 
 namespace echelon {
@@ -10,7 +9,7 @@ namespace {
 
 ProductNames saved_products(const RunConfig& config) {
   try {
-    const std::filesystem::path folder = first_to_load(config, saved_steps(checkpoint_folder(config)));
+    const std::filesystem::path folder = first_to_load(config);
     return folder.empty() ? ProductNames() : read_manifest(folder).products;
   } catch (const Error&) {  // as Resume will say
     return {};
