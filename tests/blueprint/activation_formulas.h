@@ -151,9 +151,9 @@ inline Bytes backward_workspace(const Block& b, const BlockOperations& recompute
       b.q() + 2 * b.k() + b.gathered() + behind_norms + b.q() + b.lse() + b.ring_backward();
   const Bytes mlp_branch =
       in_scratch(b, recompute, Part::mlp) + gathered_for(mlp) + b.gathered() + activation(b, recompute);
-  const Bytes always = b.x() + in_scratch(b, recompute, Part::h);
-  if (recompute.contain(o_proj)) return always + b.x() + attention + std::max(mlp_branch, attention_gradients);
-  return always + std::max(mlp_branch, attention + attention_gradients);
+  const Bytes behind_h = b.x() + in_scratch(b, recompute, Part::h) + mlp_branch;
+  if (recompute.contain(o_proj)) return b.x() + attention + std::max(behind_h, attention_gradients);
+  return std::max(behind_h, b.x() + attention + attention_gradients);
 }
 
 /// The same of backward_input, whose gradients wait for backward_weight.
@@ -166,9 +166,9 @@ inline Bytes backward_input_workspace(const Block& b, const BlockOperations& rec
   const Bytes mlp_branch = is_chunked(b, recompute)
                                ? b.gathered() + in_scratch(b, recompute, Part::mlp) + b.f_of_chunk()
                                : in_scratch(b, recompute, Part::mlp, true) + gathered_for(mlp) + b.gathered();
-  const Bytes always = b.x() + in_scratch(b, recompute, Part::h, true);
-  if (recompute.contain(o_proj)) return always + b.x() + attention + std::max(mlp_branch, attention_gradients);
-  return always + std::max(mlp_branch, attention + attention_gradients);
+  const Bytes behind_h = b.x() + in_scratch(b, recompute, Part::h, true) + mlp_branch;
+  if (recompute.contain(o_proj)) return b.x() + attention + std::max(behind_h, attention_gradients);
+  return std::max(behind_h, b.x() + attention + attention_gradients);
 }
 
 /// And of backward_weight.

@@ -80,13 +80,12 @@ void DecoderBlock::forward(Context& context, Tensor x, Tensor y, Stash& stash) c
 void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const ComputePass pass = {context, stash, Pass::backward};
-  // dnormed is stored in normed, which a branch reads for the last time before it writes dnormed; dh is stored in dx.
-  const Tensor normed = context.workspace.take(dy.dtype, dy.sizes), dnormed = normed;
-  const std::array<Tensor, 3> ds = {dx, dx, dy};
-  recompute_h(pass);
+  const std::array<Tensor, 3> ds = {dx, dx, dy};  // dh is stored in dx
+  const Tensor recomputed = recompute_first(pass);
   for (const std::size_t i : {1, 0}) {
     const Stack::Scope of_branch(context.workspace);
-    if (i > 0 || !drops_h()) compute(pass, i, normed);  // else recompute_h did
+    // dnormed is stored in normed, which a branch reads for the last time before it writes dnormed.
+    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed;
     auto& [norm, branch, post_norm] = sublayers_[i];
     const Tensor doutput = output_gradient(context, i, is_parallel() ? dy : ds[i + 1], [&](Tensor from, Tensor to) {
       sublayers_[i].post_norm->backward(context, from, to, stash);
@@ -102,12 +101,11 @@ void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash
 void DecoderBlock::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const ComputePass pass = {context, stash, Pass::backward_input};
-  const Tensor normed = context.workspace.take(dy.dtype, dy.sizes), dnormed = normed;
   const std::array<Tensor, 3> ds = {dx, dx, dy};
-  recompute_h(pass);
+  const Tensor recomputed = recompute_first(pass);
   for (const std::size_t i : {1, 0}) {
     const Stack::Scope of_branch(context.workspace);
-    if (i > 0 || !drops_h()) compute(pass, i, normed);
+    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed;
     const auto& [norm, branch, post_norm] = sublayers_[i];
     const Tensor doutput = output_gradient(context, i, is_parallel() ? dy : ds[i + 1], [&](Tensor from, Tensor to) {
       sublayers_[i].post_norm->backward_input(context, from, to, stash);
@@ -173,13 +171,22 @@ void DecoderBlock::finish(const ComputePass& pass, std::size_t i, Tensor y) cons
   if (multiplier() != 1.0) pass.context.ops.scale(y, multiplier());
 }
 
-void DecoderBlock::recompute_h(const ComputePass& pass) const {
-  if (is_parallel()) return;
-  const Tensor h = place_stream(pass, 1);
-  if (!drops_h()) return;
-  // norm[0](x) must last until the backward pass of branch 0.
-  compute(pass, 0, pass.context.workspace.take(h.dtype, h.sizes));
-  finish(pass, 0, h);
+Tensor DecoderBlock::recompute_first(const ComputePass& pass) const {
+  if (!drops_h()) return {};
+  const Tensor x = pass.stash.saved(this, saved_x), normed = pass.context.workspace.take(x.dtype, x.sizes);
+  compute(pass, 0, normed);
+  return normed;
+}
+
+Tensor DecoderBlock::compute_again(const ComputePass& pass, std::size_t i, Tensor recomputed) const {
+  if (i == 0 && drops_h()) return recomputed;
+  if (i > 0 && !is_parallel()) {
+    const Tensor h = place_stream(pass, 1);
+    if (drops_h()) finish(pass, 0, h);
+  }
+  const Tensor x = pass.stash.saved(this, saved_x), normed = pass.context.workspace.take(x.dtype, x.sizes);
+  compute(pass, i, normed);
+  return normed;
 }
 
 template <class Through>
