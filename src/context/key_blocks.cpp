@@ -48,11 +48,11 @@ void KeyBlocks::assign(const TokenSplit& split, const TokenLists& lists, const K
   KeyBlockSizes::operator=(KeyBlockSizes(split, exchange, rank));
   const int u = exchange.head_ranks;
   unite_positions(lists, rank / u * u, u, queries_);
-  keys_.resize(static_cast<std::size_t>(num_blocks()));
-  for (int block = 0; block < num_blocks(); ++block)
-    unite_positions(lists, block * ranks_of_block(), ranks_of_block(), keys_[static_cast<std::size_t>(block)]);
   by_position_.clear();
   by_rank_.clear();
+  keys_.resize(ranks_of_block() > 1 ? static_cast<std::size_t>(num_blocks()) : 0);
+  for (int block = 0; block < std::ssize(keys_); ++block)
+    unite_positions(lists, block * ranks_of_block(), ranks_of_block(), keys_[static_cast<std::size_t>(block)]);
   if (ranks_of_block() > 1) write_order(lists, own_block() * ranks_of_block());
 }
 

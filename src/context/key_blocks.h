@@ -47,7 +47,10 @@ class KeyBlocks : public KeyBlockSizes {
 
   /// Positions, without padding.
   [[nodiscard]] std::span<const std::int32_t> queries() const { return queries_; }
-  [[nodiscard]] std::span<const std::int32_t> keys(int block) const { return keys_[static_cast<std::size_t>(block)]; }
+  /// `lists`: those from which it was assigned.
+  [[nodiscard]] std::span<const std::int32_t> keys(const TokenLists& lists, int block) const {
+    return ranks_of_block() == 1 ? lists.positions(block) : std::span(keys_[static_cast<std::size_t>(block)]);
+  }
 
   /// For each gathered row in ascending order of positions, which one it is where the T_r rows of rank after rank
   /// follow each other; -1: padding.
@@ -59,7 +62,7 @@ class KeyBlocks : public KeyBlockSizes {
   void write_order(const TokenLists& lists, int first_rank);
 
   std::vector<std::int32_t> queries_;
-  std::vector<std::vector<std::int32_t>> keys_;
+  std::vector<std::vector<std::int32_t>> keys_;  // of each block that has those of several ranks
   std::vector<std::int32_t> by_position_, by_rank_;
   std::vector<std::int32_t> row_of_position_;  // of the sequence, while assign() runs
 };

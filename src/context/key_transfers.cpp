@@ -16,7 +16,7 @@ std::int64_t num_sent(const std::vector<RowTransfer>& transfers) {
 void KeyTransfers::assign(const TokenLists& lists, const KeyBlocks& blocks, const KeyExchange& exchange, int rank,
                           const Visibility& visibility) {
   exchange.method == ContextMethod::all_gather ? assign_gather(lists, rank, visibility)
-                                               : assign_ring(blocks, visibility);
+                                               : assign_ring(lists, blocks, visibility);
 }
 
 void KeyTransfers::clear(int num_blocks) {
@@ -46,13 +46,13 @@ void KeyTransfers::assign_gather(const TokenLists& lists, int rank, const Visibi
   }
 }
 
-void KeyTransfers::assign_ring(const KeyBlocks& blocks, const Visibility& visibility) {
+void KeyTransfers::assign_ring(const TokenLists& lists, const KeyBlocks& blocks, const Visibility& visibility) {
   const int n = blocks.num_blocks();
   clear(n);
   seen_.resize(static_cast<std::size_t>(n));
   for (int block = 0; block < n; ++block) {
     for (int distance = 1; distance < n; ++distance)
-      find_seen({blocks.keys((block + distance) % n), blocks.keys(block)}, visibility,
+      find_seen({blocks.keys(lists, (block + distance) % n), blocks.keys(lists, block)}, visibility,
                 seen_[static_cast<std::size_t>(distance)]);
     add_block((blocks.own_block() - block + n) % n);
   }

@@ -43,7 +43,7 @@ class KeyTransfers {
 
  private:
   void clear(int num_blocks);
-  void assign_ring(const KeyBlocks& blocks, const Visibility& visibility);
+  void assign_ring(const TokenLists& lists, const KeyBlocks& blocks, const Visibility& visibility);
   void assign_gather(const TokenLists& lists, int rank, const Visibility& visibility);
   void add_block(int distance);
   void find_seen(const QueriesAndKeys& rows, const Visibility& visibility, RowRuns& seen);

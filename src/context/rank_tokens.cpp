@@ -17,7 +17,7 @@ std::vector<std::int64_t> pairs_of_lists(const TokenSplit& split, const KeyExcha
   std::vector<std::int32_t> begin(static_cast<std::size_t>(blocks.num_query_rows())), end(begin.size());
   std::vector<std::int64_t> pairs;
   for (int source = 0; source < blocks.num_blocks(); ++source) {
-    write_key_ranges({blocks.queries(), blocks.keys(source)}, {whole, window}, {begin, end});
+    write_key_ranges({blocks.queries(), blocks.keys(lists, source)}, {whole, window}, {begin, end});
     pairs.push_back(num_pairs(begin, end));
   }
   return pairs;

@@ -36,7 +36,7 @@ Expected expected_of(const KeyExchange& exchange, int cp) {
 }
 
 void expect_order(const KeyBlocks& blocks, const TokenLists& lists, int first_rank) {
-  const Positions keys = as_vector(blocks.keys(blocks.own_block()));
+  const Positions keys = as_vector(blocks.keys(lists, blocks.own_block()));
   Positions found;
   for (std::int64_t i = 0; i < blocks.num_gathered_rows(); ++i) {
     const std::int32_t row = blocks.by_position()[static_cast<std::size_t>(i)];
@@ -72,7 +72,7 @@ TEST(KeyBlocks, AreTheListsOfTheirRanks) {
             EXPECT_EQ(as_vector(blocks.queries()), positions_of(lists, rank / query_ranks * query_ranks, query_ranks));
             ASSERT_EQ(blocks.num_blocks(), cp / key_ranks);
             for (int block = 0; block < blocks.num_blocks(); ++block)
-              EXPECT_EQ(as_vector(blocks.keys(block)), positions_of(lists, block * key_ranks, key_ranks));
+              EXPECT_EQ(as_vector(blocks.keys(lists, block)), positions_of(lists, block * key_ranks, key_ranks));
             EXPECT_EQ(blocks.own_block(), rank / key_ranks);
             EXPECT_EQ(blocks.queries_are_whole(), query_ranks == cp);
             EXPECT_EQ(blocks.num_query_rows(), query_ranks == cp ? T : query_ranks * lists.rows());
@@ -111,7 +111,7 @@ TEST(RankTokens, AreThoseOfTheLists) {
             EXPECT_EQ(positions_of_rank(split, rank), as_vector(lists.positions(rank)));
             ASSERT_EQ(std::ssize(tokens.pairs), 2 * blocks.num_blocks());
             for (int block = 0; block < blocks.num_blocks(); ++block) {
-              const std::int64_t pairs = num_pairs_of(blocks.queries(), blocks.keys(block));
+              const std::int64_t pairs = num_pairs_of(blocks.queries(), blocks.keys(lists, block));
               EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(block)], pairs);
               // A window as long as the sequence is no limit.
               EXPECT_EQ(tokens.pairs[static_cast<std::size_t>(blocks.num_blocks() + block)], pairs);

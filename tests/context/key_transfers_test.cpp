@@ -47,12 +47,13 @@ RowRuns runs_of(std::span<const std::int32_t> keys, std::span<const std::int32_t
 
 /// Rows of `block` that some query sees of the ranks `first` ... `last` places on in the ring.
 RowRuns seen_from(const Ring& ring, const KeyBlocks& blocks, int block, int first, int last) {
+  const TokenLists lists = lists_of(ring.split, ring.documents);
   std::vector<std::int32_t> queries;
   for (int distance = first; distance <= last; ++distance) {
-    const auto more = blocks.keys((block + distance) % blocks.num_blocks());
+    const auto more = blocks.keys(lists, (block + distance) % blocks.num_blocks());
     queries.insert(queries.end(), more.begin(), more.end());
   }
-  return runs_of(blocks.keys(block), queries, {ring.documents, ring.split.window});
+  return runs_of(blocks.keys(lists, block), queries, {ring.documents, ring.split.window});
 }
 
 void expect_rows(const Ring& ring) {

@@ -9,6 +9,14 @@
 #include <numeric>
 
 namespace echelon {
+namespace {
+
+bool has_documents(const RunConfig& config) {
+  return config.data.reset_attention_mask || config.data.reset_position_ids;
+}
+
+}  // namespace
+
 RankBatch::RankBatch(const RunConfig& config, const ModelPart& model, int rank)
     : config_(&config),
       model_(&model),
@@ -40,8 +48,8 @@ void RankBatch::make_room() {
   resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
   resize(places_, BufferRole::places);
-  const auto T = static_cast<std::size_t>(config_->training.seq_len);
-  for (auto* const values : {&all_tokens_, &all_targets_, &starts_}) values->resize(T);
+  if (!model_->options.tokens || has_documents(*config_))
+    starts_.resize(static_cast<std::size_t>(config_->training.seq_len));
   key_transfers_.resize(model_->options.skips_unseen_keys
                             ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
                             : 0);
@@ -86,7 +94,7 @@ void RankBatch::arrange() {
 }
 
 void RankBatch::find_documents_of(std::int64_t sequence) {
-  if (!config_->data.reset_attention_mask && !config_->data.reset_position_ids) return;
+  if (!has_documents(*config_)) return;
   source_->read_document_starts(sequence, config_->training.seq_len, starts_.data());
   find_documents(starts_, documents_);
 }
@@ -132,7 +140,9 @@ void RankBatch::write_begins(std::size_t row) {
 
 void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   const RankTokens& of_rank = *model_->options.tokens;
-  source_->read(sequence, config_->training.seq_len, all_tokens_.data(), all_targets_.data());
+  // Given back at once: every rank of a process reads whole sequences.
+  std::vector<std::int32_t> all_tokens(static_cast<std::size_t>(config_->training.seq_len)), all_targets = all_tokens;
+  source_->read(sequence, config_->training.seq_len, all_tokens.data(), all_targets.data());
   if (!lists_of_all_) lists_.assign(of_rank, documents_);
   const Lists& lists = lists_of_all_ ? *lists_of_all_ : lists_;
 
@@ -142,15 +152,15 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   for (std::size_t i = 0; i < num_rows; ++i) {
     const bool is_padding = i >= positions.size();
     const auto position = static_cast<std::size_t>(is_padding ? 0 : positions[i]);
-    tokens_[row * num_rows + i] = is_padding ? 0 : all_tokens_[position];
-    targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets_[position];
+    tokens_[row * num_rows + i] = is_padding ? 0 : all_tokens[position];
+    targets_[row * num_rows + i] = is_padding ? ignored_target : all_targets[position];
     if (!places_.empty())
       places_[row * num_rows + i] = !is_padding && static_cast<std::int64_t>(position) < num_tokens
                                         ? place_of(static_cast<std::int64_t>(position), row)
                                         : 0;
   }
   if (!positions_.empty()) write_positions(positions, row);
-  write_ranges(lists.blocks, row);
+  write_ranges(lists.of_ranks, lists.blocks, row);
   write_order(lists.blocks, row);
   if (!key_transfers_.empty())
     key_transfers_[row].assign(lists.of_ranks, lists.blocks, of_rank.exchange, of_rank.rank,
@@ -174,7 +184,7 @@ void RankBatch::write_positions(std::span<const std::int32_t> tokens, std::size_
 }
 
 // key_begin [microbatches, windows, blocks, B, queries], key_end without windows: a window moves no end.
-void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
+void RankBatch::write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks, std::size_t row) {
   if (key_begin_.empty()) return;
   const std::vector<std::int64_t>& windows = model_->options.windows;
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),
@@ -188,7 +198,8 @@ void RankBatch::write_ranges(const KeyBlocks& blocks, std::size_t row) {
       };
       const KeyRanges ranges = {rows_from(key_begin_, (microbatch * windows.size() + w) * num_blocks),
                                 key_end_.empty() ? std::span(ends_) : rows_from(key_end_, microbatch * num_blocks)};
-      write_key_ranges({blocks.queries(), blocks.keys(static_cast<int>(block))}, visibility(windows[w]), ranges);
+      write_key_ranges({blocks.queries(), blocks.keys(of_ranks, static_cast<int>(block))}, visibility(windows[w]),
+                       ranges);
       pairs_.add(w, num_pairs(ranges.begin, ranges.end));
     }
 }

@@ -54,7 +54,7 @@ class RankBatch {
   void write_positions(std::span<const std::int32_t> tokens, std::size_t row);
   [[nodiscard]] std::int32_t place_of(std::int64_t position, std::size_t row) const;
   void write_begins(std::size_t row);
-  void write_ranges(const KeyBlocks& blocks, std::size_t row);
+  void write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks, std::size_t row);
   void write_order(const KeyBlocks& blocks, std::size_t row);
   void add_pairs(const TokenLists& lists);
 
@@ -69,8 +69,8 @@ class RankBatch {
   std::vector<std::int64_t> sequences_;
   std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_,
       places_;
-  std::vector<std::int32_t> all_tokens_, all_targets_, starts_;  // of one sequence
-  std::vector<std::int32_t> ends_;                               // of its ranges, where they are not read
+  std::vector<std::int32_t> starts_;  // of one sequence
+  std::vector<std::int32_t> ends_;    // of its ranges, where they are not read
   DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
   struct Lists {
     TokenLists of_ranks;
