@@ -10,6 +10,15 @@
 #include <vector>
 
 namespace echelon {
+namespace {
+
+/// starts[first, seq_len)
+void divide_padding(std::int64_t first, std::int64_t seq_len, std::int32_t* starts) {
+  for (std::int64_t i = first; i < seq_len; ++i)
+    starts[i] = static_cast<std::int32_t>(i - (i - first) % DatasetBatches::most_padding_together);
+}
+
+}  // namespace
 
 DatasetBatches::DatasetBatches(IndexedDataset dataset, BatchOrder order, std::optional<PackedSequences> packed)
     : dataset_(std::move(dataset)), order_(order), packed_(std::move(packed)) {
@@ -160,13 +169,13 @@ void DatasetBatches::read_document_starts(std::int64_t sequence, std::int64_t se
   const std::int64_t first = window * seq_len, end = first + seq_len;
   std::int64_t document = dataset_.document_of(first);
   for (std::int64_t position = first; position < end; ++document) {
-    // Padding of a short last window belongs to the last document.
     const std::int64_t next =
         document + 1 < dataset_.num_documents() ? std::min(dataset_.document_start(document + 1), end) : end;
     const std::int64_t start = std::max<std::int64_t>(0, dataset_.document_start(document) - first);
     std::fill(starts + (position - first), starts + (next - first), static_cast<std::int32_t>(start));
     position = next;
   }
+  divide_padding(num_tokens(sequence, seq_len), seq_len, starts);
 }
 
 std::int64_t DatasetBatches::num_tokens(std::int64_t sequence, std::int64_t seq_len) const {
@@ -183,7 +192,7 @@ void DatasetBatches::read_packed_starts(std::int64_t window, std::int64_t seq_le
     std::fill_n(starts + at, packed_->piece(window, i).length, static_cast<std::int32_t>(at));
     at += packed_->piece(window, i).length;
   }
-  std::fill(starts + at, starts + seq_len, static_cast<std::int32_t>(at));
+  divide_padding(at, seq_len, starts);
 }
 
 }  // namespace echelon

@@ -35,13 +35,16 @@ struct BatchOrder {
 /// In both, a target that PREFIX.mask leaves out is ignored.
 class DatasetBatches final : public BatchSource {
  public:
+  /// Of padding that is one document: attention takes the square of its length.
+  static constexpr std::int64_t most_padding_together = 128;
+
   /// Throws Error if the dataset has fewer than two tokens: there is nothing to predict.
   DatasetBatches(IndexedDataset dataset, BatchOrder order, std::optional<PackedSequences> packed = {});
 
   /// Throws Error on a token that is not below vocab_size.
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
 
-  /// Documents come from PREFIX.idx. Packed: each piece and the padding are documents of their own.
+  /// Documents come from PREFIX.idx. Packed: each piece is a document of its own. Padding is divided into short ones.
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 
   [[nodiscard]] std::int64_t num_tokens(std::int64_t sequence, std::int64_t seq_len) const override;

@@ -79,6 +79,18 @@ TEST(DatasetBatches, KnowWhereDocumentsBegin) {
     }
 }
 
+// Attention to the padding of a long sequence would take the square of its length.
+TEST(DatasetBatches, DividePaddingIntoShortDocuments) {
+  const Scratch scratch;
+  const DatasetBatches batches(counting(scratch, 11), {.order = WindowOrder::in_order});
+  constexpr std::int64_t seq_len = 300, most = DatasetBatches::most_padding_together;
+  std::vector<std::int32_t> starts(seq_len);
+  batches.read_document_starts(0, seq_len, starts.data());
+  EXPECT_EQ(starts[9], 7);
+  for (std::int64_t i = 10; i < seq_len; ++i)
+    EXPECT_EQ(starts[static_cast<std::size_t>(i)], 10 + (i - 10) / most * most) << i;
+}
+
 // A document without tokens starts where the next one does.
 TEST(DatasetBatches, PassOverEmptyDocuments) {
   const Scratch scratch;
@@ -89,7 +101,7 @@ TEST(DatasetBatches, PassOverEmptyDocuments) {
   std::vector<std::int32_t> starts(4);
   DatasetBatches(IndexedDataset(scratch.path("a")), {.order = WindowOrder::in_order})
       .read_document_starts(0, 4, starts.data());
-  EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 2}));
+  EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 3})) << "the last token is a target alone, and padding follows";
 }
 
 TEST(DatasetBatches, PredictsEveryTokenOncePerEpoch) {
