@@ -55,7 +55,7 @@ std::string pattern_of_file(const std::string& path) {
 
 fs::path tokenizer_file_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
-    if (fs::path file = path_in_folder(folder, name); has_target(file)) return file;
+    if (has_target(path_in_folder(folder, name))) return folder / name;  // the link itself, which has the name
   return folder / "tokenizer.json";
 }
 
