@@ -100,6 +100,15 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+// Before an operation of its sizes is measured, which would take minutes and all memory.
+TEST_F(Program, RefusesAModelThatDoesNotFitBeforeItMeasures) {
+  const Outcome outcome = run_echelon(train({"--model.hidden_size=200000"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("the run needs more than "),
+                                          HasSubstr(" GiB: make model.hidden_size = 200000, ")));
+  EXPECT_LT(outcome.peak_memory_bytes, std::int64_t{1} << 30);
+}
+
 // Of each of the layers with experts: every expert has as many rows, on any layout with the same choices.
 TEST_F(Program, ForcesABalanceAndSaysSo) {
   std::string losses;

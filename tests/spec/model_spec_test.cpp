@@ -206,6 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
                                [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
                     ModelFault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4 (use 2)",
                                [](ModelSpec& m) { m.num_key_value_heads = 3; }},
+                    ModelFault{"model.head_dim = 65538 is too large; at most 65536",
+                               [](ModelSpec& m) { m.head_dim = 65538; }},
                     ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
                     ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
                     ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
