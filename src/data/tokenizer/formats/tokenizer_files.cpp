@@ -74,12 +74,15 @@ TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern
           tokenizer_file_in(path).string());
   const MappedFile file(path);
   const fs::path name = fs::path(path).filename();
+  const bool is_model = name.extension() == ".model";
+  const bool has_ranks = name.extension() == ".tiktoken" || (is_model && are_ranks(file.bytes()));
+  require(pattern.empty() || has_ranks, "--pattern={} is for tiktoken's files, which {} is not; leave it out", pattern,
+          path);
   if (name == "vocab.json") {
     const MappedFile merges((fs::path(path).parent_path() / "merges.txt").string());
     return parse_vocab_and_merges(file.bytes(), merges.bytes(), path);
   }
-  const bool is_model = name.extension() == ".model";
-  if (name.extension() == ".tiktoken" || (is_model && are_ranks(file.bytes()))) {
+  if (has_ranks) {
     const std::string chosen = pattern.empty() ? pattern_of_file(path) : pattern;
     require(!chosen.empty(), "{} has ranks without a pattern, and its name does not say which (use --pattern llama3)",
             path);
