@@ -125,8 +125,7 @@ class RunLog final : public RunObserver {
 
  private:
   void append(const std::string& json) {
-    if (!metrics_->append(json))
-      warned(fmt::format("'{}' could not be written, and lines of it are missing; is the disk full?", metrics_path_));
+    if (const std::string warning = metrics_->append(json); !warning.empty()) warned(warning);
   }
   void note(const std::string& line) {
     if (!json_) progress_.note(line);
