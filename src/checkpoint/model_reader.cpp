@@ -152,6 +152,11 @@ ModelSpec read_model_spec(const std::filesystem::path& folder) {
   return model;
 }
 
+std::string note_of_model(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return "";
+  return dropout_note(is_adapter_folder(folder) ? base_of_adapters(folder) : folder);
+}
+
 std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
   if (is_checkpoint(folder)) return read_manifest(folder).scalars.seq_len;
   if (is_adapter_folder(folder)) return read_training_seq_len(base_of_adapters(folder));

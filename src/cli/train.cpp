@@ -4,6 +4,7 @@
 
 #include "base/text/printable.h"
 #include "base/text/tell.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model_argument.h"
@@ -28,6 +29,7 @@ namespace {
 
 struct TrainArguments {
   std::string config, html;
+  std::string model_note = {};  // of the folder of model.path, where no weights are read from one
   bool json = false;
   bool show_config = false;
 };
@@ -48,6 +50,7 @@ class RunLog final : public RunObserver {
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
         json_(arguments.json),
+        model_note_(arguments.model_note),
         prediction_(predict_training(config)),
         progress_({.num_steps = config.training.steps,
                    .log_freq = config.metrics.log_freq,
@@ -61,6 +64,7 @@ class RunLog final : public RunObserver {
     metrics_.emplace(metrics_path_);  // only after the run is known to be possible
     if (html_) html_->note(line);
     note(printable_lines(line));
+    if (is_first && !model_note_.empty()) warned(model_note_);
     if (!is_first || !prediction_.save) return;
     if (const std::string seconds = seconds_text(*prediction_.save); !seconds.empty()) note("predicted: " + seconds);
   }
@@ -132,7 +136,7 @@ class RunLog final : public RunObserver {
   }
   static void print_json(const std::string& json) { std::cout << json << '\n' << std::flush; }
 
-  std::string metrics_path_;
+  std::string metrics_path_, model_note_;
   bool json_;
   TrainPrediction prediction_;
   Progress progress_;
@@ -199,9 +203,11 @@ ExitStatus status_of(RunRequest end) {
   return end == RunRequest::restart ? ExitStatus::restart : ExitStatus::interrupted;
 }
 
-ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
+ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>& config_arguments) {
   const RunRequests& requests = watch_for_requests();
   ConfigSource source = source_of_model(arguments.config, config_arguments);
+  std::string model_path;
+  source.read_model = [&](const std::string& folder) { return read_model_spec(model_path = folder); };
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
   RunConfig config = with_nodes(read_run_config(source));
@@ -209,6 +215,8 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
+  if (!model_path.empty() && config.checkpoint.initial_load_path.empty())
+    arguments.model_note = note_of_model(model_path);
   config = with_device(config, open_backend(config.training.device)->kind());
   require(!config.data.path.empty(),
           "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");

@@ -137,7 +137,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
         fmt::format("the file system of '{}' has no locks: other runs are kept away by the time at which "
                     "this one writes to run.lock",
                     config.output.dir));
-  if (const std::string note = initial ? initial->note() : ""; !note.empty()) observer.described(note);
+  if (const std::string note = initial ? initial->note() : ""; !note.empty()) observer.warned(note);
   ProductRequest products =
       product_request(config, resumes ? resume.candidates().front().reader->manifest().products : ProductNames());
   products.is_of_processes = placement.transport == Transport::mpi;

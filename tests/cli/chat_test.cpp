@@ -157,6 +157,23 @@ TEST_F(Chats, OneConversationIsEnoughToValidate) {
   EXPECT_THAT(outcome.out, HasSubstr("validate step:"));
 }
 
+// With the weights of its folder, and with the sizes alone.
+TEST_F(Chats, TheDropoutOfAModelIsSaidNotToBeApplied) {
+  const std::string model = folder() + "/dropout";
+  std::filesystem::copy(folder() + "/base", model);
+  std::ifstream file(model + "/config.json");
+  auto config = nlohmann::json::parse(file);
+  config["attention_dropout"] = 0.25;
+  write("dropout/config.json", config.dump());
+  for (const std::string& as : {model, "--model.path=" + model}) {
+    const Outcome outcome =
+        run_echelon({"train", as, "--data.path=" + folder() + "/chats/train", "--training.seq_len=32",
+                     "--training.steps=1", "--training.global_batch_size=1", "--checkpoint.enable=false",
+                     "--output.dir=" + folder() + "/dropped"});
+    EXPECT_THAT(outcome.out, HasSubstr("warning: attention_dropout = 0.25 is kept and not applied")) << outcome.err;
+  }
+}
+
 TEST_F(Chats, ATextEndsWhereItsFolderSaysSo) {
   const std::string model = folder() + "/ends";
   std::filesystem::copy(trained(), model);
