@@ -97,6 +97,7 @@ std::string to_json(const StepReport& r) {
       {"skipped", r.is_skipped},
       {"lr", r.lr},
       {"tokens", r.tokens},
+      {"epoch", r.epoch},
       {"step_seconds", r.step_seconds},
       {"takes_snapshot", r.takes_snapshot},
       {"snapshot_wait_seconds", r.snapshot_wait_seconds},

@@ -131,6 +131,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                                    config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   observer.described(description(blueprint, placement));
+  observer.described(description(training, config));
+  if (const std::string warning = short_data_warning(training, config); !warning.empty()) observer.warned(warning);
   observer.described(memory_description(blueprint.rank(0)));
   if (claim && !claim->is_locked())
     observer.described(

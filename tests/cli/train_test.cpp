@@ -100,6 +100,34 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+// A sequence is 32 tokens and the target after them; 3 steps take 12 sequences.
+TEST_F(Program, SaysHowOftenItReadsItsData) {
+  const auto tokens = json_lines(run_echelon({"inspect", corpus() + "/train", "--json"}).out)[0]["num_tokens"];
+  const std::int64_t sequences = (tokens.get<std::int64_t>() - 2) / 32 + 1;
+  const Outcome outcome = run_echelon(train({"--checkpoint.enable=false"}));
+  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("data: {} tokens in {} sequences of 32; 3 steps of 4 sequences are ",
+                                                 tokens.get<std::int64_t>(), sequences)));
+  std::ifstream metrics(out() + "/metrics.jsonl");
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(metrics, line));
+    EXPECT_DOUBLE_EQ(nlohmann::json::parse(line)["epoch"].get<double>(), 4.0 * step / static_cast<double>(sequences));
+  }
+}
+
+TEST_F(Program, WarnsOfDataShorterThanASequence) {
+  std::ofstream(folder_ + "/short.txt") << "int main";
+  ASSERT_EQ(run_echelon({"prepare", folder_ + "/short.txt", "--tokenizer=" + corpus() + "/tokenizer.json",
+                         "--output=" + folder_ + "/short", "--validation-fraction=0"})
+                .status,
+            0);
+  const Outcome outcome =
+      run_echelon(train({"--data.path=" + folder_ + "/short/train", "--checkpoint.enable=false"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(" in 1 sequence of 32; 3 steps of 4 sequences are 12.00 epochs\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("less than one sequence of training.seq_len = 32: every sequence is the same text"));
+}
+
 // Before an operation of its sizes is measured, which would take minutes and all memory.
 TEST_F(Program, RefusesAModelThatDoesNotFitBeforeItMeasures) {
   const Outcome outcome = run_echelon(train({"--model.hidden_size=200000"}));
