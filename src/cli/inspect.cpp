@@ -65,6 +65,9 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
           "inspect '{}' is not a config, so {} does not apply; the name of a config ends in .toml", path,
           config_arguments.empty() ? "" : config_arguments.front());
   if (is_checkpoint(path)) return inspect_checkpoint(path, arguments.verify, arguments.json);
+  require(!arguments.verify || fs::exists(path),
+          "inspect '{}' --verify: there is no such folder; a run writes checkpoints, such as out/checkpoint/step-100",
+          path);
   require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", path);
   if (is_metrics) return inspect_metrics(read_metrics(path), arguments.json);
   if (is_adapter_folder(path)) return inspect_adapter(path, arguments.json);

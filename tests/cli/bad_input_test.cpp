@@ -300,6 +300,7 @@ const BadInput other_commands[] = {
     {{"inspect", ""}, {"''"}},
     {{"inspect", "/nonexistent/thing"}, {"'/nonexistent/thing'", ".idx"}},
     {{"inspect", "/dev"}, {"no config.json"}},
+    {{"inspect", "/nonexistent/step-5", "--verify"}, {"inspect '/nonexistent/step-5' --verify: there is no such folder"}},
     {{"generate"}, {"--model"}},
     {{"generate", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"generate", "--model="}, {"--model"}},
