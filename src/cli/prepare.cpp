@@ -2,6 +2,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -62,25 +63,27 @@ nlohmann::ordered_json to_json(const SplitCounts& counts) {
 }
 
 void print_split(std::string_view name, const SplitCounts& counts) {
-  fmt::print("{}: {} documents, {:.1f} MB, {} tokens\n", name, counts.num_documents,
-             static_cast<double>(counts.num_bytes) / 1e6, counts.num_tokens);
+  fmt::print("{}: {}, {:.1f} MB, {}\n", name, counted(counts.num_documents, "document"),
+             static_cast<double>(counts.num_bytes) / 1e6, counted(counts.num_tokens, "token"));
 }
 
 void print_result(const PrepareResult& result, const std::string& output) {
-  fmt::print("{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
+  fmt::print("{}: {}{}, vocabulary of {} tokens{}\n", output, counted(result.num_files, "file"),
              result.num_skipped_files > 0 ? fmt::format(" ({} skipped, not text)", result.num_skipped_files) : "",
              result.vocab_size, result.is_reused ? "; it was there already" : "");
   if (result.num_control_as_text > 0)
-    fmt::print("{} control tokens in the text are text (--parse-special makes them tokens)\n",
-               result.num_control_as_text);
+    fmt::print("{} in the text {} text (--parse-special changes that)\n",
+               counted(result.num_control_as_text, "control token"), result.num_control_as_text == 1 ? "is" : "are");
   if (!result.chat_format.empty())
     fmt::print("conversations in {}; {} of them too long{}\n", result.chat_format, result.num_too_long,
                result.num_untrained > 0
-                   ? fmt::format(", of which {} were left out: nothing to train on was left", result.num_untrained)
+                   ? fmt::format(", of which {} {} left out: nothing to train on was left", result.num_untrained,
+                                 result.num_untrained == 1 ? "was" : "were")
                    : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
-  fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
+  if (result.validation.num_tokens > 0)
+    fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
 }
 
 ExitStatus run_preparation(PrepareArguments arguments) {

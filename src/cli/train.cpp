@@ -2,6 +2,7 @@
 #include "train/train.h"
 #include "train/run_placement.h"
 
+#include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "base/text/tell.h"
 #include "checkpoint/model_reader.h"
@@ -188,7 +189,7 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
                             log.write_html(ends_run(result.ended_by)
                                                ? fmt::format("Interrupted after step {} of {}.", result.last_step.step,
                                                              config.training.steps)
-                                               : fmt::format("All {} steps done.", config.training.steps));
+                                               : fmt::format("All {} done.", counted(config.training.steps, "step")));
                             arguments.json ? print_json(result, prediction) : print_result(result, prediction);
                             std::fflush(stdout);
                           }});

@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "blueprint/blueprint.h"
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/folder_swap.h"
@@ -39,7 +40,8 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   const std::int64_t step = resume.candidates().front().scalars().step;
   const std::filesystem::path model = model_folder(config);
   if (config.checkpoint.enable && steps_of_written(model, config) != step) return std::nullopt;
-  observer.described(fmt::format("this run has made its {} steps; more are made with a larger training.steps", step));
+  observer.described(fmt::format("this run has made its {}; more are made with a larger training.steps",
+                                 counted(step, "step")));
   TrainResult result;
   result.last_step.step = step;
   result.checkpoint = resume.candidates().front().reader->folder();

@@ -181,27 +181,27 @@ TEST_F(Chats, AdaptersAreDescribedWithTheirBase) {
                                        "--data.path=" + folder() + "/chats/train", "--training.seq_len=32",
                                        "--training.steps=1", "--training.global_batch_size=1", "--output.dir=" + out});
   ASSERT_EQ(trained.status, 0) << trained.err;
-  const Outcome text = run_echelon({"inspect", out + "/model"});
+  const Outcome text = run_echelon({"inspect", out + "/adapter"});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("adapters: 8 tensors, 896 parameters, 0.0 MB\nLoRA of rank 2 and alpha "));
   EXPECT_THAT(text.out, HasSubstr(" in q_proj, v_proj\nbase: " + base + "\nthey fit the base\n"));
   EXPECT_THAT(run_echelon({"inspect", out + "/checkpoint/step-1"}).out,
               HasSubstr("step 1 of 1: adapters of rank 2 of qwen3 of "));
-  const auto json = nlohmann::json::parse(run_echelon({"inspect", out + "/model", "--json"}).out);
+  const auto json = nlohmann::json::parse(run_echelon({"inspect", out + "/adapter", "--json"}).out);
   EXPECT_EQ(json["rank"], 2);
   EXPECT_EQ(json["num_parameters"], 896);
 
   std::filesystem::rename(base, base + "-moved");
-  const Outcome alone = run_echelon({"inspect", out + "/model"});
+  const Outcome alone = run_echelon({"inspect", out + "/adapter"});
   std::filesystem::rename(base + "-moved", base);
   EXPECT_EQ(alone.status, 0) << alone.err;
   EXPECT_THAT(alone.out, HasSubstr("not compared with the base: "));
 
-  std::ifstream file(out + "/model/adapter_config.json");
+  std::ifstream file(out + "/adapter/adapter_config.json");
   auto config = nlohmann::json::parse(file);
   config["r"] = 4;
-  write("adapters/model/adapter_config.json", config.dump());
-  const Outcome wrong = run_echelon({"inspect", out + "/model"});
+  write("adapters/adapter/adapter_config.json", config.dump());
+  const Outcome wrong = run_echelon({"inspect", out + "/adapter"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.out, HasSubstr("they do not fit the base: "));
   EXPECT_THAT(wrong.err, HasSubstr("it is an adapter for another model or rank"));

@@ -296,7 +296,7 @@ TEST_F(Program, InspectsAResumedRunAsOne) {
   const std::string metrics = out() + "/metrics.jsonl";
   std::ofstream(metrics, std::ios::app) << "{\"step\": 6, \"lo";
   EXPECT_THAT(run_echelon({"inspect", metrics}).out,
-              testing::AllOf(HasSubstr("steps 1 to 5, 1 resumes"), HasSubstr("1 that are cut off")));
+              testing::AllOf(HasSubstr("steps 1 to 5, 1 resume;"), HasSubstr("1 that is cut off")));
   std::vector<int> steps;
   for (const auto& line : json_lines(run_echelon({"inspect", metrics, "--json"}).out))
     if (line.contains("grad_norm")) steps.push_back(line["step"]);
