@@ -14,7 +14,8 @@ namespace echelon {
 /// something outside of its folder.
 [[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
 
-/// checkpoint.tokenizer of the run, if it is what the run had, else its copy in the checkpoint. Empty: the run had none.
+/// checkpoint.tokenizer of the run, if it is what the run had, else its copy in the checkpoint. Empty: the run had
+/// none.
 [[nodiscard]] std::filesystem::path tokenizer_of_run(const std::filesystem::path& checkpoint, const Manifest& manifest,
                                                      const RunConfig& config);
 

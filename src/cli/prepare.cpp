@@ -76,10 +76,9 @@ void print_result(const PrepareResult& result, const std::string& output) {
                counted(result.num_control_as_text, "control token"), result.num_control_as_text == 1 ? "is" : "are");
   if (!result.chat_format.empty())
     fmt::print("conversations in {}; {} of them too long{}\n", result.chat_format, result.num_too_long,
-               result.num_untrained > 0
-                   ? fmt::format(", of which {} {} left out: nothing to train on was left", result.num_untrained,
-                                 result.num_untrained == 1 ? "was" : "were")
-                   : "");
+               result.num_untrained > 0 ? fmt::format(", of which {} {} left out: nothing to train on was left",
+                                                      result.num_untrained, result.num_untrained == 1 ? "was" : "were")
+                                        : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
   if (result.validation.num_tokens > 0)

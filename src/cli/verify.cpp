@@ -39,9 +39,9 @@ std::string layout_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const std::string context =
       p.context_parallel_degree > 1 ? fmt::format("context {} x ", p.context_parallel_degree) : "";
-  return fmt::format("replicate {} x pipeline {} x shard {} x {}tensor {} = {}, {}",
-                     p.data_parallel_replicate_degree, p.pipeline_parallel_degree, p.data_parallel_shard_degree,
-                     context, p.tensor_parallel_degree, counted(config.mesh_shape().num_ranks(), "rank"),
+  return fmt::format("replicate {} x pipeline {} x shard {} x {}tensor {} = {}, {}", p.data_parallel_replicate_degree,
+                     p.pipeline_parallel_degree, p.data_parallel_shard_degree, context, p.tensor_parallel_degree,
+                     counted(config.mesh_shape().num_ranks(), "rank"),
                      counted(config.num_microbatches(), "microbatch"));
 }
 

@@ -19,9 +19,8 @@ Timeline in_seconds(Timeline timeline) {
 HtmlReport schedule_page(const DrawnSchedule& drawn) {
   const Schedule& schedule = drawn.schedule;
   HtmlReport page;
-  page.title =
-      fmt::format("{}, {}, {}", drawn.name, counted(schedule.ranks.size(), "rank"),
-                  counted(schedule.num_microbatches, "microbatch"));
+  page.title = fmt::format("{}, {}, {}", drawn.name, counted(schedule.ranks.size(), "rank"),
+                           counted(schedule.num_microbatches, "microbatch"));
   page.summary = fmt::format(
       "A forward takes {:.4g} ms, the gradients of its input {:.4g} ms and of its weights {:.4g} ms, of all stages of "
       "a rank.",

@@ -30,14 +30,14 @@ bool compares_prices(const PlanRequest& request) { return request.objective == P
 
 HtmlTable::Row row_of(const Plan& plan, std::size_t place, const PlanRequest& request) {
   const PlanShape& shape = plan.choice.shape;
-  HtmlTable::Row row =
-         {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
-                    text_of(HtmlUnit::fraction, plan.outcome.mfu()),
-                    text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                    fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
-                    std::to_string(shape.pp), std::to_string(shape.dp),
-                    fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
-                    data_text(plan.choice), recompute_text(plan.choice.recompute)}};
+  HtmlTable::Row row = {
+      .cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
+                text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+                text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
+                fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
+                std::to_string(shape.pp), std::to_string(shape.dp),
+                fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
+                data_text(plan.choice), recompute_text(plan.choice.recompute)}};
   if (compares_prices(request))
     row.cells.insert(row.cells.begin() + 1, {std::to_string(plan.config.mesh_shape().num_ranks()),
                                              fmt::format("{:.4g}", 1e6 * price_per_token(plan, request))});
@@ -115,13 +115,12 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
                                      .machine = request.machine.name,
                                      .profile = request.profile});
   page.title = request_text(request);
-  page.summary = fmt::format("{} {}, {} of them timed in {}. {}",
-                             text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
-                             plural(result.num_configurations, "legal layout"),
-                             text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)),
-                             text_of(HtmlUnit::seconds, result.seconds),
-                             result.nearest ? "None fits; below the first table is the one that needs least memory."
-                                            : "Below the first table is the best one.");
+  page.summary = fmt::format(
+      "{} {}, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
+      plural(result.num_configurations, "legal layout"),
+      text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)), text_of(HtmlUnit::seconds, result.seconds),
+      result.nearest ? "None fits; below the first table is the one that needs least memory."
+                     : "Below the first table is the best one.");
   if (!result.is_complete)
     page.summary +=
         fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",

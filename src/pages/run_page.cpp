@@ -52,7 +52,8 @@ std::vector<HtmlFact> page_facts(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   std::vector<HtmlFact> facts = {
       {"model", fmt::format("{}, {} of width {}, vocabulary {}", name_of(config.model.family),
-                            counted(config.model.num_hidden_layers, "layer"), config.model.hidden_size, config.model.vocab_size)},
+                            counted(config.model.num_hidden_layers, "layer"), config.model.hidden_size,
+                            config.model.vocab_size)},
       {"mesh", mesh_text(config)},
       {"schedule", schedule_text(config.parallelism)},
       {"ZeRO", config.parallelism.data_parallel_shard_degree > 1
@@ -61,8 +62,8 @@ std::vector<HtmlFact> page_facts(const RunConfig& config) {
                    : ""},
       {"batch", fmt::format("{} of {} a step", counted(training.global_batch_size, "sequence"),
                             counted(training.seq_len, "token"))},
-      {"microbatches", fmt::format("{} of {} a rank", config.num_microbatches(),
-                                   counted(training.micro_batch_size, "sequence"))},
+      {"microbatches",
+       fmt::format("{} of {} a rank", config.num_microbatches(), counted(training.micro_batch_size, "sequence"))},
       {"numbers", std::string(name_of(training.dtype))},
       {"optimizer", fmt::format("{}, learning rate {}", name_of(config.optimizer.name), config.optimizer.lr)},
       {"data", config.data.path},

@@ -40,8 +40,8 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   const std::int64_t step = resume.candidates().front().scalars().step;
   const std::filesystem::path model = model_folder(config);
   if (config.checkpoint.enable && steps_of_written(model, config) != step) return std::nullopt;
-  observer.described(fmt::format("this run has made its {}; more are made with a larger training.steps",
-                                 counted(step, "step")));
+  observer.described(
+      fmt::format("this run has made its {}; more are made with a larger training.steps", counted(step, "step")));
   TrainResult result;
   result.last_step.step = step;
   result.checkpoint = resume.candidates().front().reader->folder();

@@ -122,8 +122,8 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
   const double compared = static_cast<double>(2 * request.num_steps + 3) *
                           static_cast<double>(config.model.num_parameters()) * 8 / mebibyte;
   const double machine = static_cast<double>(system_memory_bytes()) / mebibyte;
-  notes.push_back(fmt::format("memory: {:.1f} MiB for {}, {:.1f} MiB for one, {:.1f} MiB of values to compare",
-                              ranks, counted(config.mesh_shape().num_ranks(), "rank"), one, compared));
+  notes.push_back(fmt::format("memory: {:.1f} MiB for {}, {:.1f} MiB for one, {:.1f} MiB of values to compare", ranks,
+                              counted(config.mesh_shape().num_ranks(), "rank"), one, compared));
   require(machine == 0 || ranks + one + compared <= machine,
           "verifying needs {:.0f} MiB for {}, one rank and the values to compare, but this machine has {:.0f} "
           "MiB: make the model smaller with --hidden (now {}) or --layers (now {})",

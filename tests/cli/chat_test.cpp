@@ -166,10 +166,9 @@ TEST_F(Chats, TheDropoutOfAModelIsSaidNotToBeApplied) {
   config["attention_dropout"] = 0.25;
   write("dropout/config.json", config.dump());
   for (const std::string& as : {model, "--model.path=" + model}) {
-    const Outcome outcome =
-        run_echelon({"train", as, "--data.path=" + folder() + "/chats/train", "--training.seq_len=32",
-                     "--training.steps=1", "--training.global_batch_size=1", "--checkpoint.enable=false",
-                     "--output.dir=" + folder() + "/dropped"});
+    const Outcome outcome = run_echelon(
+        {"train", as, "--data.path=" + folder() + "/chats/train", "--training.seq_len=32", "--training.steps=1",
+         "--training.global_batch_size=1", "--checkpoint.enable=false", "--output.dir=" + folder() + "/dropped"});
     EXPECT_THAT(outcome.out, HasSubstr("warning: attention_dropout = 0.25 is kept and not applied")) << outcome.err;
   }
 }

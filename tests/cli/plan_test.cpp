@@ -177,7 +177,8 @@ TEST(Plan, ForCostShowsPricesOnItsPage) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return get(page);
   };
-  EXPECT_THAT(page_of("--objective=cost"), testing::AllOf(HasSubstr(">a million tokens<"), HasSubstr(" %) for a million tokens")));
+  EXPECT_THAT(page_of("--objective=cost"),
+              testing::AllOf(HasSubstr(">a million tokens<"), HasSubstr(" %) for a million tokens")));
   EXPECT_THAT(page_of("--objective=time"), testing::Not(HasSubstr(">a million tokens<")));
 }
 

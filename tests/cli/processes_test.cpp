@@ -113,7 +113,8 @@ TEST_F(Processes, AreRefusedByCommandsOfOneProcess) {
     const Outcome outcome = run_echelon_processes(2, command);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, HasSubstr("echelon: echelon " + command[0] + " runs in one process, but mpirun started 2"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("echelon: echelon " + command[0] + " runs in one process, but mpirun started 2"));
     EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // the other process prints nothing
   }
 }

@@ -121,11 +121,11 @@ TEST_F(Program, WarnsOfDataShorterThanASequence) {
                          "--output=" + folder_ + "/short", "--validation-fraction=0"})
                 .status,
             0);
-  const Outcome outcome =
-      run_echelon(train({"--data.path=" + folder_ + "/short/train", "--checkpoint.enable=false"}));
+  const Outcome outcome = run_echelon(train({"--data.path=" + folder_ + "/short/train", "--checkpoint.enable=false"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr(" in 1 sequence of 32; 3 steps of 4 sequences are 12.00 epochs\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("less than one sequence of training.seq_len = 32: every sequence is the same text"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("less than one sequence of training.seq_len = 32: every sequence is the same text"));
 }
 
 // Before an operation of its sizes is measured, which would take minutes and all memory.

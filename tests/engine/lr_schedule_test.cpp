@@ -31,8 +31,8 @@ TEST(LrSchedule, WouldHaveTheLeastFactorAfterTheLastStep) {
   EXPECT_NEAR(learning_rate(config_with(LrDecay::linear), 110), 0.2 + 1.8 * 0.01, 1e-12);
 }
 
-// torchtitan's linear_warmup_stable_decay, whose stable part has one step more than is left for it: with warm-up steps 0
-// and decay over all of 4 steps, rates of 1, 3/4, 1/2, 1/4.
+// torchtitan's linear_warmup_stable_decay, whose stable part has one step more than is left for it: with warm-up steps
+// 0 and decay over all of 4 steps, rates of 1, 3/4, 1/2, 1/4.
 TEST(LrSchedule, ChangesWeightsInEveryStep) {
   RunConfig config;
   config.training.steps = 4;

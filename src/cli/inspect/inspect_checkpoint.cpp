@@ -46,7 +46,8 @@ void print(const Checkpoint& checkpoint) {
                entry.from.empty() ? "started" : "resumed from " + printable(entry.from));
     for (const std::string& change : entry.changes) fmt::print("  {}\n", printable(change));
   }
-  fmt::print("{}, {:.1f} MB{}\n", counted(manifest.files.size(), "file"), static_cast<double>(checkpoint.num_bytes()) / 1e6,
+  fmt::print("{}, {:.1f} MB{}\n", counted(manifest.files.size(), "file"),
+             static_cast<double>(checkpoint.num_bytes()) / 1e6,
              is_verified ? ", equal to their digests" : "; --verify compares them with their digests");
 }
 

@@ -38,9 +38,8 @@ void print(const ModelFolder& model) {
 }
 
 nlohmann::ordered_json to_json(const ModelFolder& model) {
-  nlohmann::ordered_json json = {{"model_type", model.verdict.model_type},
-                                 {"missing", model.verdict.missing},
-                                 {"notes", model.verdict.notes}};
+  nlohmann::ordered_json json = {
+      {"model_type", model.verdict.model_type}, {"missing", model.verdict.missing}, {"notes", model.verdict.notes}};
   json.update(tensors_json(model.tensors));
   return json;
 }

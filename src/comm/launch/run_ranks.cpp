@@ -11,10 +11,9 @@ namespace {
 
 RankPlacement place_processes(int num_ranks, const LaunchEnvironment& launched) {
   require_mpi_possible(launched);
-  require(
-      launched.size == num_ranks,
-      "the mesh has {} (the degrees of [parallelism] multiplied), but {} started {} processes (use {} of them)",
-      counted(num_ranks, "rank"), name_of(launched.source), launched.size, num_ranks);
+  require(launched.size == num_ranks,
+          "the mesh has {} (the degrees of [parallelism] multiplied), but {} started {} processes (use {} of them)",
+          counted(num_ranks, "rank"), name_of(launched.source), launched.size, num_ranks);
   return {.transport = Transport::mpi,
           .num_ranks = num_ranks,
           .first_rank_here = launched.rank,

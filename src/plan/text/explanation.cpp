@@ -179,8 +179,8 @@ std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequ
   if (shape.pp > 1)
     lines.push_back(rule("four microbatches for each pipeline stage keep the bubble small",
                          shape.num_microbatches >= 4 * shape.pp,
-                         fmt::format("{} on {} ranks, {:.1f} % bubble", counted(shape.num_microbatches, "microbatch"), shape.pp,
-                                     100 * best.outcome.parts.bubble_seconds / best.outcome.step_seconds)));
+                         fmt::format("{} on {} ranks, {:.1f} % bubble", counted(shape.num_microbatches, "microbatch"),
+                                     shape.pp, 100 * best.outcome.parts.bubble_seconds / best.outcome.step_seconds)));
   const bool keeps_all = best.choice.recompute.operations.empty();
   lines.push_back(rule("recompute only what memory demands",
                        keeps_all || static_cast<double>(best.outcome.peak_memory_bytes()) > 0.8 * device,

@@ -154,20 +154,21 @@ std::string end_text(const PlanResult& result, const PlanRequest& request) {
 
 std::string price_difference(const Plan& best, const Plan& other, const PlanRequest& request) {
   const double price = 1e6 * price_per_token(best, request), more = 1e6 * price_per_token(other, request) - price;
-  return fmt::format(
-      "{:+.4g} ({:+.1f} %) for a million tokens on {}, with a step of {:.4f} s instead of {:.4f}{}", more,
-      100 * more / price, counted(other.config.mesh_shape().num_ranks(), "device"), other.outcome.step_seconds, best.outcome.step_seconds,
-      is_in_time(other, request)
-          ? ""
-          : fmt::format("; it takes more than --hours={}", request.long_training->hours.value_or(0)));
+  return fmt::format("{:+.4g} ({:+.1f} %) for a million tokens on {}, with a step of {:.4f} s instead of {:.4f}{}",
+                     more, 100 * more / price, counted(other.config.mesh_shape().num_ranks(), "device"),
+                     other.outcome.step_seconds, best.outcome.step_seconds,
+                     is_in_time(other, request)
+                         ? ""
+                         : fmt::format("; it takes more than --hours={}", request.long_training->hours.value_or(0)));
 }
 
 std::string to_text(const PlanResult& result, const PlanRequest& request) {
-  std::string text = fmt::format(
-      "{} of {:.4g} B parameters ({}, {} of {} tokens) on {} of '{}': {} timed in {:.2f} s\n",
-      counted(result.num_configurations, "legal layout"), static_cast<double>(request.base.model.num_parameters()) / 1e9,
-      name_of(request.base.training.dtype), counted(request.base.training.global_batch_size, "sequence"),
-      request.base.training.seq_len, counted(request.num_devices, "device"), request.machine.name, result.num_evaluated, result.seconds);
+  std::string text =
+      fmt::format("{} of {:.4g} B parameters ({}, {} of {} tokens) on {} of '{}': {} timed in {:.2f} s\n",
+                  counted(result.num_configurations, "legal layout"),
+                  static_cast<double>(request.base.model.num_parameters()) / 1e9, name_of(request.base.training.dtype),
+                  counted(request.base.training.global_batch_size, "sequence"), request.base.training.seq_len,
+                  counted(request.num_devices, "device"), request.machine.name, result.num_evaluated, result.seconds);
   std::vector<PlanRow> rows = {plan_header};
   for (const Plan& plan : result.plans) rows.push_back(row(plan, request));
   if (result.nearest) rows.push_back(row(*result.nearest, request));
@@ -190,9 +191,8 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
-    text +=
-        fmt::format("\na million tokens cost {} on {}\n", written(price),
-                    counted(best.config.mesh_shape().num_ranks(), "device"));
+    text += fmt::format("\na million tokens cost {} on {}\n", written(price),
+                        counted(best.config.mesh_shape().num_ranks(), "device"));
   if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1 && request.objective == PlanObjective::cost)

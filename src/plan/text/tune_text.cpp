@@ -1,5 +1,5 @@
-#include "plan/search/tune.h"
 #include "base/text/counted.h"
+#include "plan/search/tune.h"
 #include "plan/text/fields.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,8 @@ std::string layout_text(const RunConfig& config) {
   if (p.data_parallel_shard_degree > 1) text += fmt::format(" ZeRO-{}", p.zero_level);
   if (p.order != AxisOrder()) text += fmt::format(", order {}", name_of(p.order));
   return text + fmt::format(", {} x {}, recompute {}", config.num_microbatches(),
-                            counted(config.training.micro_batch_size, "sequence"), fmt::join(names_of(config.training.recompute), "+"));
+                            counted(config.training.micro_batch_size, "sequence"),
+                            fmt::join(names_of(config.training.recompute), "+"));
 }
 
 std::string to_text(const Tuning& tuning) {

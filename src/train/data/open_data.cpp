@@ -34,10 +34,9 @@ void describe(const OpenedPacking& packing, const std::string& path, RunObserver
   const PackedSequences& packed = packing.packed;
   const double padding =
       100 * static_cast<double>(packed.num_padding()) / static_cast<double>(packed.num_sequences() * packed.seq_len);
-  observer.described(fmt::format("{} {}: {} of {}, {:.3f} % padding; {} split",
-                                 packing.was_stored ? "read" : "packed", path,
-                                 counted(packed.num_sequences(), "sequence"), counted(packed.seq_len, "token"), padding,
-                                 counted(packed.num_split, "longer document")));
+  observer.described(fmt::format("{} {}: {} of {}, {:.3f} % padding; {} split", packing.was_stored ? "read" : "packed",
+                                 path, counted(packed.num_sequences(), "sequence"), counted(packed.seq_len, "token"),
+                                 padding, counted(packed.num_split, "longer document")));
   if (!packing.warning.empty())
     observer.warned(fmt::format("the packed sequences could not be stored: {}", packing.warning));
 }

@@ -116,8 +116,8 @@ void RunSaver::saved(bool is_last) {
   const RunScalars& scalars = context_.state.scalars();
   const std::optional<SharedFailure>& failure = context_.state.failure();
   if (is_last && num_left_out_ > 1 && tells())
-    context_.observer.warned(fmt::format("{} checkpoints in all were left out, each while another one was being written",
-                                         num_left_out_));
+    context_.observer.warned(
+        fmt::format("{} checkpoints in all were left out, each while another one was being written", num_left_out_));
   if (!failure) {
     failed_saves_ = 0;
     saved_step_ = scalars.step;

@@ -53,15 +53,14 @@ std::string description(const Blueprint& blueprint, const RankPlacement& placeme
           : "",
       p.tensor_parallel_degree, counted(config.mesh_shape().num_ranks(), "rank"),
       plural(config.mesh_shape().num_ranks(), placement.transport == Transport::thread ? "thread" : "process"),
-      counted(config.num_microbatches(), "microbatch"),
-      config.training.micro_batch_size, config.training.seq_len);
+      counted(config.num_microbatches(), "microbatch"), config.training.micro_batch_size, config.training.seq_len);
 }
 
 std::string description(const DatasetBatches& training, const RunConfig& config) {
   const std::int64_t T = config.training.seq_len, in_step = config.training.global_batch_size;
   const std::int64_t sequences = training.windows_per_epoch(T);
-  const double epochs = static_cast<double>(config.training.steps) * static_cast<double>(in_step) /
-                        static_cast<double>(sequences);
+  const double epochs =
+      static_cast<double>(config.training.steps) * static_cast<double>(in_step) / static_cast<double>(sequences);
   return fmt::format("data: {} in {} of {}; {} of {} are {:.{}f} epochs",
                      counted(training.dataset().num_tokens(), "token"), counted(sequences, "sequence"), T,
                      counted(config.training.steps, "step"), counted(in_step, "sequence"), epochs,
@@ -71,9 +70,10 @@ std::string description(const DatasetBatches& training, const RunConfig& config)
 std::string short_data_warning(const DatasetBatches& training, const RunConfig& config) {
   const std::int64_t T = config.training.seq_len, tokens = training.dataset().num_tokens();
   if (training.windows_per_epoch(T) > 1 || training.num_tokens(0, T) == T) return "";
-  return fmt::format("data.path = '{}' has {}, less than one sequence of training.seq_len = {}: every sequence is the "
-                     "same text with padding (use more text, or training.seq_len = {})",
-                     config.data.path, counted(tokens, "token"), T, std::max<std::int64_t>(1, tokens - 1));
+  return fmt::format(
+      "data.path = '{}' has {}, less than one sequence of training.seq_len = {}: every sequence is the "
+      "same text with padding (use more text, or training.seq_len = {})",
+      config.data.path, counted(tokens, "token"), T, std::max<std::int64_t>(1, tokens - 1));
 }
 
 std::string memory_description(const RankBlueprint& rank) {
