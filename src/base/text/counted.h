@@ -16,8 +16,8 @@ template <class Count>
   const bool ends_in_consonant_and_y =
       noun.size() > 1 && noun.back() == 'y' && std::string_view("aeiou").find(noun[noun.size() - 2]) == noun.npos;
   if (ends_in_consonant_and_y) return text.replace(text.size() - 1, 1, "ies");
-  const bool hisses = noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") || noun.ends_with("sh");
-  return text + (hisses ? "es" : "s");
+  const bool takes_es = noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") || noun.ends_with("sh");
+  return text + (takes_es ? "es" : "s");
 }
 
 /// "1 rank", "2 ranks".
