@@ -1,6 +1,7 @@
 #include "checkpoint/hf/hf_reader.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/slice_io.h"
@@ -113,9 +114,9 @@ void HuggingFaceReader::require_no_others() const {
   const std::size_t num = others.size();
   others.resize(std::min(num, most_named));
   require(num == 0,
-          "{} has {} tensor{} that its config.json does not ask for: {}{} (use the config.json of these "
+          "{} has {} that its config.json does not ask for: {}{} (use the config.json of these "
           "weights, or remove what is not of the model)",
-          folder_.string(), num, num == 1 ? "" : "s", fmt::join(others, ", "), num > most_named ? ", ..." : "");
+          folder_.string(), counted(num, "tensor"), fmt::join(others, ", "), num > most_named ? ", ..." : "");
 }
 
 // Base models are saved without the prefix that the same model with a head has.
