@@ -50,8 +50,8 @@ class RunLog final : public RunObserver {
  public:
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
-        json_(arguments.json),
         model_note_(arguments.model_note),
+        json_(arguments.json),
         prediction_(predict_training(config)),
         progress_({.num_steps = config.training.steps,
                    .log_freq = config.metrics.log_freq,
