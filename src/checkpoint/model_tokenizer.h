@@ -8,10 +8,10 @@
 
 namespace echelon {
 
-/// The tokenizer.json of a model, with the files next to it that name its tokens and the chat template: the folder's
-/// own; of a checkpoint that of its run, else that of the Hugging Face folder from which the run started; of adapters
-/// without one that of their base. The name of what is missing if there is none. Throws Error if it is a link to
-/// something outside of its folder.
+/// The tokenizer.json of a model, next to which are the files that name its tokens and the chat template. It is the
+/// folder's own. Of a checkpoint it is that of its run, else that of the Hugging Face folder from which the run
+/// started. Adapters without one have that of their base. The name of what is missing if there is none. Throws Error if
+/// it is a link to something outside of its folder.
 [[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
 
 /// checkpoint.tokenizer of the run, if it is what the run had, else its copy in the checkpoint. Empty: the run had

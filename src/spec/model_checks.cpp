@@ -177,7 +177,7 @@ void validate(const ModelSpec& m) {
   // As config.json is read, so that what was trained can be read again.
   const std::tuple<std::string_view, std::int64_t, std::int64_t> sizes[] = {
       {"hidden_size", m.hidden_size, max_width},
-      {"num_hidden_layers", m.num_hidden_layers, max_layers},
+      {"num_hidden_layers", m.num_hidden_layers, max_rows},  // of which most_layers are allowed, below
       {"num_attention_heads", m.num_attention_heads, max_heads},
       {"num_key_value_heads", m.num_key_value_heads, max_heads},
       {"head_dim", m.head_dim, max_heads},

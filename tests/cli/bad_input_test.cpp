@@ -124,6 +124,8 @@ const BadInput train_arguments[] = {
     {{"train", good, data, "--model.num_hidden_layers=2147483647"},
      {"model.num_hidden_layers = 2147483647", "(use 16384)"}},
     {{"train", good, data, "--model.hidden_size=2147483644", "--model.intermediate_size=2147483647"},
+     {"model.hidden_size = 2147483644", "heads of 536870911", "(use model.hidden_size = 262144)"}},
+    {{"train", good, data, "--model.hidden_size=16777216", "--model.intermediate_size=16777216", "--model.head_dim=64"},
      {"parameters", "model.hidden_size"}},
     {{"train", good, data, "--training.global_batch_size=2147483647"},
      {"training.global_batch_size = 2147483647", "microbatches"}},

@@ -105,7 +105,7 @@ TEST_F(Program, SaysHowOftenItReadsItsData) {
   const auto tokens = json_lines(run_echelon({"inspect", corpus() + "/train", "--json"}).out)[0]["num_tokens"];
   const std::int64_t sequences = (tokens.get<std::int64_t>() - 2) / 32 + 1;
   const Outcome outcome = run_echelon(train({"--checkpoint.enable=false"}));
-  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("data: {} tokens in {} sequences of 32; 3 steps of 4 sequences are ",
+  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("data: {} tokens in {} sequences of 32; 3 steps x 4 sequences = ",
                                                  tokens.get<std::int64_t>(), sequences)));
   std::ifstream metrics(out() + "/metrics.jsonl");
   std::string line;
@@ -123,7 +123,7 @@ TEST_F(Program, WarnsOfDataShorterThanASequence) {
             0);
   const Outcome outcome = run_echelon(train({"--data.path=" + folder_ + "/short/train", "--checkpoint.enable=false"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr(" in 1 sequence of 32; 3 steps of 4 sequences are 12.00 epochs\n"));
+  EXPECT_THAT(outcome.out, HasSubstr(" in 1 sequence of 32; 3 steps x 4 sequences = 12.00 epochs\n"));
   EXPECT_THAT(outcome.out,
               HasSubstr("less than one sequence of training.seq_len = 32: every sequence is the same text"));
 }

@@ -38,6 +38,7 @@ std::string describe_adapters(const RunConfig& config) {
 std::string description(const Blueprint& blueprint, const RankPlacement& placement) {
   const RunConfig& config = blueprint.config();
   const ParallelConfig& p = config.parallelism;
+  const std::string kind = placement.transport == Transport::thread ? "thread" : "process";
   return fmt::format(
       "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} as {}; {} "
       "of {} x {} tokens per rank and step",
@@ -52,7 +53,7 @@ std::string description(const Blueprint& blueprint, const RankPlacement& placeme
                         name_of(p.context_parallel_load_balancer))
           : "",
       p.tensor_parallel_degree, counted(config.mesh_shape().num_ranks(), "rank"),
-      plural(config.mesh_shape().num_ranks(), placement.transport == Transport::thread ? "thread" : "process"),
+      config.mesh_shape().num_ranks() == 1 ? "a " + kind : plural(config.mesh_shape().num_ranks(), kind),
       counted(config.num_microbatches(), "microbatch"), config.training.micro_batch_size, config.training.seq_len);
 }
 
@@ -61,7 +62,7 @@ std::string description(const DatasetBatches& training, const RunConfig& config)
   const std::int64_t sequences = training.windows_per_epoch(T);
   const double epochs =
       static_cast<double>(config.training.steps) * static_cast<double>(in_step) / static_cast<double>(sequences);
-  return fmt::format("data: {} in {} of {}; {} of {} are {:.{}f} epochs",
+  return fmt::format("data: {} in {} of {}; {} x {} = {:.{}f} epochs",
                      counted(training.dataset().num_tokens(), "token"), counted(sequences, "sequence"), T,
                      counted(config.training.steps, "step"), counted(in_step, "sequence"), epochs,
                      epochs < 0.1 ? 4 : 2);
