@@ -6,8 +6,8 @@
 #include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
+#include "checkpoint/model_tokenizer.h"
 #include "checkpoint/state/saved_config.h"
-#include "checkpoint/state/state_names.h"
 #include "files/file.h"
 
 #include <algorithm>
@@ -34,16 +34,6 @@ void move_weights(const std::vector<NamedShape>& parameters, const Weights& weig
   }
 }
 
-/// The run's own file, next to which are the names of its tokens and the chat template, or else its copy. Empty: none.
-std::filesystem::path tokenizer_of(const std::filesystem::path& checkpoint, const Manifest& manifest,
-                                   const RunConfig& config) {
-  const auto is_tokenizer = [](const Manifest::Copy& copy) { return copy.name == checkpoint_tokenizer_name; };
-  if (std::ranges::none_of(manifest.copies, is_tokenizer)) return {};
-  std::filesystem::path copy = checkpoint / checkpoint_tokenizer_name;
-  const std::filesystem::path own = config.checkpoint.tokenizer;
-  return has_target(own) && read_text(own) == read_text(copy) ? own : copy;
-}
-
 void convert_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
                         const ConvertOptions& options) {
   const SavedWeights weights(checkpoint);
@@ -54,7 +44,7 @@ void convert_checkpoint(const std::filesystem::path& checkpoint, const std::file
   ModelWriter writer({.folder = folder,
                       .model = config.model,
                       .dtype = written,
-                      .tokenizer = tokenizer_of(checkpoint, weights.manifest(), config),
+                      .tokenizer = tokenizer_of_run(checkpoint, weights.manifest(), config),
                       .special_tokens = options.special_tokens,
                       .source = config.checkpoint.initial_load_path,
                       .training = {.seq_len = scalars.seq_len, .steps = scalars.step},

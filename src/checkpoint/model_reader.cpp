@@ -5,10 +5,8 @@
 #include "checkpoint/hf/wrapped_weights.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/state/saved_config.h"
-#include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "files/file.h"
-#include "files/folder_links.h"
 #include "tensor/remainder.h"
 
 #include <algorithm>
@@ -25,13 +23,6 @@ std::string hint_for_model(const std::filesystem::path& folder) {
     if (const auto step = latest_step(base))
       return fmt::format(" (did you mean {}?)", step_folder(base, *step).string());
   return "";
-}
-
-/// A folder that is no folder of adapters.
-std::filesystem::path base_of_adapters(const std::filesystem::path& folder) {
-  std::filesystem::path base = read_adapter_base(folder);
-  require(!is_adapter_folder(base), "'{}' has adapters, which are no base", base.string());
-  return base;
 }
 
 /// A config of a few bytes may claim any number of layers, and a plan takes time for each.
@@ -139,11 +130,13 @@ bool has_adapters(const std::filesystem::path& folder) {
   return is_adapter_folder(folder);
 }
 
-bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(folder).has_value(); }
-
-std::filesystem::path tokenizer_in(const std::filesystem::path& folder) {
-  return path_in_folder(folder, checkpoint_tokenizer_name);
+std::filesystem::path base_of_adapters(const std::filesystem::path& folder) {
+  std::filesystem::path base = read_adapter_base(folder);
+  require(!is_adapter_folder(base), "'{}' has adapters, which are no base", base.string());
+  return base;
 }
+
+bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(folder).has_value(); }
 
 ModelSpec read_model_spec(const std::filesystem::path& folder) {
   if (is_checkpoint(folder)) {
@@ -157,6 +150,11 @@ ModelSpec read_model_spec(const std::filesystem::path& folder) {
   ModelSpec model = read_config_json(folder);
   meet_weights(model, folder);
   return model;
+}
+
+std::string note_of_model(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return "";
+  return dropout_note(is_adapter_folder(folder) ? base_of_adapters(folder) : folder);
 }
 
 std::int64_t read_training_seq_len(const std::filesystem::path& folder) {

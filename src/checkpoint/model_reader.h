@@ -62,8 +62,11 @@ class ModelReader {
 /// Whether it is the checkpoint of a run with adapters, or a folder of PEFT's.
 [[nodiscard]] bool has_adapters(const std::filesystem::path& folder);
 
-/// FOLDER/tokenizer.json. Throws Error if it is a link to something outside of the folder.
-[[nodiscard]] std::filesystem::path tokenizer_in(const std::filesystem::path& folder);
+/// The base that a folder of PEFT's names. Throws Error if it is no folder, or one of adapters.
+[[nodiscard]] std::filesystem::path base_of_adapters(const std::filesystem::path& folder);
+
+/// dropout_note of the folder of a model, whose weights are not read. Throws Error.
+[[nodiscard]] std::string note_of_model(const std::filesystem::path& folder);
 
 /// Throws Error if the folder has no config.json, with one next to it that has.
 void require_model(const std::filesystem::path& folder);

@@ -5,6 +5,7 @@
 #include "base/text/tell.h"
 #include "base/text/utf8.h"
 #include "checkpoint/model_reader.h"
+#include "checkpoint/model_tokenizer.h"
 #include "data/chat/chat_encoder.h"
 
 #include <unistd.h>

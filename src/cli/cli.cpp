@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -102,6 +103,19 @@ void require_nothing_left(const DeclaredCommand& declared, const std::vector<std
                           hint_for_option(option, declared)));
 }
 
+std::optional<LaunchEnvironment> launch_environment() {
+  return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+/// Each process would do all of the command. A container may have torchrun's variables whatever it runs.
+void require_one_process(const Command& command) {
+  if (command.runs_in_processes) return;
+  const auto launched = launch_environment();
+  require(!launched || launched->size == 1 || launched->source == LaunchSource::torchrun,
+          "echelon {} runs in one process, but {} started {} (use 1)", command.name,
+          launched ? name_of(launched->source) : "", launched ? launched->size : 1);
+}
+
 ExitStatus run(std::vector<std::string> arguments) {
   if (arguments.empty()) arguments.emplace_back("--help");
   require_known_command(arguments);
@@ -132,6 +146,7 @@ ExitStatus run(std::vector<std::string> arguments) {
   for (const DeclaredCommand& candidate : declared) {
     if (!candidate.app->parsed()) continue;
     require_nothing_left(candidate, config_arguments);
+    require_one_process(*candidate.command);
     return candidate.action();
   }
   throw Error("no command is given; echelon --help lists them");
@@ -142,7 +157,7 @@ ExitStatus run(std::vector<std::string> arguments) {
 std::string job_rank() {
   using namespace std::chrono_literals;
   try {
-    const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+    const auto launched = launch_environment();
     if (!launched || launched->rank == 0) return "";
     std::this_thread::sleep_for(3s);
     return fmt::format("rank {}: ", launched->rank);

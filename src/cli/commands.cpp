@@ -5,7 +5,11 @@ namespace {
 
 constexpr Command all_commands[] = {
     {.name = "prepare", .summary = "text to a tokenizer and token files", .declare = declare_prepare},
-    {.name = "train", .summary = "train a model from a config", .takes_config = true, .declare = declare_train},
+    {.name = "train",
+     .summary = "train a model from a config",
+     .takes_config = true,
+     .runs_in_processes = true,
+     .declare = declare_train},
     {.name = "verify",
      .summary = "a layout against one rank, tensor by tensor",
      .takes_config = true,
@@ -13,6 +17,7 @@ constexpr Command all_commands[] = {
     {.name = "eval",
      .summary = "the loss of a saved model on prepared text",
      .takes_config = true,
+     .runs_in_processes = true,
      .declare = declare_eval},
     {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
     {.name = "convert", .summary = "a checkpoint to a Hugging Face folder", .declare = declare_convert},
@@ -33,7 +38,10 @@ constexpr Command all_commands[] = {
      .takes_config = true,
      .declare = declare_simulate},
     {.name = "draw", .summary = "a pipeline schedule as text", .declare = declare_draw},
-    {.name = "bench", .summary = "measure this machine's cores and memory", .declare = declare_bench},
+    {.name = "bench",
+     .summary = "measure this machine's cores and memory",
+     .runs_in_processes = true,
+     .declare = declare_bench},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // echelon eval: the loss of a saved model on prepared text.
+#include "base/text/counted.h"
 #include "base/text/tell.h"
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
@@ -44,9 +45,10 @@ RunConfig config_of(const EvalArguments& arguments, std::vector<std::string> set
 void print(const EvaluationResult& result, const RunConfig& config) {
   fmt::print("{}\n", result.device);
   fmt::print(
-      "loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens in sequences of {}; unigram entropy of the text "
+      "loss {:.5f} nats per token, perplexity {:.2f}, over {} in sequences of {}; unigram entropy of the text "
       "{:.5f}\n",
-      result.loss, std::exp(result.loss), result.num_targets, config.training.seq_len, result.unigram_entropy);
+      result.loss, std::exp(result.loss), counted(result.num_targets, "token"), config.training.seq_len,
+      result.unigram_entropy);
   if (result.num_targets < result.num_targets_of_text)
     fmt::print("the text has {} tokens: training.eval_batches = {} evaluates a part of it\n",
                result.num_targets_of_text, config.training.eval_batches);

@@ -55,7 +55,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
 CommandAction declare_generate(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<GenerateArguments>();  // CLI11's options write to what the action reads
   GenerateOptions& options = arguments->options;
-  app.add_option("--model,model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();
+  app.add_option("--model,model", arguments->model, "a Hugging Face folder or a checkpoint")->required();
   app.add_option("--prompt", options.prompt, "the text to continue; empty: a new document");
   app.add_option("--max-new-tokens", options.max_new_tokens, "tokens at most")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();

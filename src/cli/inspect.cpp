@@ -1,6 +1,8 @@
 // echelon inspect: describes a model folder, a checkpoint, token files, a run's metrics.jsonl, or a config.
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
+#include "cli/inspect/inspect_adapter.h"
 #include "cli/inspect/inspect_checkpoint.h"
 #include "cli/inspect/inspect_config.h"
 #include "cli/inspect/inspect_model.h"
@@ -63,8 +65,12 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
           "inspect '{}' is not a config, so {} does not apply; the name of a config ends in .toml", path,
           config_arguments.empty() ? "" : config_arguments.front());
   if (is_checkpoint(path)) return inspect_checkpoint(path, arguments.verify, arguments.json);
+  require(!arguments.verify || fs::exists(path),
+          "inspect '{}' --verify: there is no such folder; a run writes checkpoints, such as out/checkpoint/step-100",
+          path);
   require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", path);
   if (is_metrics) return inspect_metrics(read_metrics(path), arguments.json);
+  if (is_adapter_folder(path)) return inspect_adapter(path, arguments.json);
   if (fs::is_directory(path)) return inspect_model(path, arguments.json);
   return inspect_token_files(arguments);
 }
@@ -75,7 +81,7 @@ CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& con
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
   app.add_option(
       "model", arguments->path,
-      "a config (TOML), a Hugging Face folder, a checkpoint, a preset, a run's metrics.jsonl, or the prefix of "
+      "a config (TOML), a Hugging Face or PEFT folder, a checkpoint, a preset, a run's metrics.jsonl, or the prefix of "
       "a .bin and an .idx; without one, the keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
   app.add_flag("--verify", arguments->verify, "read all of a checkpoint and compare it with its digests");

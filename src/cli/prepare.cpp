@@ -2,6 +2,7 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -62,25 +63,26 @@ nlohmann::ordered_json to_json(const SplitCounts& counts) {
 }
 
 void print_split(std::string_view name, const SplitCounts& counts) {
-  fmt::print("{}: {} documents, {:.1f} MB, {} tokens\n", name, counts.num_documents,
-             static_cast<double>(counts.num_bytes) / 1e6, counts.num_tokens);
+  fmt::print("{}: {}, {:.1f} MB, {}\n", name, counted(counts.num_documents, "document"),
+             static_cast<double>(counts.num_bytes) / 1e6, counted(counts.num_tokens, "token"));
 }
 
 void print_result(const PrepareResult& result, const std::string& output) {
-  fmt::print("{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
+  fmt::print("{}: {}{}, vocabulary of {} tokens{}\n", output, counted(result.num_files, "file"),
              result.num_skipped_files > 0 ? fmt::format(" ({} skipped, not text)", result.num_skipped_files) : "",
              result.vocab_size, result.is_reused ? "; it was there already" : "");
   if (result.num_control_as_text > 0)
-    fmt::print("{} control tokens in the text are text (--parse-special makes them tokens)\n",
-               result.num_control_as_text);
+    fmt::print("{} in the text {} text (--parse-special changes that)\n",
+               counted(result.num_control_as_text, "control token"), result.num_control_as_text == 1 ? "is" : "are");
   if (!result.chat_format.empty())
     fmt::print("conversations in {}; {} of them too long{}\n", result.chat_format, result.num_too_long,
-               result.num_untrained > 0
-                   ? fmt::format(", of which {} were left out: nothing to train on was left", result.num_untrained)
-                   : "");
+               result.num_untrained > 0 ? fmt::format(", of which {} {} left out: nothing to train on was left",
+                                                      result.num_untrained, result.num_untrained == 1 ? "was" : "were")
+                                        : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
-  fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
+  if (result.validation.num_tokens > 0)
+    fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
 }
 
 ExitStatus run_preparation(PrepareArguments arguments) {
@@ -134,13 +136,14 @@ void declare_chat(CLI::App& app, ChatOptions& chat) {
   add_choice(app, "--train-on", "assistant, last (only the last answer) or all", chat.train_on,
              {"assistant", "last", "all"})
       ->needs(is_on);
-  app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->needs(is_on);
+  CLI::Option* const max_tokens = app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
+                                      ->check(CLI::NonNegativeNumber)
+                                      ->capture_default_str()
+                                      ->needs(is_on);
   add_choice(app, "--too-long", "refuse, truncate or drop conversations of more than --max-tokens", chat.too_long,
              {"refuse", "truncate", "drop"})
-      ->needs(is_on);
+      ->needs(is_on)
+      ->needs(max_tokens);
 }
 
 }  // namespace
@@ -156,17 +159,22 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
   app.add_option("--glob", options.corpus.globs,
                  "names of the files to take from folders, such as '*.h'; '*.': names without a dot")
       ->allow_extra_args(false);
-  app.add_option(
+  CLI::Option* const tokenizer = app.add_option(
       "--tokenizer", options.tokenizer,
       "tokenizer.json, vocab.json (with merges.txt), SentencePiece's or tiktoken's file to use; without one, "
       "it is learned");
   app.add_option("--pattern", options.pattern,
-                 "that splits text for tiktoken's file: gpt2, cl100k, o200k, llama3, qwen");
-  app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")->capture_default_str();
+                 "that splits text for tiktoken's file: gpt2, cl100k, o200k, llama3, qwen")
+      ->needs(tokenizer);
+  app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")
+      ->capture_default_str()
+      ->excludes(tokenizer);
   app.add_option("--min-frequency", options.min_frequency, "of the pairs that a learned tokenizer merges")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(tokenizer);
   app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(tokenizer);
   app.add_option("--validation-fraction", options.corpus.validation_fraction,
                  "of the text, by whole files where there are many")
       ->capture_default_str();
@@ -174,13 +182,15 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*c
       ->capture_default_str();
   app.add_option("--text-key", options.corpus.text_key, "of the objects in .jsonl files")->capture_default_str();
   app.add_option("--seed", options.corpus.seed, "of what is drawn: the split, the sample")->capture_default_str();
-  app.add_option("--separator", options.separator,
-                 "the token between documents; default: the tokenizer's end of a sequence");
+  CLI::Option* const separator = app.add_option(
+      "--separator", options.separator, "the token between documents; default: the tokenizer's end of a sequence");
   app.add_flag("--template", options.adds_template,
-               "put around a document what the tokenizer's template does, and no separator");
+               "put around a document what the tokenizer's template does, and no separator")
+      ->needs(tokenizer)
+      ->excludes(separator);
   app.add_flag("--parse-special", options.parses_special, "control tokens in the text are those tokens, not text");
   app.add_option("--threads", options.num_threads, "that encode; 0: one for each core")->capture_default_str();
-  app.add_flag("--no-separator", arguments->no_separator, "put no token between documents");
+  app.add_flag("--no-separator", arguments->no_separator, "put no token between documents")->excludes(separator);
   declare_chat(app, options.chat);
   app.add_flag("--json", arguments->json, "the counts as JSON");
   return [arguments] { return run_preparation(*arguments); };

@@ -2,8 +2,10 @@
 #include "train/train.h"
 #include "train/run_placement.h"
 
+#include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "base/text/tell.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model_argument.h"
@@ -28,6 +30,7 @@ namespace {
 
 struct TrainArguments {
   std::string config, html;
+  std::string model_note = {};  // of the folder of model.path, where no weights are read from one
   bool json = false;
   bool show_config = false;
 };
@@ -47,6 +50,7 @@ class RunLog final : public RunObserver {
  public:
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
+        model_note_(arguments.model_note),
         json_(arguments.json),
         prediction_(predict_training(config)),
         progress_({.num_steps = config.training.steps,
@@ -61,6 +65,7 @@ class RunLog final : public RunObserver {
     metrics_.emplace(metrics_path_);  // only after the run is known to be possible
     if (html_) html_->note(line);
     note(printable_lines(line));
+    if (is_first && !model_note_.empty()) warned(model_note_);
     if (!is_first || !prediction_.save) return;
     if (const std::string seconds = seconds_text(*prediction_.save); !seconds.empty()) note("predicted: " + seconds);
   }
@@ -125,15 +130,14 @@ class RunLog final : public RunObserver {
 
  private:
   void append(const std::string& json) {
-    if (!metrics_->append(json))
-      warned(fmt::format("'{}' could not be written, and lines of it are missing; is the disk full?", metrics_path_));
+    if (const std::string warning = metrics_->append(json); !warning.empty()) warned(warning);
   }
   void note(const std::string& line) {
     if (!json_) progress_.note(line);
   }
   static void print_json(const std::string& json) { std::cout << json << '\n' << std::flush; }
 
-  std::string metrics_path_;
+  std::string metrics_path_, model_note_;
   bool json_;
   TrainPrediction prediction_;
   Progress progress_;
@@ -185,7 +189,7 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
                             log.write_html(ends_run(result.ended_by)
                                                ? fmt::format("Interrupted after step {} of {}.", result.last_step.step,
                                                              config.training.steps)
-                                               : fmt::format("All {} steps done.", config.training.steps));
+                                               : fmt::format("All {} done.", counted(config.training.steps, "step")));
                             arguments.json ? print_json(result, prediction) : print_result(result, prediction);
                             std::fflush(stdout);
                           }});
@@ -200,9 +204,11 @@ ExitStatus status_of(RunRequest end) {
   return end == RunRequest::restart ? ExitStatus::restart : ExitStatus::interrupted;
 }
 
-ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
+ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>& config_arguments) {
   const RunRequests& requests = watch_for_requests();
   ConfigSource source = source_of_model(arguments.config, config_arguments);
+  std::string model_path;
+  source.read_model = [&](const std::string& folder) { return read_model_spec(model_path = folder); };
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
   RunConfig config = with_nodes(read_run_config(source));
@@ -210,6 +216,8 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
+  if (!model_path.empty() && config.checkpoint.initial_load_path.empty())
+    arguments.model_note = note_of_model(model_path);
   config = with_device(config, open_backend(config.training.device)->kind());
   require(!config.data.path.empty(),
           "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");

@@ -1,6 +1,7 @@
 // echelon verify: a config's layout against one rank, tensor by tensor.
 #include "verify/verify.h"
 
+#include "base/text/counted.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
@@ -38,14 +39,15 @@ std::string layout_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const std::string context =
       p.context_parallel_degree > 1 ? fmt::format("context {} x ", p.context_parallel_degree) : "";
-  return fmt::format("replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks, {} microbatches",
-                     p.data_parallel_replicate_degree, p.pipeline_parallel_degree, p.data_parallel_shard_degree,
-                     context, p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches());
+  return fmt::format("replicate {} x pipeline {} x shard {} x {}tensor {} = {}, {}", p.data_parallel_replicate_degree,
+                     p.pipeline_parallel_degree, p.data_parallel_shard_degree, context, p.tensor_parallel_degree,
+                     counted(config.mesh_shape().num_ranks(), "rank"),
+                     counted(config.num_microbatches(), "microbatch"));
 }
 
 /// Before the run, which may take minutes.
 void print_heading(const VerifySetup& setup, const VerifyRequest& request) {
-  fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps,
+  fmt::print("layout: {}, against one rank: {} in {}\n", layout_of(setup.config), counted(request.num_steps, "step"),
              name_of(request.dtype));
   if (setup.config.training.device != DeviceChoice::cuda)
     fmt::print("{}\n", describe_products(choose_products({.dtype = setup.config.training.dtype})));
@@ -61,9 +63,9 @@ void print_choices(const ChoiceComparison& choices) {
                choices.num_ties, choices.num_choices);
   if (choices.num_row_ties > 0)
     fmt::print(
-        "choices: at their capacity, experts keep {} rows in place of others, whose weights are closer than "
+        "choices: at their capacity, experts keep {} in place of others, whose weights are closer than "
         "rounding; one rank replays them\n",
-        choices.num_row_ties);
+        counted(choices.num_row_ties, "row"));
   if (choices.num_wrong > 0)
     fmt::print("choices: {} of {} are wrong: {}\n", choices.num_wrong, choices.num_choices, choices.sentence);
 }

@@ -1,6 +1,7 @@
 #include "data/dataset_batches.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "data/permutation.h"
 #include "tensor/tokens.h"
 
@@ -22,8 +23,8 @@ void divide_padding(std::int64_t first, std::int64_t seq_len, std::int32_t* star
 
 DatasetBatches::DatasetBatches(IndexedDataset dataset, BatchOrder order, std::optional<PackedSequences> packed)
     : dataset_(std::move(dataset)), order_(order), packed_(std::move(packed)) {
-  require(dataset_.num_tokens() >= 2, "{}.bin holds {} tokens; training needs at least 2", dataset_.prefix(),
-          dataset_.num_tokens());
+  require(dataset_.num_tokens() >= 2, "{}.bin holds {}; training needs at least 2", dataset_.prefix(),
+          counted(dataset_.num_tokens(), "token"));
   if (auto mask = LossMask::of(dataset_)) mask_ = std::make_shared<const LossMask>(*std::move(mask));
 }
 

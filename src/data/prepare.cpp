@@ -162,6 +162,7 @@ PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& prog
   require(!options.output.empty(), "prepare --output is missing: name a folder");
   require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0",
           options.training_sample_bytes);
+  require(options.num_threads >= 0, "prepare --threads={} is negative; 0 takes one for each core", options.num_threads);
   require_learnable(options);
   require(!options.chat.is_on || !options.tokenizer.empty(), "prepare --chat needs --tokenizer, of the model");
   CorpusOptions text = options.corpus;

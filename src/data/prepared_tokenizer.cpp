@@ -61,7 +61,8 @@ DocumentFrame frame_of(const PrepareOptions& options, const Tokenizer& tokenizer
   if (options.adds_template) {
     const TokenizerSpec& spec = tokenizer.spec();
     require(!spec.before_text.empty() || !spec.after_text.empty(),
-            "{} has no template with control tokens; leave out --template", options.tokenizer);
+            "{} has no template with control tokens; leave out --template",
+            options.tokenizer.empty() ? "the tokenizer that is learned" : options.tokenizer);
     return {spec.before_text, spec.after_text};
   }
   if (!options.appends_end_of_document) return {};

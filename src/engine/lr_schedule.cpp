@@ -25,7 +25,7 @@ double learning_rate(const RunConfig& config, std::int64_t step, std::int64_t fi
   const auto warmup = static_cast<double>(schedule.warmup_steps), now = static_cast<double>(step - first_step);
   if (now <= warmup) return config.optimizer.lr * now / warmup;
   const double decay_steps = std::max(1.0, static_cast<double>(config.training.steps - first_step) - warmup);
-  const double share = remaining(schedule, std::clamp((now - warmup) / decay_steps, 0.0, 1.0));
+  const double share = remaining(schedule, std::clamp((now - 1 - warmup) / decay_steps, 0.0, 1.0));
   return config.optimizer.lr * (schedule.min_lr_factor + (1.0 - schedule.min_lr_factor) * share);
 }
 

@@ -1,5 +1,7 @@
 #include "machine/topology.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,10 +80,6 @@ std::string text_of(const CacheLevel& cache, const std::vector<CpuSet>& cores) {
   return cache.groups.size() == 1 ? "share " + name : fmt::format("share {} among {}", name, groups_text(cache.groups));
 }
 
-std::string plural(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 CpuTopology read_topology(const CpuSet& cpus, const fs::path& root) {
@@ -104,9 +102,9 @@ std::string to_string(const CpuTopology& topology) {
   for (const CpuSet& core : topology.cores) num_threads += core.size();
   const bool is_uniform = std::all_of(topology.cores.begin(), topology.cores.end(),
                                       [&](const CpuSet& core) { return core.size() == topology.cores.front().size(); });
-  std::string text = plural(topology.cores.size(), "core") + ", ";
-  text += is_uniform && num_threads > 0 ? plural(topology.cores.front().size(), "thread") + " each"
-                                        : plural(num_threads, "thread");
+  std::string text = counted(topology.cores.size(), "core") + ", ";
+  text += is_uniform && num_threads > 0 ? counted(topology.cores.front().size(), "thread") + " each"
+                                        : counted(num_threads, "thread");
   for (const CacheLevel& cache : topology.caches) text += ", " + text_of(cache, topology.cores);
   if (topology.memory_nodes.size() > 1)
     text += fmt::format(", {} memory nodes: {}", topology.memory_nodes.size(), groups_text(topology.memory_nodes));

@@ -1,5 +1,6 @@
 #include "measure/host_findings.h"
 
+#include "base/text/counted.h"
 #include "base/units.h"
 #include "machine/busy_time.h"
 #include "measure/kept_machine.h"
@@ -104,9 +105,9 @@ HostFindings findings_of(const HostSpec& machine, double share_of_others, std::v
 }
 
 std::string rates_text(const HostSpec& machine) {
-  std::string text =
-      fmt::format("{}, {} cores, {:.1f} GiB\n{:<24}{:>12}{:>9}{:>12}{:>9}\n", machine.processor, machine.num_cores,
-                  static_cast<double>(machine.memory_bytes) / gib, "", "one core", "spread", "all cores", "spread");
+  std::string text = fmt::format("{}, {}, {:.1f} GiB\n{:<24}{:>12}{:>9}{:>12}{:>9}\n", machine.processor,
+                                 counted(machine.num_cores, "core"), static_cast<double>(machine.memory_bytes) / gib,
+                                 "", "one core", "spread", "all cores", "spread");
   for (const RateName& rate : rate_table)
     text += fmt::format("{:<24}{:>12}{:>7.1f} %{:>12}{:>7.1f} %  {}\n", rate.name, in_billions(machine.core.*rate.rate),
                         100 * machine.core_spread.*rate.rate, in_billions(machine.device.*rate.rate),

@@ -1,5 +1,6 @@
 #include "pages/config_words.h"
 
+#include "base/text/counted.h"
 #include "base/text/written_number.h"
 
 #include <fmt/format.h>
@@ -27,11 +28,11 @@ std::string layout_line(const RunConfig& config) {
   const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
   const std::string experts = num_expert_ranks(p) > 1 ? fmt::format(", experts over {}", num_expert_ranks(p)) : "";
   const std::string order = p.order == AxisOrder() ? "" : fmt::format(", order {}", name_of(p.order));
-  return fmt::format(
-      "{} rank{}{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(static_cast<double>(mesh.num_ranks())),
-      mesh.num_ranks() == 1 ? "" : "s", degrees, p.sequence_parallel ? ", sequence parallel" : "", zero, experts, order,
-      grouped(static_cast<double>(config.num_microbatches())), config.num_microbatches() == 1 ? "" : "es",
-      config.training.micro_batch_size, config.training.seq_len);
+  return fmt::format("{} {}{}{}{}{}{}; {} {} of {} x {} tokens", grouped(static_cast<double>(mesh.num_ranks())),
+                     plural(mesh.num_ranks(), "rank"), degrees, p.sequence_parallel ? ", sequence parallel" : "", zero,
+                     experts, order, grouped(static_cast<double>(config.num_microbatches())),
+                     plural(config.num_microbatches(), "microbatch"), config.training.micro_batch_size,
+                     config.training.seq_len);
 }
 
 }  // namespace echelon

@@ -1,5 +1,7 @@
 #include "pages/draw_html.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,8 +19,8 @@ Timeline in_seconds(Timeline timeline) {
 HtmlReport schedule_page(const DrawnSchedule& drawn) {
   const Schedule& schedule = drawn.schedule;
   HtmlReport page;
-  page.title =
-      fmt::format("{}, {} ranks, {} microbatches", drawn.name, schedule.ranks.size(), schedule.num_microbatches);
+  page.title = fmt::format("{}, {}, {}", drawn.name, counted(schedule.ranks.size(), "rank"),
+                           counted(schedule.num_microbatches, "microbatch"));
   page.summary = fmt::format(
       "A forward takes {:.4g} ms, the gradients of its input {:.4g} ms and of its weights {:.4g} ms, of all stages of "
       "a rank.",

@@ -1,7 +1,9 @@
 #include "pages/plan_html.h"
 
+#include "base/text/counted.h"
 #include "pages/run_page.h"
 #include "pages/simulate_html.h"
+#include "plan/search/cost.h"
 #include "plan/text/explanation.h"
 #include "plan/text/text.h"
 
@@ -15,23 +17,31 @@ namespace echelon {
 namespace {
 
 std::string request_text(const PlanRequest& request) {
-  return fmt::format("{} on {} devices of {}", page_model(request.base.model),
-                     text_of(HtmlUnit::number, static_cast<double>(request.num_devices)), request.machine.name);
+  return fmt::format("{} on {} {} of {}", page_model(request.base.model),
+                     text_of(HtmlUnit::number, static_cast<double>(request.num_devices)),
+                     plural(request.num_devices, "device"), request.machine.name);
 }
 
 std::string context_part(const PlanShape& shape) {
   return shape.cp > 1 ? fmt::format(" × cp {}", context_text(shape)) : "";
 }
 
-HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
+bool compares_prices(const PlanRequest& request) { return request.objective == PlanObjective::cost; }
+
+HtmlTable::Row row_of(const Plan& plan, std::size_t place, const PlanRequest& request) {
   const PlanShape& shape = plan.choice.shape;
-  return {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
-                    text_of(HtmlUnit::fraction, plan.outcome.mfu()),
-                    text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                    fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
-                    std::to_string(shape.pp), std::to_string(shape.dp),
-                    fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
-                    data_text(plan.choice), recompute_text(plan.choice.recompute)}};
+  HtmlTable::Row row = {
+      .cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
+                text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+                text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
+                fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
+                std::to_string(shape.pp), std::to_string(shape.dp),
+                fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
+                data_text(plan.choice), recompute_text(plan.choice.recompute)}};
+  if (compares_prices(request))
+    row.cells.insert(row.cells.begin() + 1, {std::to_string(plan.config.mesh_shape().num_ranks()),
+                                             fmt::format("{:.4g}", 1e6 * price_per_token(plan, request))});
+  return row;
 }
 
 std::string with_sign(double seconds) {
@@ -55,11 +65,14 @@ std::string difference(const Plan& best, const Plan& other) {
   return text;
 }
 
-HtmlTable table_of(const PlanResult& result) {
+HtmlTable table_of(const PlanResult& result, const PlanRequest& request) {
+  const bool has_prices = compares_prices(request);
   HtmlTable table = {
       .title = "Plans",
-      .note = fmt::format("Best first; below each, by how much its step is longer than the best one, and "
-                          "which parts of it make most of that. {}.",
+      .note = fmt::format("Best first; below each, {}. {}.",
+                          has_prices ? "what its tokens cost more than those of the best one"
+                                     : "by how much its step is longer than the best one, and which parts of it make "
+                                       "most of that",
                           pipeline_footnote),
       .columns = {{"#", true},
                   {"step", true},
@@ -72,15 +85,18 @@ HtmlTable table_of(const PlanResult& result) {
                   {"schedule"},
                   {"data"},
                   {"recompute"}}};
+  if (has_prices) table.columns.insert(table.columns.begin() + 1, {{"devices", true}, {"a million tokens", true}});
   for (const Plan& plan : result.plans) {
-    table.rows.push_back(row_of(plan, table.rows.size() + 1));
-    if (table.rows.size() > 1) table.rows.back().remark = difference(result.plans.front(), plan);
+    const Plan& best = result.plans.front();
+    table.rows.push_back(row_of(plan, table.rows.size() + 1, request));
+    if (table.rows.size() > 1)
+      table.rows.back().remark = has_prices ? price_difference(best, plan, request) : difference(best, plan);
   }
   if (!table.rows.empty()) table.rows.front().is_best = true;
   if (result.nearest) {
     table.title = "Nothing fits";
     table.note = "This is the layout that needs least memory.";
-    table.rows.push_back(row_of(*result.nearest, 1));
+    table.rows.push_back(row_of(*result.nearest, 1, request));
     table.rows.back().remark = fmt::format("{}", fmt::join(misses(*result.nearest), "; "));
   }
   return table;
@@ -99,17 +115,17 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
                                      .machine = request.machine.name,
                                      .profile = request.profile});
   page.title = request_text(request);
-  page.summary = fmt::format("{} legal layouts, {} of them timed in {}. {}",
-                             text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
-                             text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)),
-                             text_of(HtmlUnit::seconds, result.seconds),
-                             result.nearest ? "None fits; below the first table is the one that needs least memory."
-                                            : "Below the first table is the best one.");
+  page.summary = fmt::format(
+      "{} {}, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
+      plural(result.num_configurations, "legal layout"),
+      text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)), text_of(HtmlUnit::seconds, result.seconds),
+      result.nearest ? "None fits; below the first table is the one that needs least memory."
+                     : "Below the first table is the best one.");
   if (!result.is_complete)
     page.summary +=
         fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
                     text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
-  page.tables = {table_of(result)};
+  page.tables = {table_of(result, request)};
   page.notes = result.nearest ? result.suggestions : rules_of_thumb(result, request);
   return page;
 }

@@ -1,5 +1,7 @@
 #include "pages/run_page.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,24 +44,26 @@ std::string page_model(const ModelSpec& model) {
 
 std::string page_title(const RunConfig& config) {
   const int num_ranks = config.mesh_shape().num_ranks();
-  return fmt::format("{} on {} rank{}", page_model(config.model), text_of(HtmlUnit::number, num_ranks),
-                     num_ranks == 1 ? "" : "s");
+  return fmt::format("{} on {} {}", page_model(config.model), text_of(HtmlUnit::number, num_ranks),
+                     plural(num_ranks, "rank"));
 }
 
 std::vector<HtmlFact> page_facts(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   std::vector<HtmlFact> facts = {
-      {"model", fmt::format("{}, {} layers of width {}, vocabulary {}", name_of(config.model.family),
-                            config.model.num_hidden_layers, config.model.hidden_size, config.model.vocab_size)},
+      {"model", fmt::format("{}, {} of width {}, vocabulary {}", name_of(config.model.family),
+                            counted(config.model.num_hidden_layers, "layer"), config.model.hidden_size,
+                            config.model.vocab_size)},
       {"mesh", mesh_text(config)},
       {"schedule", schedule_text(config.parallelism)},
       {"ZeRO", config.parallelism.data_parallel_shard_degree > 1
                    ? fmt::format("level {} over {} ranks", config.parallelism.zero_level,
                                  config.parallelism.data_parallel_shard_degree)
                    : ""},
-      {"batch", fmt::format("{} sequences of {} tokens a step", training.global_batch_size, training.seq_len)},
-      {"microbatches", fmt::format("{} of {} sequence{} a rank", config.num_microbatches(), training.micro_batch_size,
-                                   training.micro_batch_size == 1 ? "" : "s")},
+      {"batch", fmt::format("{} of {} a step", counted(training.global_batch_size, "sequence"),
+                            counted(training.seq_len, "token"))},
+      {"microbatches",
+       fmt::format("{} of {} a rank", config.num_microbatches(), counted(training.micro_batch_size, "sequence"))},
       {"numbers", std::string(name_of(training.dtype))},
       {"optimizer", fmt::format("{}, learning rate {}", name_of(config.optimizer.name), config.optimizer.lr)},
       {"data", config.data.path},

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/median.h"
+#include "engine/run_device.h"
 #include "measure/measure_machine.h"
 #include "predict/host/host_step.h"
 #include "predict/simulation/simulate.h"
@@ -126,10 +127,12 @@ TrainPrediction predict_on_gpus(const Blueprint& blueprint) {
 
 TrainPrediction predict_training(const RunConfig& config) {
   const Blueprint blueprint(config);
-  if (open_backend(config.training.device)->kind() == DeviceKind::cuda) return predict_on_gpus(blueprint);
+  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
+  if (backend->kind() == DeviceKind::cuda) return predict_on_gpus(blueprint);
+  const RankPlacement placement = placement_of(config);
+  require_host_memory(blueprint, placement, *backend);  // operations of a model that does not fit are not measured
   TrainPrediction prediction;
   prediction.predicted_memory_bytes = blueprint.rank(0).arena_bytes();
-  const RankPlacement placement = placement_of(config);
   std::optional<HostSpec> host;
   if (!config.metrics.machine.empty()) host = read_host(config.metrics.machine);
   prediction.source = config.metrics.machine;

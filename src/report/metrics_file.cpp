@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace echelon {
@@ -14,21 +15,50 @@ File opened(const std::filesystem::path& path) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(opened(path)), num_bytes_(file_.num_bytes()) {
+MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) { open(); }
+
+void MetricsFile::open() {
+  file_.emplace(opened(path_));
+  num_bytes_ = file_->num_bytes();
   char last = '\n';
-  if (num_bytes_ > 0) file_.read_at(num_bytes_ - 1, &last, 1);
+  if (num_bytes_ > 0) file_->read_at(num_bytes_ - 1, &last, 1);
   is_torn_ = last != '\n';  // an earlier run was killed
 }
 
-bool MetricsFile::append(const std::string& json) {
-  if (write((is_torn_ ? "\n" : "") + json + "\n")) return true;
-  return std::exchange(has_failed_, true);
+bool MetricsFile::was_removed() {
+  try {
+    num_bytes_ = std::min(num_bytes_, file_->num_bytes());  // someone may have emptied it
+    return !file_->has_its_name();
+  } catch (const Failure&) {
+    return false;  // what is wrong is told where it cannot be written
+  }
+}
+
+bool MetricsFile::write_object(const std::string& json, bool opens) {
+  try {
+    if (opens) open();
+  } catch (const Error&) {
+    return false;
+  }
+  return write((is_torn_ ? "\n" : "") + json + "\n");
+}
+
+std::string MetricsFile::append(const std::string& json) {
+  const bool is_new = was_removed();
+  if (!write_object(json, is_new))
+    return std::exchange(has_failed_, true)
+               ? ""
+               : fmt::format("'{}' could not be written, and lines of it are missing; is the disk full?",
+                             path_.string());
+  if (!is_new || std::exchange(has_told_removal_, true)) return "";
+  return fmt::format("'{}' was removed or renamed; the lines from here on are in a new file of that name",
+                     path_.string());
 }
 
 bool MetricsFile::write(const std::string& text) {
   const std::int64_t before = num_bytes_;
   try {
-    file_.write_at(num_bytes_, text.data(), std::ssize(text));
+    file_->write_at(num_bytes_, text.data(), std::ssize(text));
     num_bytes_ += std::ssize(text);
     is_torn_ = false;
     return true;
@@ -36,7 +66,7 @@ bool MetricsFile::write(const std::string& text) {
     // What there is of the line stays.
   }
   try {
-    num_bytes_ = file_.num_bytes();
+    num_bytes_ = file_->num_bytes();
   } catch (const Failure&) {
     num_bytes_ = before;
   }

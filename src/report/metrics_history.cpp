@@ -1,5 +1,6 @@
 #include "report/metrics_history.h"
 
+#include "base/text/counted.h"
 #include "files/file.h"
 
 #include <fmt/format.h>
@@ -82,9 +83,9 @@ std::string to_text(const MetricsHistory& history) {
     last = &line;
   }
   std::string text = first == nullptr ? "no steps" : fmt::format("steps {} to {}", first->step, last->step);
-  text += fmt::format(", {} resumes; left out: {} lines of repeated steps, {} that are cut off", history.num_resumed,
-                      history.num_repeated, history.num_unreadable);
-  text += '\n';
+  text += fmt::format(", {}; left out: {} of repeated steps, {} that {} cut off\n",
+                      counted(history.num_resumed, "resume"), counted(history.num_repeated, "line"),
+                      history.num_unreadable, history.num_unreadable == 1 ? "is" : "are");
   if (first != nullptr)
     text += fmt::format("training loss: {:.5f} at first, {:.5f} at last\n", first->loss, last->loss);
   if (evaluation != nullptr)

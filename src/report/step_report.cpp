@@ -1,5 +1,7 @@
 #include "report/step_report.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,10 +83,10 @@ std::string step_line(const StepReport& r) {
                             (r.moe ? experts(*r.moe) : "");
   return fmt::format(
       "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
-      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}{}{}",
+      "{:.3e}  seconds: {:.4g}  tokens/s of {}: {}{}{}",
       r.step, r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
       percent_of(r.memory_peak_bytes, r.memory_total_bytes), with_commas(r.tokens_per_second / ranks, 0),
-      with_commas(r.tflops / ranks, 2), mfu, scale, r.lr, r.step_seconds, r.world_size, r.world_size == 1 ? "" : "s",
+      with_commas(r.tflops / ranks, 2), mfu, scale, r.lr, r.step_seconds, counted(r.world_size, "rank"),
       with_commas(r.tokens_per_second, 0), pairs, wait);
 }
 
@@ -97,6 +99,7 @@ std::string to_json(const StepReport& r) {
       {"skipped", r.is_skipped},
       {"lr", r.lr},
       {"tokens", r.tokens},
+      {"epoch", r.epoch},
       {"step_seconds", r.step_seconds},
       {"takes_snapshot", r.takes_snapshot},
       {"snapshot_wait_seconds", r.snapshot_wait_seconds},

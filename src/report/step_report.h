@@ -39,6 +39,7 @@ struct StepReport {
   bool is_skipped = false;                // gradients overflowed: no weight was changed
   double lr = 0;
   std::int64_t tokens = 0;  // of this step, over all ranks
+  double epoch = 0;         // how often the run has read its data
   double step_seconds = 0;
   bool takes_snapshot = false;       // of the state, from which a checkpoint is written meanwhile
   double snapshot_wait_seconds = 0;  // of it: updates waited for a disk, as the snapshot has no room for all values

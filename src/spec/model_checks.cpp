@@ -174,20 +174,20 @@ void validate_latents(const ModelSpec& m) {
 }  // namespace
 
 void validate(const ModelSpec& m) {
-  const std::pair<std::string_view, std::int64_t> sizes[] = {
-      {"hidden_size", m.hidden_size},
-      {"num_hidden_layers", m.num_hidden_layers},
-      {"num_attention_heads", m.num_attention_heads},
-      {"num_key_value_heads", m.num_key_value_heads},
-      {"head_dim", m.head_dim},
-      {"intermediate_size", m.intermediate_size},
-      {"vocab_size", m.vocab_size},
-      {"max_position_embeddings", m.max_position_embeddings},
+  // As config.json is read, so that what was trained can be read again.
+  const std::tuple<std::string_view, std::int64_t, std::int64_t> sizes[] = {
+      {"hidden_size", m.hidden_size, max_width},
+      {"num_hidden_layers", m.num_hidden_layers, max_rows},  // of which most_layers are allowed, below
+      {"num_attention_heads", m.num_attention_heads, max_heads},
+      {"num_key_value_heads", m.num_key_value_heads, max_heads},
+      {"head_dim", m.head_dim, max_heads},
+      {"intermediate_size", m.intermediate_size, max_width},
+      {"vocab_size", m.vocab_size, max_rows},
+      {"max_position_embeddings", m.max_position_embeddings, max_rows},
   };
-  for (const auto& [key, value] : sizes) {
+  for (const auto& [key, value, most] : sizes) {
     require_positive(key, value);
-    require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value,
-            (std::int64_t{1} << 31) - 1);
+    require(value <= most, "model.{} = {} is too large; at most {}", key, value, most);
   }
   require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {} (use {})", m.num_hidden_layers,
           most_layers, most_layers);

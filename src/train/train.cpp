@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "blueprint/blueprint.h"
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/folder_swap.h"
@@ -39,7 +40,8 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   const std::int64_t step = resume.candidates().front().scalars().step;
   const std::filesystem::path model = model_folder(config);
   if (config.checkpoint.enable && steps_of_written(model, config) != step) return std::nullopt;
-  observer.described(fmt::format("this run has made its {} steps; more are made with a larger training.steps", step));
+  observer.described(
+      fmt::format("this run has made its {}; more are made with a larger training.steps", counted(step, "step")));
   TrainResult result;
   result.last_step.step = step;
   result.checkpoint = resume.candidates().front().reader->folder();
@@ -131,13 +133,15 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                                    config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   observer.described(description(blueprint, placement));
+  observer.described(description(training, config));
+  if (const std::string warning = short_data_warning(training, config); !warning.empty()) observer.warned(warning);
   observer.described(memory_description(blueprint.rank(0)));
   if (claim && !claim->is_locked())
     observer.described(
         fmt::format("the file system of '{}' has no locks: other runs are kept away by the time at which "
                     "this one writes to run.lock",
                     config.output.dir));
-  if (const std::string note = initial ? initial->note() : ""; !note.empty()) observer.described(note);
+  if (const std::string note = initial ? initial->note() : ""; !note.empty()) observer.warned(note);
   ProductRequest products =
       product_request(config, resumes ? resume.candidates().front().reader->manifest().products : ProductNames());
   products.is_of_processes = placement.transport == Transport::mpi;

@@ -184,6 +184,8 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.is_skipped = result.is_skipped;
   report.lr = learning_rate(config_, step, scalars_.first_lr_step);
   report.tokens = config_.training.global_batch_size * config_.training.seq_len;
+  report.epoch = static_cast<double>(scalars_.sequences + config_.training.global_batch_size) /
+                 static_cast<double>(context_.training.windows_per_epoch(config_.training.seq_len));
   report.step_seconds = seconds;
   report.takes_snapshot = takes_snapshot_;
   if (context_.saver != nullptr) report.snapshot_wait_seconds = context_.saver->take_waited_seconds();

@@ -1,5 +1,7 @@
 #include "verify/finding.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -105,7 +107,7 @@ std::string describe_ranks(const MeshShape& mesh, const std::vector<int>& ranks)
     if (mesh.degree(axis) > 1 && is_shared)
       shared += fmt::format("{}{} {}", shared.empty() ? " (" : ", ", name_of(axis), coordinate);
   }
-  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+  return fmt::format("{} {}{}", plural(ranks.size(), "rank"), fmt::join(ranks, ", "),
                      shared.empty() ? "" : shared + ")");
 }
 

@@ -1,6 +1,7 @@
 #include "verify/setup.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
 #include "data/masked_batches.h"
@@ -93,8 +94,8 @@ void note_shrinking(const ModelSpec& before, const ModelSpec& after, std::vector
   add("moe_intermediate_size", before.mixture.moe_intermediate_size, after.mixture.moe_intermediate_size);
   add("vocab_size", before.vocab_size, after.vocab_size);
   if (!line.empty())
-    notes.push_back(line + fmt::format("; kept: {} heads, {} kv heads, the layout", after.num_attention_heads,
-                                       after.num_key_value_heads));
+    notes.push_back(line + fmt::format("; kept: {}, {}, the layout", counted(after.num_attention_heads, "head"),
+                                       counted(after.num_key_value_heads, "kv head")));
 }
 
 void check_request(const RunConfig& config, const VerifyRequest& request) {
@@ -121,12 +122,12 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
   const double compared = static_cast<double>(2 * request.num_steps + 3) *
                           static_cast<double>(config.model.num_parameters()) * 8 / mebibyte;
   const double machine = static_cast<double>(system_memory_bytes()) / mebibyte;
-  notes.push_back(fmt::format("memory: {:.1f} MiB for {} ranks, {:.1f} MiB for one, {:.1f} MiB of values to compare",
-                              ranks, config.mesh_shape().num_ranks(), one, compared));
+  notes.push_back(fmt::format("memory: {:.1f} MiB for {}, {:.1f} MiB for one, {:.1f} MiB of values to compare", ranks,
+                              counted(config.mesh_shape().num_ranks(), "rank"), one, compared));
   require(machine == 0 || ranks + one + compared <= machine,
-          "verifying needs {:.0f} MiB for {} ranks, one rank and the values to compare, but this machine has {:.0f} "
+          "verifying needs {:.0f} MiB for {}, one rank and the values to compare, but this machine has {:.0f} "
           "MiB: make the model smaller with --hidden (now {}) or --layers (now {})",
-          ranks + one + compared, config.mesh_shape().num_ranks(), machine, config.model.hidden_size,
+          ranks + one + compared, counted(config.mesh_shape().num_ranks(), "rank"), machine, config.model.hidden_size,
           config.model.num_hidden_layers);
 }
 

@@ -157,6 +157,55 @@ TEST_F(Chats, OneConversationIsEnoughToValidate) {
   EXPECT_THAT(outcome.out, HasSubstr("validate step:"));
 }
 
+// With the weights of its folder, and with the sizes alone.
+TEST_F(Chats, TheDropoutOfAModelIsSaidNotToBeApplied) {
+  const std::string model = folder() + "/dropout";
+  std::filesystem::copy(folder() + "/base", model);
+  std::ifstream file(model + "/config.json");
+  auto config = nlohmann::json::parse(file);
+  config["attention_dropout"] = 0.25;
+  write("dropout/config.json", config.dump());
+  for (const std::string& as : {model, "--model.path=" + model}) {
+    const Outcome outcome = run_echelon(
+        {"train", as, "--data.path=" + folder() + "/chats/train", "--training.seq_len=32", "--training.steps=1",
+         "--training.global_batch_size=1", "--checkpoint.enable=false", "--output.dir=" + folder() + "/dropped"});
+    EXPECT_THAT(outcome.out, HasSubstr("warning: attention_dropout = 0.25 is kept and not applied")) << outcome.err;
+  }
+}
+
+// In 2 layers of width 64: (64 + 64) r values for q, and (64 + 32) r for v.
+TEST_F(Chats, AdaptersAreDescribedWithTheirBase) {
+  const std::string base = folder() + "/base", out = folder() + "/adapters";
+  const Outcome trained = run_echelon({"train", base, "--lora.rank=2", "--lora.target_modules=q_proj,v_proj",
+                                       "--data.path=" + folder() + "/chats/train", "--training.seq_len=32",
+                                       "--training.steps=1", "--training.global_batch_size=1", "--output.dir=" + out});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const Outcome text = run_echelon({"inspect", out + "/adapter"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("adapters: 8 tensors, 896 parameters, 0.0 MB\nLoRA of rank 2 and alpha "));
+  EXPECT_THAT(text.out, HasSubstr(" in q_proj, v_proj\nbase: " + base + "\nthey fit the base\n"));
+  EXPECT_THAT(run_echelon({"inspect", out + "/checkpoint/step-1"}).out,
+              HasSubstr("step 1 of 1: adapters of rank 2 of qwen3 of "));
+  const auto json = nlohmann::json::parse(run_echelon({"inspect", out + "/adapter", "--json"}).out);
+  EXPECT_EQ(json["rank"], 2);
+  EXPECT_EQ(json["num_parameters"], 896);
+
+  std::filesystem::rename(base, base + "-moved");
+  const Outcome alone = run_echelon({"inspect", out + "/adapter"});
+  std::filesystem::rename(base + "-moved", base);
+  EXPECT_EQ(alone.status, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("not compared with the base: "));
+
+  std::ifstream file(out + "/adapter/adapter_config.json");
+  auto config = nlohmann::json::parse(file);
+  config["r"] = 4;
+  write("adapters/adapter/adapter_config.json", config.dump());
+  const Outcome wrong = run_echelon({"inspect", out + "/adapter"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.out, HasSubstr("they do not fit the base: "));
+  EXPECT_THAT(wrong.err, HasSubstr("it is an adapter for another model or rank"));
+}
+
 TEST_F(Chats, ATextEndsWhereItsFolderSaysSo) {
   const std::string model = folder() + "/ends";
   std::filesystem::copy(trained(), model);
@@ -173,6 +222,35 @@ TEST_F(Chats, ATextEndsWhereItsFolderSaysSo) {
   write("ends/generation_config.json", R"({"eos_token_id": [281, "<|im_end|>"]})");
   EXPECT_THAT(run_echelon(command).err,
               HasSubstr("generation_config.json: eos_token_id has \"<|im_end|>\", which is no token"));
+}
+
+// Where convert finds the tokenizer too: with the run's own file, or in the folder from which the run started.
+TEST_F(Chats, ACheckpointIsTalkedToAsTheModelOfItsRun) {
+  const std::string out = folder() + "/again";
+  const Outcome again = run_echelon({"train", trained(), "--data.path=" + folder() + "/chats/train",
+                                     "--training.seq_len=128", "--training.global_batch_size=1", "--training.steps=1",
+                                     "--optimizer.lr=1e-9", "--output.dir=" + out});
+  ASSERT_EQ(again.status, 0) << again.err;
+  for (const std::string& step : {folder() + "/out/checkpoint/step-60", out + "/checkpoint/step-1"}) {
+    const Outcome answer = run_echelon({"generate", step, "--chat", "--prompt=Say hello.", "--temperature=0"});
+    EXPECT_EQ(answer.out, "Hello there!\n") << step << ": " << answer.err;
+    EXPECT_EQ(run_echelon({"generate", step, "--prompt=Say", "--temperature=0"}).status, 0) << step;
+  }
+}
+
+// Which has links with the names of the files to others whose names are digests.
+TEST_F(Chats, AModelOfADownloadCacheIsTalkedTo) {
+  namespace fs = std::filesystem;
+  const fs::path cache = fs::path(folder()) / "models--a--b", snapshot = cache / "snapshots/0123abcd";
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "blobs");
+  for (const auto& file : fs::directory_iterator(trained())) {
+    const std::string name = file.path().filename(), blob = name + "-digest";
+    fs::copy(file.path(), cache / "blobs" / blob);
+    fs::create_symlink("../../blobs/" + blob, snapshot / name);
+  }
+  const Outcome answer = run_echelon({"generate", snapshot, "--chat", "--prompt=Say hello.", "--temperature=0"});
+  EXPECT_EQ(answer.out, "Hello there!\n") << answer.err;
 }
 
 TEST_F(Chats, AUserCannotForgeTheEndOfATurn) {

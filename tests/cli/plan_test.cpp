@@ -169,6 +169,19 @@ TEST(Plan, ForCostHasTheCheapestTokenOfAllNumbersOfDevices) {
   EXPECT_NEAR(cost(cheapest), least, 1e-9 * least);
 }
 
+TEST(Plan, ForCostShowsPricesOnItsPage) {
+  const ScratchFolder scratch;
+  const std::string page = scratch / "plan.html";
+  const auto page_of = [&](const std::string& objective) {
+    const Outcome outcome = planned({"--machine=h100", "--gpus=4", "--price=3", objective, "--html=" + page});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return get(page);
+  };
+  EXPECT_THAT(page_of("--objective=cost"),
+              testing::AllOf(HasSubstr(">a million tokens<"), HasSubstr(" %) for a million tokens")));
+  EXPECT_THAT(page_of("--objective=time"), testing::Not(HasSubstr(">a million tokens<")));
+}
+
 TEST(Plan, WritesAConfigWithItsOrder) {
   const ScratchFolder scratch;
   const std::string config = scratch / "plan.toml";

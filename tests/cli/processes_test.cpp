@@ -107,6 +107,18 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
           "comm.backend = mpi needs a process per rank, but this one was started alone (use mpirun -n 8, or thread)"));
 }
 
+TEST_F(Processes, AreRefusedByCommandsOfOneProcess) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"inspect", folder_ + "/corpus/train"}, {"convert", folder_, folder_ + "/model"}}) {
+    const Outcome outcome = run_echelon_processes(2, command);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err,
+                HasSubstr("echelon: echelon " + command[0] + " runs in one process, but mpirun started 2"));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // the other process prints nothing
+  }
+}
+
 TEST_F(Processes, ArePredictedFromTheirCollectives) {
   HostSpec host{.processor = "one", .num_cores = 2, .memory_bytes = 1 << 30};
   host.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 1e-6, 1e-6, 1e-6}};

@@ -100,6 +100,43 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(texts[0], texts[1]);
 }
 
+// A sequence is 32 tokens and the target after them; 3 steps take 12 sequences.
+TEST_F(Program, SaysHowOftenItReadsItsData) {
+  const auto tokens = json_lines(run_echelon({"inspect", corpus() + "/train", "--json"}).out)[0]["num_tokens"];
+  const std::int64_t sequences = (tokens.get<std::int64_t>() - 2) / 32 + 1;
+  const Outcome outcome = run_echelon(train({"--checkpoint.enable=false"}));
+  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("data: {} tokens in {} sequences of 32; 3 steps x 4 sequences = ",
+                                                 tokens.get<std::int64_t>(), sequences)));
+  std::ifstream metrics(out() + "/metrics.jsonl");
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(metrics, line));
+    EXPECT_DOUBLE_EQ(nlohmann::json::parse(line)["epoch"].get<double>(), 4.0 * step / static_cast<double>(sequences));
+  }
+}
+
+TEST_F(Program, WarnsOfDataShorterThanASequence) {
+  std::ofstream(folder_ + "/short.txt") << "int main";
+  ASSERT_EQ(run_echelon({"prepare", folder_ + "/short.txt", "--tokenizer=" + corpus() + "/tokenizer.json",
+                         "--output=" + folder_ + "/short", "--validation-fraction=0"})
+                .status,
+            0);
+  const Outcome outcome = run_echelon(train({"--data.path=" + folder_ + "/short/train", "--checkpoint.enable=false"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(" in 1 sequence of 32; 3 steps x 4 sequences = 12.00 epochs\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("less than one sequence of training.seq_len = 32: every sequence is the same text"));
+}
+
+// Before an operation of its sizes is measured, which would take minutes and all memory.
+TEST_F(Program, RefusesAModelThatDoesNotFitBeforeItMeasures) {
+  const Outcome outcome = run_echelon(train({"--model.hidden_size=200000"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("the run needs more than "),
+                                          HasSubstr(" GiB: make model.hidden_size = 200000, ")));
+  EXPECT_LT(outcome.peak_memory_bytes, std::int64_t{1} << 30);
+}
+
 // Of each of the layers with experts: every expert has as many rows, on any layout with the same choices.
 TEST_F(Program, ForcesABalanceAndSaysSo) {
   std::string losses;
@@ -259,7 +296,7 @@ TEST_F(Program, InspectsAResumedRunAsOne) {
   const std::string metrics = out() + "/metrics.jsonl";
   std::ofstream(metrics, std::ios::app) << "{\"step\": 6, \"lo";
   EXPECT_THAT(run_echelon({"inspect", metrics}).out,
-              testing::AllOf(HasSubstr("steps 1 to 5, 1 resumes"), HasSubstr("1 that are cut off")));
+              testing::AllOf(HasSubstr("steps 1 to 5, 1 resume;"), HasSubstr("1 that is cut off")));
   std::vector<int> steps;
   for (const auto& line : json_lines(run_echelon({"inspect", metrics, "--json"}).out))
     if (line.contains("grad_norm")) steps.push_back(line["step"]);

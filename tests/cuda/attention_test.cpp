@@ -208,7 +208,7 @@ TEST_F(WhereABlockMayHave99KiB, WiderHeadsHaveTheGeneralKernels) {
   ops.finish();
   expect_same(actual, expected, {3, 4});
   EXPECT_EQ(ops.attention_choices(),
-            "attention of 1 x 20 queries and 75 keys, 1 heads of 136 and 1 kv heads in bfloat16: our general kernels");
+            "attention of 1 x 20 queries and 75 keys, 1 head of 136 and 1 kv head in bfloat16: our general kernels");
 }
 
 TEST(AttentionInTensorCores, SaysWhatItIsFor) {
@@ -220,9 +220,9 @@ TEST(AttentionInTensorCores, SaysWhatItIsFor) {
   ops.attention_backward(tensors.backward());
   ops.finish();
   EXPECT_EQ(ops.attention_choices(),
-            "attention of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor "
+            "attention of 1 x 20 queries and 20 keys, 1 head of 64 and 1 kv head in bfloat16: our kernels for tensor "
             "cores\n"
-            "attention's gradients of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our "
+            "attention's gradients of 1 x 20 queries and 20 keys, 1 head of 64 and 1 kv head in bfloat16: our "
             "kernels for tensor cores");
 }
 

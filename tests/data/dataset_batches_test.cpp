@@ -171,7 +171,7 @@ TEST(DatasetBatches, ManyThreadsReadTheSame) {
 TEST(DatasetBatches, RefusesWhatCannotBePredicted) {
   const Scratch scratch;
   EXPECT_THAT(sentence_of([&] { DatasetBatches batches(counting(scratch, 0), {}); }), HasSubstr("holds 0 tokens"));
-  EXPECT_THAT(sentence_of([&] { DatasetBatches batches(counting(scratch, 1), {}); }), HasSubstr("holds 1 tokens"));
+  EXPECT_THAT(sentence_of([&] { DatasetBatches batches(counting(scratch, 1), {}); }), HasSubstr("holds 1 token;"));
   const DatasetBatches batches(counting(scratch, 10), {.vocab_size = 10});
   EXPECT_THAT(sentence_of([&] { read(batches, 0, 9); }), HasSubstr("token 10, but model.vocab_size = 10"));
 }

@@ -136,6 +136,8 @@ TEST(TokenizerFiles, AreKnownByNameAndContent) {
   EXPECT_THAT(sentence_of([&] { (void)Tokenizer::load(scratch.path("other/tokenizer.model")); }),
               HasSubstr("--pattern llama3"));
   EXPECT_THAT(Tokenizer::load(scratch.path("other/tokenizer.model"), "llama3").encode("ab"), ElementsAre(256));
+  EXPECT_THAT(sentence_of([&] { (void)Tokenizer::load(scratch.path("tokenizer.model"), "foo"); }),
+              HasSubstr("--pattern=foo is for tiktoken's files, which " + scratch.path("tokenizer.model") + " is not"));
   EXPECT_THAT(sentence_of([&] { (void)Tokenizer::load(scratch.path("other")); }),
               HasSubstr("other' is a folder, not a tokenizer's file (use '" + scratch.path("other/tokenizer.model")));
 }

@@ -67,7 +67,7 @@ TEST(MetricsHistory, OtherLinesAreSkipped) {
 
 TEST(MetricsHistory, IsSummarized) {
   EXPECT_EQ(to_text(history_of(step(1, 9) + step(2, 8) + resumed(1) + step(2, 7) + evaluation(2, 7.25))),
-            "steps 1 to 2, 1 resumes; left out: 1 lines of repeated steps, 0 that are cut off\n"
+            "steps 1 to 2, 1 resume; left out: 1 line of repeated steps, 0 that are cut off\n"
             "training loss: 9.00000 at first, 7.00000 at last\n"
             "validation loss: 7.25000 after step 2\n");
   EXPECT_EQ(to_text(history_of("")), "no steps, 0 resumes; left out: 0 lines of repeated steps, 0 that are cut off\n");

@@ -102,7 +102,7 @@ TEST(StepJson, ReadsBackAsTheSameBits) {
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_EQ(json["comm_bytes"]["dp_shard"].get<std::int64_t>(), 123456789012345);
-  for (const char* key : {"step", "tokens", "step_seconds", "tokens_per_second", "tflops", "memory_peak_bytes",
+  for (const char* key : {"step", "tokens", "epoch", "step_seconds", "tokens_per_second", "tflops", "memory_peak_bytes",
                           "world_size", "grad_norm"})
     EXPECT_TRUE(json[key].is_number()) << key;
   EXPECT_EQ(to_json(report).find('\n'), std::string::npos);

@@ -191,6 +191,23 @@ TEST_F(AsyncSave, LeavesOutWhatIsDueMeanwhile) {
   EXPECT_FALSE(std::filesystem::exists(checkpoint("run", 6)));
 }
 
+TEST_F(AsyncSave, WarnsOnceOfWhatItLeavesOut) {
+  RunConfig config = this->config("run");
+  config.checkpoint.interval = 3;
+  config.training.steps = 15;
+  HeldDisk disk;
+  const SubstitutedCalls substituted(disk);
+  ReportLog log;
+  log.after_step = [&](const StepReport& report) {
+    if (report.step == 3) disk.hold();
+    if (report.step == 4) disk.wait_for_write();
+    if (report.step == 13) disk.release();
+  };
+  (void)train(config, {.observer = &log});
+  EXPECT_THAT(log.warnings, ElementsAre(HasSubstr("the checkpoint of step 6 is left out"),
+                                        HasSubstr("3 checkpoints in all were left out")));
+}
+
 TEST_F(AsyncSave, ADiskThatTakesTooLongHasFailed) {
   for (const bool waits : {false, true}) {
     SCOPED_TRACE(waits ? "training waits" : "training continues");

@@ -40,6 +40,8 @@ const Meant meant[] = {
     {"training.stpes", "; did you mean training.steps?"},
     {"training.step_size", "; did you mean training.steps?"},
     {"resume", "; did you mean checkpoint.load?"},
+    {"training.diloco", "; local steps are not supported; replicas sum gradients in every step"},
+    {"data.blend", "; blends of data sets are not supported; echelon prepare joins its inputs"},
     {"training.frobnicate", "; echelon train --help lists the keys"},
 };
 INSTANTIATE_TEST_SUITE_P(Of, Hints, testing::ValuesIn(meant));

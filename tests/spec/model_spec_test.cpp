@@ -200,38 +200,38 @@ TEST_P(ModelFaults, AreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ModelFaults,
-    testing::Values(ModelFault{"model.hidden_size = 0", [](ModelSpec& m) { m.hidden_size = 0; }},
-                    ModelFault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
-                    ModelFault{"model.vocab_size = 4611686018427387904 is too large",
-                               [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
-                    ModelFault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4 (use 2)",
-                               [](ModelSpec& m) { m.num_key_value_heads = 3; }},
-                    ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
-                    ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
-                    ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
-                    ModelFault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
-                    ModelFault{"model.sliding_window = 7 is not supported: config.json of model_type = 'llama'",
-                               [](ModelSpec& m) { m.sliding_window = 7; }},
-                    ModelFault{"model.sliding_window = -1 is below 0", [](ModelSpec& m) { m.sliding_window = -1; }},
-                    ModelFault{"model.max_window_layers = 2 is not supported: config.json of model_type = 'mistral'",
-                               [](ModelSpec& m) {
-                                 m.family = Family::mistral, m.sliding_window = 7, m.max_window_layers = 2;
-                               }},
-                    ModelFault{"model.shared_expert_intermediate_size = 1000 is not a multiple of "
-                               "model.moe_intermediate_size = 300",
-                               [](ModelSpec& m) {
-                                 m.family = Family::dots1, m.mixture.num_experts = 8;
-                                 m.mixture.num_experts_per_tok = 2, m.mixture.moe_intermediate_size = 300;
-                                 m.mixture.shared_expert_intermediate_size = 1000;
-                               }},
-                    ModelFault{"model.mechanisms has kv_lora_rank = 8 in a model of family llama (use 0)",
-                               [](ModelSpec& m) { m.kv_lora_rank = 8; }},
-                    ModelFault{"model.mechanisms has v_head_dim = 200, which is not from 1 to model.head_dim = 192",
-                               [](ModelSpec& m) { m = preset("deepseek-v3"), m.v_head_dim = 200; }},
-                    ModelFault{"model.mechanisms has qk_rope_head_dim = 63, which is no even number below",
-                               [](ModelSpec& m) { m = preset("deepseek-v3"), m.qk_rope_head_dim = 63; }},
-                    ModelFault{"model.rope_scaling.factor = 0.5",
-                               [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
+    testing::Values(
+        ModelFault{"model.hidden_size = 0", [](ModelSpec& m) { m.hidden_size = 0; }},
+        ModelFault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
+        ModelFault{"model.vocab_size = 4611686018427387904 is too large",
+                   [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
+        ModelFault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4 (use 2)",
+                   [](ModelSpec& m) { m.num_key_value_heads = 3; }},
+        ModelFault{"model.head_dim = 65538 is too large; at most 65536", [](ModelSpec& m) { m.head_dim = 65538; }},
+        ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
+        ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
+        ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
+        ModelFault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
+        ModelFault{"model.sliding_window = 7 is not supported: config.json of model_type = 'llama'",
+                   [](ModelSpec& m) { m.sliding_window = 7; }},
+        ModelFault{"model.sliding_window = -1 is below 0", [](ModelSpec& m) { m.sliding_window = -1; }},
+        ModelFault{"model.max_window_layers = 2 is not supported: config.json of model_type = 'mistral'",
+                   [](ModelSpec& m) { m.family = Family::mistral, m.sliding_window = 7, m.max_window_layers = 2; }},
+        ModelFault{"model.shared_expert_intermediate_size = 1000 is not a multiple of "
+                   "model.moe_intermediate_size = 300",
+                   [](ModelSpec& m) {
+                     m.family = Family::dots1, m.mixture.num_experts = 8;
+                     m.mixture.num_experts_per_tok = 2, m.mixture.moe_intermediate_size = 300;
+                     m.mixture.shared_expert_intermediate_size = 1000;
+                   }},
+        ModelFault{"model.mechanisms has kv_lora_rank = 8 in a model of family llama (use 0)",
+                   [](ModelSpec& m) { m.kv_lora_rank = 8; }},
+        ModelFault{"model.mechanisms has v_head_dim = 200, which is not from 1 to model.head_dim = 192",
+                   [](ModelSpec& m) { m = preset("deepseek-v3"), m.v_head_dim = 200; }},
+        ModelFault{"model.mechanisms has qk_rope_head_dim = 63, which is no even number below",
+                   [](ModelSpec& m) { m = preset("deepseek-v3"), m.qk_rope_head_dim = 63; }},
+        ModelFault{"model.rope_scaling.factor = 0.5",
+                   [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
 
 }  // namespace
 }  // namespace echelon

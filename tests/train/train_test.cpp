@@ -133,9 +133,9 @@ TEST_F(Train, StepsFollowTheScheduleAndTheData) {
   on_one_rank(one, [&](RankRun& run, Ops& ops) {
     run.model().initialize(one.training.seed, ops);
     for (std::int64_t step = 1; step <= one.training.steps; ++step) {
-      // Linear warm-up over two steps, then half a cosine down to zero at the last.
+      // Linear warm-up over two steps, then half a cosine down to zero after the last.
       const double lr = one.optimizer.lr * (step <= 2 ? static_cast<double>(step) / 2
-                                                      : 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - 2) / 2)));
+                                                      : 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - 3) / 2)));
       rates.push_back(lr);
       const StepInput input = {
           .batches = &data,

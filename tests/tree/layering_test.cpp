@@ -53,7 +53,7 @@ const Layers& layers() {
        {"measure/", "engine/", "report/", "checkpoint/", "files/", "data/", "blueprint/", "executor/", "comm/",
         "context/", "spec/", "tensor/", "base/"}},
       {"pages",
-       {"train/", "measure/", "report/", "plan/", "predict/", "blueprint/", "backend/", "context/", "spec/",
+       {"train/", "measure/", "engine/", "report/", "plan/", "predict/", "blueprint/", "backend/", "context/", "spec/",
         "schedule/", "base/"}},
       {"cli",
        {"pages/", "train/", "verify/", "measure/", "engine/", "report/", "checkpoint/", "data/", "plan/", "predict/",

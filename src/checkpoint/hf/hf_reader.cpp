@@ -1,10 +1,9 @@
 #include "checkpoint/hf/hf_reader.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "base/text/printable.h"
-#include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/config/model_config.h"
-#include "checkpoint/hf/config/wrapper_config.h"
 #include "checkpoint/hf/slice_io.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "spec/families/family.h"
@@ -115,9 +114,9 @@ void HuggingFaceReader::require_no_others() const {
   const std::size_t num = others.size();
   others.resize(std::min(num, most_named));
   require(num == 0,
-          "{} has {} tensor{} that its config.json does not ask for: {}{} (use the config.json of these "
+          "{} has {} that its config.json does not ask for: {}{} (use the config.json of these "
           "weights, or remove what is not of the model)",
-          folder_.string(), num, num == 1 ? "" : "s", fmt::join(others, ", "), num > most_named ? ", ..." : "");
+          folder_.string(), counted(num, "tensor"), fmt::join(others, ", "), num > most_named ? ", ..." : "");
 }
 
 // Base models are saved without the prefix that the same model with a head has.
@@ -183,11 +182,7 @@ std::string HuggingFaceReader::note() const {
   if (const auto num = std::ranges::count_if(weights_.entries(), further); num > 0)
     parts.push_back(
         fmt::format("{} has layers that predict further tokens, whose {} tensors are left out", folder_.string(), num));
-  const ConfigFields config = language_model_of(ConfigFields(folder_ / "config.json"));
-  for (const FamilyField& field : description_of(spec_.family).fields)
-    if (const auto* dropout = std::get_if<DropoutField>(&field); dropout && config.number(dropout->key, 0.0) != 0)
-      parts.push_back(fmt::format("{} = {} is kept and not applied: Echelon has no dropout", dropout->key,
-                                  config.number(dropout->key)));
+  if (std::string dropout = dropout_note(folder_); !dropout.empty()) parts.push_back(std::move(dropout));
   if (!has_rope_of_version_4(spec_))
     parts.push_back("rope_parameters.sliding_attention is read by transformers 5 alone: version 4 has no such RoPE");
   return fmt::format("{}", fmt::join(parts, "; "));

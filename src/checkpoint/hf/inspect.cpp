@@ -1,10 +1,12 @@
 #include "checkpoint/hf/inspect.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/hf/config/config_fields.h"
 #include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/config/wrapper_config.h"
 #include "checkpoint/hf/hf_reader.h"
+#include "files/folder_links.h"
 
 namespace echelon {
 
@@ -33,6 +35,13 @@ std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder) {
   for (const auto& [name, entry] : weights.entries())
     listed.push_back(
         {name, entry.tensor.format, entry.tensor.shape, entry.tensor.num_bytes, entry.path.filename().string()});
+  return listed;
+}
+
+std::vector<ListedTensor> list_adapter_tensors(const std::filesystem::path& folder) {
+  std::vector<ListedTensor> listed;
+  for (const auto& [name, tensor] : read_safetensors_header(path_in_folder(folder, adapter_weights_name)))
+    listed.push_back({name, tensor.format, tensor.shape, tensor.num_bytes, std::string(adapter_weights_name)});
   return listed;
 }
 

@@ -16,6 +16,9 @@ struct ListedTensor {
 /// Every tensor of the folder's safetensors, by name, whether Echelon uses it or not. Reads headers only. Throws Error.
 [[nodiscard]] std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder);
 
+/// The same of a folder of adapters.
+[[nodiscard]] std::vector<ListedTensor> list_adapter_tensors(const std::filesystem::path& folder);
+
 /// Whether Echelon can train the model of a folder.
 struct FolderVerdict {
   std::string model_type{};          // of config.json

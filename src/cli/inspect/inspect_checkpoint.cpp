@@ -1,5 +1,6 @@
 #include "cli/inspect/inspect_checkpoint.h"
 
+#include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_reader.h"
@@ -31,18 +32,22 @@ Checkpoint read_checkpoint(const fs::path& folder, bool verify) {
 void print(const Checkpoint& checkpoint) {
   const auto& [manifest, config, is_verified] = checkpoint;
   const RunScalars& scalars = manifest.scalars;
-  fmt::print("step {} of {}: {} of {} parameters, {} sequences of {} tokens read, {} steps skipped\n", scalars.step,
-             config.training.steps, name_of(config.model.family), config.model.num_parameters(), scalars.sequences,
-             scalars.seq_len, scalars.skipped_steps);
+  const std::string adapters = config.lora.exists() ? fmt::format("adapters of rank {} of ", config.lora.rank) : "";
+  fmt::print("step {} of {}: {}{} of {} parameters, {} of {} read, {} skipped\n", scalars.step, config.training.steps,
+             adapters, name_of(config.model.family), config.model.num_parameters(),
+             counted(scalars.sequences, "sequence"), counted(scalars.seq_len, "token"),
+             counted(scalars.skipped_steps, "step"));
   if (scalars.loss_scale)
-    fmt::print("loss scale {}, {} steps since it changed\n", *scalars.loss_scale, scalars.steps_since_scale_changed);
+    fmt::print("loss scale {}, {} since it changed\n", *scalars.loss_scale,
+               counted(scalars.steps_since_scale_changed, "step"));
   for (const auto& [state, dtype] : manifest.states) fmt::print("{}: {}\n", printable(state), name_of(dtype));
   for (const LineageEntry& entry : manifest.lineage) {
     fmt::print("attempt {}: {}\n", entry.attempt,
                entry.from.empty() ? "started" : "resumed from " + printable(entry.from));
     for (const std::string& change : entry.changes) fmt::print("  {}\n", printable(change));
   }
-  fmt::print("{} files, {:.1f} MB{}\n", manifest.files.size(), static_cast<double>(checkpoint.num_bytes()) / 1e6,
+  fmt::print("{}, {:.1f} MB{}\n", counted(manifest.files.size(), "file"),
+             static_cast<double>(checkpoint.num_bytes()) / 1e6,
              is_verified ? ", equal to their digests" : "; --verify compares them with their digests");
 }
 

@@ -1,3 +1,4 @@
+#include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "cli/inspect/inspect_tokens.h"
 #include "cli/inspect/print_json.h"
@@ -58,7 +59,7 @@ SampledDocument sampled(const IndexedDataset& dataset, const std::optional<LossM
 /// Without a mask everything is trained, so that marks would say nothing.
 void print(const SampledDocument& document, bool has_mask, bool in_color) {
   const bool is_cut = document.num_shown < document.num_tokens;
-  fmt::print("--- document {}: {} tokens{}, {}\n", document.index, document.num_tokens,
+  fmt::print("--- document {}: {}{}, {}\n", document.index, counted(document.num_tokens, "token"),
              is_cut ? fmt::format(", of which the first {} are shown", document.num_shown) : "",
              has_mask ? fmt::format("{} of {} trained", document.num_trained, is_cut ? "these" : "them")
                       : "all of them trained");

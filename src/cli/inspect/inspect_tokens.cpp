@@ -1,5 +1,6 @@
 #include "cli/inspect/inspect_tokens.h"
 
+#include "base/text/counted.h"
 #include "cli/inspect/print_json.h"
 #include "data/indexed_dataset.h"
 #include "data/loss_mask.h"
@@ -12,9 +13,10 @@ ExitStatus inspect_tokens(const std::string& prefix, bool json) {
   std::int64_t num_trained = 0;
   for (std::int64_t i = 0; mask && i < dataset.num_tokens(); ++i) num_trained += mask->is_trained(i) ? 1 : 0;
   if (!json) {
-    fmt::print("{}: {} tokens of type {}, {} sequences, {} documents{}\n", dataset.prefix(), dataset.num_tokens(),
-               name_of(dataset.token_type()), dataset.num_sequences(), dataset.num_documents(),
-               mask ? fmt::format("; loss falls on {} tokens", num_trained) : "");
+    fmt::print("{}: {} of type {}, {}, {}{}\n", dataset.prefix(), counted(dataset.num_tokens(), "token"),
+               name_of(dataset.token_type()), counted(dataset.num_sequences(), "sequence"),
+               counted(dataset.num_documents(), "document"),
+               mask ? "; loss falls on " + counted(num_trained, "token") : "");
     return ExitStatus::success;
   }
   nlohmann::ordered_json found = {{"token_type", name_of(dataset.token_type())},

@@ -1,5 +1,6 @@
 #include "comm/launch/run_ranks.h"
 
+#include "base/text/counted.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 
@@ -10,10 +11,9 @@ namespace {
 
 RankPlacement place_processes(int num_ranks, const LaunchEnvironment& launched) {
   require_mpi_possible(launched);
-  require(
-      launched.size == num_ranks,
-      "the mesh has {} ranks (the degrees of [parallelism] multiplied), but {} started {} processes (use {} of them)",
-      num_ranks, name_of(launched.source), launched.size, num_ranks);
+  require(launched.size == num_ranks,
+          "the mesh has {} (the degrees of [parallelism] multiplied), but {} started {} processes (use {} of them)",
+          counted(num_ranks, "rank"), name_of(launched.source), launched.size, num_ranks);
   return {.transport = Transport::mpi,
           .num_ranks = num_ranks,
           .first_rank_here = launched.rank,

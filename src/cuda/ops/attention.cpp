@@ -2,6 +2,7 @@
 #include "cuda/ops/attention.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/cudnn_attention.h"
 
@@ -84,9 +85,10 @@ std::string CudaOps::attention_choices() const {
   };
   std::string lines;
   for (const auto& [shape, used] : used_)
-    lines += fmt::format("{}attention{} of {} x {} queries and {} keys, {} heads of {} and {} kv heads in {}: {}",
-                         lines.empty() ? "" : "\n", shape.is_backward ? "'s gradients" : "", shape.B, shape.Tq,
-                         shape.Tk, shape.H, shape.C, shape.K, name_of(shape.dtype), words_for(shape, used));
+    lines += fmt::format("{}attention{} of {} x {} and {}, {} of {} and {} in {}: {}", lines.empty() ? "" : "\n",
+                         shape.is_backward ? "'s gradients" : "", shape.B, counted(shape.Tq, "query"),
+                         counted(shape.Tk, "key"), counted(shape.H, "head"), shape.C, counted(shape.K, "kv head"),
+                         name_of(shape.dtype), words_for(shape, used));
   return lines;
 }
 

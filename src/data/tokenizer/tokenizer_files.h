@@ -12,7 +12,8 @@ namespace echelon {
 
 /// Reads a tokenizer.json; a vocab.json with the merges.txt next to it; a model of SentencePiece (*.model); or
 /// tiktoken's ranks (*.tiktoken, or a *.model with such lines). `pattern` splits text for ranks: a name of
-/// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it.
+/// named_pattern, or empty if the name of the file says it. Throws Error with the file and what is wrong in it, and for
+/// the pattern of a file without ranks.
 [[nodiscard]] TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern = "");
 
 /// The first of FOLDER/tokenizer.json, tokenizer.model and vocab.json that exists, else the first name. Throws Error if

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/team_cores.h"
+#include "base/text/counted.h"
 #include "comm/gathered.h"
 #include "machine/cores.h"
 #include "machine/host.h"
@@ -89,13 +90,13 @@ RankCores claim_cores(const RunConfig& config, Mesh& mesh) {
 }
 
 std::string describe(const RankCores& p) {
-  const std::string threads = fmt::format("{} thread{} per rank", p.num_threads, p.num_threads == 1 ? "" : "s");
-  const std::string cpus = fmt::format("cpu{} {}", p.cpus.size() == 1 ? "" : "s", to_string(p.cpus));
+  const std::string threads = counted(p.num_threads, "thread") + " per rank";
+  const std::string cpus = fmt::format("{} {}", plural(p.cpus.size(), "cpu"), to_string(p.cpus));
   if (p.is_bound)
     return fmt::format("{}, rank 0 bound to {} ({} ranks of its host divide the cores)", threads, cpus,
                        p.num_neighbours);
   return fmt::format("{}, on {}{}", threads, cpus,
-                     p.num_neighbours > 1 ? fmt::format(" together with {} other ranks", p.num_neighbours - 1) : "");
+                     p.num_neighbours > 1 ? " together with " + counted(p.num_neighbours - 1, "other rank") : "");
 }
 
 }  // namespace echelon

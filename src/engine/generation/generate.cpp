@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text/printable.h"
 #include "checkpoint/hf/generation_config.h"
+#include "checkpoint/model_tokenizer.h"
 #include "comm/thread/thread_world.h"
 #include "data/tokenizer/embeddings.h"
 #include "engine/device/rank_cores.h"
@@ -30,7 +31,7 @@ class Generator {
       : options_(options),
         reader_(options.model),
         tokenizer_(tokenizer),
-        stops_(generation_ends(options.model)),
+        stops_(generation_ends(tokenizer_in(options.model).parent_path())),
         sampler_(options.sampling),
         note_(reader_.note()) {
     if (const std::string dropless = note_of_capacity(read_capacity_factor(options.model)); !dropless.empty())

@@ -14,7 +14,7 @@
 namespace echelon {
 
 struct GenerateOptions {
-  std::filesystem::path model;              // a Hugging Face folder with tokenizer.json
+  std::filesystem::path model;              // a Hugging Face folder or a checkpoint
   std::string prompt;                       // empty: the model starts with the token between documents
   std::vector<std::int32_t> stop_tokens{};  // as well as those of the folder
   std::int64_t max_new_tokens = 128;

@@ -1,4 +1,5 @@
 // The picture of an exchange in the formats of graphics.
+#include "base/text/counted.h"
 #include "pages/exchange/exchange_picture.h"
 
 #include <fmt/format.h>
@@ -52,9 +53,9 @@ std::string to_svg(const ExchangePicture& picture) {
       "font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       label_width + lane_width + 20, first_pass_y + pass_pitch * static_cast<double>(picture.passes.size()));
   svg += fmt::format(
-      "<text x=\"8\" y=\"20\">experts on {} ranks, {} loads, rounds: {}; experts blue, shared expert purple, dispatch "
+      "<text x=\"8\" y=\"20\">experts on {}, {} loads, rounds: {}; experts blue, shared expert purple, dispatch "
       "and combine yellow and brown</text>\n",
-      picture.request.num_ranks, picture.request.load, picture.num_rounds);
+      counted(picture.request.num_ranks, "rank"), picture.request.load, picture.num_rounds);
   double y = first_pass_y;
   for (const ExchangePicture::Pass& pass : picture.passes) {
     double of_lane = y;
@@ -94,7 +95,7 @@ std::string to_chrome_json(const ExchangePicture& picture) {
 
 HtmlReport exchange_page(const ExchangePicture& picture) {
   HtmlReport page;
-  page.title = fmt::format("A layer with experts on {} ranks", picture.request.num_ranks);
+  page.title = fmt::format("A layer with experts on {}", counted(picture.request.num_ranks, "rank"));
   page.summary = fmt::format("What the most loaded rank computes while rows travel: {} loads, rounds: {}.",
                              picture.request.load, picture.num_rounds);
   HtmlTimeline timeline = {.title = "Passes", .note = "The shared expert is drawn as other."};

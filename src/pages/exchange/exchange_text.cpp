@@ -1,3 +1,4 @@
+#include "base/text/counted.h"
 #include "pages/exchange/exchange_picture.h"
 
 #include <fmt/format.h>
@@ -33,8 +34,8 @@ std::string to_text(const ExchangePicture& picture, int max_columns) {
   for (const ExchangePicture::Pass& pass : picture.passes) longest = std::max(longest, pass.end);
   const double columns_per_ms = longest > 0 ? max_columns / longest : 0;
   std::string text = fmt::format(
-      "a layer with experts on {} ranks, {} loads, {} round{}; the most loaded rank, until its rows are back\n",
-      picture.request.num_ranks, picture.request.load, picture.num_rounds, picture.num_rounds == 1 ? "" : "s");
+      "a layer with experts on {}, {} loads, {}; the most loaded rank, until its rows are back\n",
+      counted(picture.request.num_ranks, "rank"), picture.request.load, counted(picture.num_rounds, "round"));
   for (const ExchangePicture::Pass& pass : picture.passes) {
     text += fmt::format("\n{}: {:.4g} ms; rows travel for {:.4g} ms, of which {:.4g} ms are exposed\n", pass.name,
                         pass.end, pass.exchange_ms(), pass.exposed_ms());

@@ -1,5 +1,7 @@
 #include "pages/ring/ring_picture.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,9 +68,9 @@ std::string computed(const RingPicture& picture) {
 }  // namespace
 
 std::string to_text(const RingPicture& picture, int max_columns) {
-  return fmt::format("{}: {} tokens in {} document{} on {} ranks of a ring\n\n", name_of(picture.split.balancer),
-                     picture.split.seq_len, picture.documents.size() - 1, picture.documents.size() == 2 ? "" : "s",
-                     picture.split.cp) +
+  return fmt::format("{}: {} in {} on {} of a ring\n\n", name_of(picture.split.balancer),
+                     counted(picture.split.seq_len, "token"), counted(picture.documents.size() - 1, "document"),
+                     counted(picture.split.cp, "rank")) +
          held(picture, max_columns) + sent(picture) + computed(picture) +
          fmt::format(
              "\nlargest rank over the mean: {:.3f} (contiguous chunks: {:.3f}); in lock step {:.1f}% of the "

@@ -1,5 +1,6 @@
 #include "plan/text/explanation.h"
 
+#include "base/text/counted.h"
 #include "base/units.h"
 #include "plan/text/text.h"
 #include "predict/machine/device_map.h"
@@ -111,8 +112,9 @@ std::vector<std::string> context_reasons(const PlanResult& result) {
     return {"it is fixed, or nothing without it fits"};
   }
   std::vector<std::string> lines = {fmt::format(
-      "the best layout without it is {} with {} microbatches of {}, recomputation {}: {:.2f} times as long",
-      degrees_text(result.without_context->choice.shape), result.without_context->choice.shape.num_microbatches,
+      "the best layout without it is {} with {} of {}, recomputation {}: {:.2f} times as long",
+      degrees_text(result.without_context->choice.shape),
+      counted(result.without_context->choice.shape.num_microbatches, "microbatch"),
       result.without_context->choice.shape.micro_batch_size, recompute_text(result.without_context->choice.recompute),
       result.without_context->outcome.step_seconds / best.outcome.step_seconds)};
   for (std::string& line : differences(best, *result.without_context)) lines.push_back(std::move(line));
@@ -163,22 +165,22 @@ std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequ
     lines.push_back(
         rule("states that exceed a device but fit in a node are sharded by ZeRO or tensor parallelism",
              cuts_states && shape.pp == 1,
-             fmt::format("{}; best is {}, {} shards", sizes, degrees, num_shards(shape, best.choice.data))));
+             fmt::format("{}; best is {}, {}", sizes, degrees, counted(num_shards(shape, best.choice.data), "shard"))));
   } else {
     lines.push_back(rule("states beyond a node: tensor parallelism inside nodes and pipelines between them",
                          shape.tp > 1 && shape.pp > 1, fmt::format("{}; best is {}", sizes, degrees)));
   }
   if (shape.tp > 1) {
     lines.push_back(rule("tensor parallelism stays inside a node", shape.tp <= node.num_devices,
-                         fmt::format("tp {} of {} devices", shape.tp, node.num_devices)));
+                         fmt::format("tp {} of {}", shape.tp, counted(node.num_devices, "device"))));
     lines.push_back(rule("sequence parallelism goes along with it", shape.sequence_parallel,
                          shape.sequence_parallel ? "it does" : "it does not"));
   }
   if (shape.pp > 1)
     lines.push_back(rule("four microbatches for each pipeline stage keep the bubble small",
                          shape.num_microbatches >= 4 * shape.pp,
-                         fmt::format("{} microbatches on {} ranks, {:.1f} % bubble", shape.num_microbatches, shape.pp,
-                                     100 * best.outcome.parts.bubble_seconds / best.outcome.step_seconds)));
+                         fmt::format("{} on {} ranks, {:.1f} % bubble", counted(shape.num_microbatches, "microbatch"),
+                                     shape.pp, 100 * best.outcome.parts.bubble_seconds / best.outcome.step_seconds)));
   const bool keeps_all = best.choice.recompute.operations.empty();
   lines.push_back(rule("recompute only what memory demands",
                        keeps_all || static_cast<double>(best.outcome.peak_memory_bytes()) > 0.8 * device,

@@ -1,4 +1,6 @@
 #include "plan/search/improvement.h"
+
+#include "base/text/counted.h"
 #include "plan/search/tune.h"
 #include "plan/text/explanation.h"
 #include "plan/text/fields.h"
@@ -13,10 +15,11 @@ using Json = nlohmann::ordered_json;
 
 std::string current_text(const Plan& plan, const PlanRequest& request) {
   const TrainingConfig& t = plan.config.training;
-  std::string text = fmt::format(
-      "as it is: {}, {} of {} sequences of {} tokens on {} devices of '{}'\n{} in {:.2f} GiB\n",
-      layout_text(plan.config), name_of(t.dtype), t.global_batch_size, t.seq_len, plan.config.mesh_shape().num_ranks(),
-      request.machine.name, promise_text(plan.outcome, plan.config, request.machine, request.profile), peak_gib(plan));
+  std::string text =
+      fmt::format("as it is: {}, {} of {} of {} tokens on {} of '{}'\n{} in {:.2f} GiB\n", layout_text(plan.config),
+                  name_of(t.dtype), counted(t.global_batch_size, "sequence"), t.seq_len,
+                  counted(plan.config.mesh_shape().num_ranks(), "device"), request.machine.name,
+                  promise_text(plan.outcome, plan.config, request.machine, request.profile), peak_gib(plan));
   if (plan.outcome.fits()) return text;
   text += "it does not fit:\n";
   for (const std::string& line : misses(plan)) text += "  " + line + "\n";

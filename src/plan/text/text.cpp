@@ -1,5 +1,6 @@
 #include "plan/text/text.h"
 
+#include "base/text/counted.h"
 #include "base/text/written_number.h"
 #include "base/units.h"
 #include "plan/search/cost.h"
@@ -136,16 +137,6 @@ std::string promise_lines(const PlanResult& result, const PlanRequest& request) 
   return result.draws ? text + to_text(*result.draws) + "\n" : text;
 }
 
-std::string price_difference(const Plan& best, const Plan& other, const PlanRequest& request) {
-  const double price = 1e6 * price_per_token(best, request), more = 1e6 * price_per_token(other, request) - price;
-  return fmt::format(
-      "{:+.4g} ({:+.1f} %) for a million tokens on {} devices, with a step of {:.4f} s instead of {:.4f}{}", more,
-      100 * more / price, other.config.mesh_shape().num_ranks(), other.outcome.step_seconds, best.outcome.step_seconds,
-      is_in_time(other, request)
-          ? ""
-          : fmt::format("; it takes more than --hours={}", request.long_training->hours.value_or(0)));
-}
-
 /// The flag whose limit ends a search first, most likely.
 const char* limit_of(const PlanRequest& request) { return request.seconds > 0 ? "--seconds" : "--work"; }
 
@@ -161,13 +152,23 @@ std::string end_text(const PlanResult& result, const PlanRequest& request) {
 
 }  // namespace
 
+std::string price_difference(const Plan& best, const Plan& other, const PlanRequest& request) {
+  const double price = 1e6 * price_per_token(best, request), more = 1e6 * price_per_token(other, request) - price;
+  return fmt::format("{:+.4g} ({:+.1f} %) for a million tokens on {}, with a step of {:.4f} s instead of {:.4f}{}",
+                     more, 100 * more / price, counted(other.config.mesh_shape().num_ranks(), "device"),
+                     other.outcome.step_seconds, best.outcome.step_seconds,
+                     is_in_time(other, request)
+                         ? ""
+                         : fmt::format("; it takes more than --hours={}", request.long_training->hours.value_or(0)));
+}
+
 std::string to_text(const PlanResult& result, const PlanRequest& request) {
-  std::string text = fmt::format(
-      "{} legal layouts of {:.4g} B parameters ({}, {} sequences of {} tokens) on {} devices of '{}': {} timed in "
-      "{:.2f} s\n",
-      result.num_configurations, static_cast<double>(request.base.model.num_parameters()) / 1e9,
-      name_of(request.base.training.dtype), request.base.training.global_batch_size, request.base.training.seq_len,
-      request.num_devices, request.machine.name, result.num_evaluated, result.seconds);
+  std::string text =
+      fmt::format("{} of {:.4g} B parameters ({}, {} of {} tokens) on {} of '{}': {} timed in {:.2f} s\n",
+                  counted(result.num_configurations, "legal layout"),
+                  static_cast<double>(request.base.model.num_parameters()) / 1e9, name_of(request.base.training.dtype),
+                  counted(request.base.training.global_batch_size, "sequence"), request.base.training.seq_len,
+                  counted(request.num_devices, "device"), request.machine.name, result.num_evaluated, result.seconds);
   std::vector<PlanRow> rows = {plan_header};
   for (const Plan& plan : result.plans) rows.push_back(row(plan, request));
   if (result.nearest) rows.push_back(row(*result.nearest, request));
@@ -190,8 +191,8 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (result.within > 0)
     text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
-    text +=
-        fmt::format("\na million tokens cost {} on {} devices\n", written(price), best.config.mesh_shape().num_ranks());
+    text += fmt::format("\na million tokens cost {} on {}\n", written(price),
+                        counted(best.config.mesh_shape().num_ranks(), "device"));
   if (request.long_training) text += "\n" + to_text(long_run(best, request), request);
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1 && request.objective == PlanObjective::cost)

@@ -12,6 +12,9 @@ inline constexpr std::string_view pipeline_footnote =
 [[nodiscard]] std::string data_text(const PlanChoice& choice);
 [[nodiscard]] std::string recompute_text(const PlanRecompute& recompute);
 
+/// What a million tokens of `other` cost more than those of `best`, and why it may not be wanted.
+[[nodiscard]] std::string price_difference(const Plan& best, const Plan& other, const PlanRequest& request);
+
 [[nodiscard]] std::string to_text(const PlanResult& result, const PlanRequest& request);
 /// One object: configurations, evaluated, seconds, plans; and the closest plan (field `nearest`) where nothing fits.
 [[nodiscard]] std::string to_json(const PlanResult& result, const PlanRequest& request);

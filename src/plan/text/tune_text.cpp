@@ -1,3 +1,4 @@
+#include "base/text/counted.h"
 #include "plan/search/tune.h"
 #include "plan/text/fields.h"
 
@@ -20,8 +21,9 @@ std::string layout_text(const RunConfig& config) {
   text += fmt::format(" x replicate {} x shard {}", p.data_parallel_replicate_degree, p.data_parallel_shard_degree);
   if (p.data_parallel_shard_degree > 1) text += fmt::format(" ZeRO-{}", p.zero_level);
   if (p.order != AxisOrder()) text += fmt::format(", order {}", name_of(p.order));
-  return text + fmt::format(", {} x {} sequences, recompute {}", config.num_microbatches(),
-                            config.training.micro_batch_size, fmt::join(names_of(config.training.recompute), "+"));
+  return text + fmt::format(", {} x {}, recompute {}", config.num_microbatches(),
+                            counted(config.training.micro_batch_size, "sequence"),
+                            fmt::join(names_of(config.training.recompute), "+"));
 }
 
 std::string to_text(const Tuning& tuning) {

@@ -1,6 +1,7 @@
 #include "report/html/train_page.h"
 
 #include "base/median.h"
+#include "base/text/counted.h"
 
 #include <fmt/format.h>
 
@@ -48,7 +49,7 @@ std::vector<HtmlTile> TrainPage::tiles() const {
                      fmt::format("perplexity {:.2f}", std::exp(validation_.y.back()))});
   tiles.push_back({"Step time", text_of(HtmlUnit::seconds, seconds), "median of all but the first"});
   tiles.push_back({"Tokens per second", text_of(HtmlUnit::number, static_cast<double>(last_.tokens) / seconds),
-                   fmt::format("over {} rank{}", last_.world_size, last_.world_size == 1 ? "" : "s")});
+                   "over " + counted(last_.world_size, "rank")});
   if (last_.mfu && seconds > 0)  // change relative to the other step time
     tiles.push_back({"MFU", fmt::format("{:.1f} %", *last_.mfu * last_.step_seconds / seconds), "of the median step"});
   tiles.push_back(

@@ -226,7 +226,7 @@ const ConfigKey keys[] = {
 
     {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
     {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},
-    {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the last learning rate as a part of lr", unit},
+    {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the least learning rate as a part of lr", unit},
     {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
 
     {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: initial factor of the loss", {1, 1e30}},

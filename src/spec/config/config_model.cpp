@@ -65,7 +65,12 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
         "model.hidden_size = {} is not a multiple of model.num_attention_heads = {} (use {}, or set model.head_dim)",
         model.hidden_size, model.num_attention_heads,
         std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
-    model.set_head_dim(model.hidden_size / model.num_attention_heads);
+    const std::int64_t head_dim = model.hidden_size / model.num_attention_heads;
+    require(head_dim <= max_heads,
+            "model.hidden_size = {} makes heads of {} with model.num_attention_heads = {}; a head has at most {} (use "
+            "model.hidden_size = {})",
+            model.hidden_size, head_dim, model.num_attention_heads, max_heads, max_heads * model.num_attention_heads);
+    model.set_head_dim(head_dim);
   }
   const auto& experts = description_of(model.family).mixture;
   if (experts && experts->shares_width() && !settings.has("model.moe_intermediate_size"))

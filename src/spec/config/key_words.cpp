@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::string_view trackers = "experiment trackers are not supported yet; output.dir has metrics.jsonl";
 constexpr std::string_view dropout = "dropout is not supported";
+constexpr std::string_view local_steps = "local steps are not supported; replicas sum gradients in every step";
+constexpr std::string_view blends = "blends of data sets are not supported; echelon prepare joins its inputs";
 
 // clang-format off
 constexpr FieldWord known_words[] = {
@@ -172,6 +174,11 @@ constexpr FieldWord known_words[] = {
     {"dropout", "", dropout},
     {"hidden_dropout", "", dropout},
     {"attention_dropout", "", dropout},
+    {"diloco", "", local_steps},
+    {"local_sgd", "", local_steps},
+    {"data_blend", "", blends},
+    {"blend", "", blends},
+    {"data_weights", "", blends},
 };
 // clang-format on
 

@@ -1,6 +1,7 @@
 #include "train/data/open_data.h"
 
 #include "base/error.h"
+#include "base/text/counted.h"
 #include "data/packing/packing_file.h"
 #include "files/file.h"
 
@@ -33,9 +34,9 @@ void describe(const OpenedPacking& packing, const std::string& path, RunObserver
   const PackedSequences& packed = packing.packed;
   const double padding =
       100 * static_cast<double>(packed.num_padding()) / static_cast<double>(packed.num_sequences() * packed.seq_len);
-  observer.described(fmt::format("{} {}: {} sequences of {} tokens, {:.3f} % padding; {} longer documents are split",
-                                 packing.was_stored ? "read" : "packed", path, packed.num_sequences(), packed.seq_len,
-                                 padding, packed.num_split));
+  observer.described(fmt::format("{} {}: {} of {}, {:.3f} % padding; {} split", packing.was_stored ? "read" : "packed",
+                                 path, counted(packed.num_sequences(), "sequence"), counted(packed.seq_len, "token"),
+                                 padding, counted(packed.num_split, "longer document")));
   if (!packing.warning.empty())
     observer.warned(fmt::format("the packed sequences could not be stored: {}", packing.warning));
 }

@@ -91,11 +91,10 @@ void RunSaver::save(const RunScalars& scalars, SaveReason reason, bool may_conti
     saved(false);
   }
   if (!waits && state.is_under_way()) {
-    ++num_left_out_;
-    if (tells())
+    if (++num_left_out_ == 1 && tells())
       context_.observer.warned(
           fmt::format("the checkpoint of step {} is left out, since that of step {} is still being written "
-                      "(checkpoint.interval = {})",
+                      "(checkpoint.interval = {}); the end of the run counts further ones",
                       scalars.step, state.scalars().step, context_.config.checkpoint.interval));
     return;
   }
@@ -116,6 +115,9 @@ void RunSaver::saved(bool is_last) {
   constexpr int most_failed = 3;
   const RunScalars& scalars = context_.state.scalars();
   const std::optional<SharedFailure>& failure = context_.state.failure();
+  if (is_last && num_left_out_ > 1 && tells())
+    context_.observer.warned(
+        fmt::format("{} checkpoints in all were left out, each while another one was being written", num_left_out_));
   if (!failure) {
     failed_saves_ = 0;
     saved_step_ = scalars.step;

@@ -1,7 +1,10 @@
 #include "train/start/run_description.h"
 
+#include "base/text/counted.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,10 +38,10 @@ std::string describe_adapters(const RunConfig& config) {
 std::string description(const Blueprint& blueprint, const RankPlacement& placement) {
   const RunConfig& config = blueprint.config();
   const ParallelConfig& p = config.parallelism;
+  const std::string kind = placement.transport == Transport::thread ? "thread" : "process";
   return fmt::format(
-      "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} ranks as "
-      "{}; "
-      "{} microbatches of {} x {} tokens per rank and step",
+      "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} as {}; {} "
+      "of {} x {} tokens per rank and step",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
       config.model.mixture.exists()
           ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
@@ -49,9 +52,29 @@ std::string description(const Blueprint& blueprint, const RankPlacement& placeme
           ? fmt::format("context {} ({}, {}) x ", p.context_parallel_degree, name_of(p.context_parallel_method),
                         name_of(p.context_parallel_load_balancer))
           : "",
-      p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
-      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),
-      config.training.micro_batch_size, config.training.seq_len);
+      p.tensor_parallel_degree, counted(config.mesh_shape().num_ranks(), "rank"),
+      config.mesh_shape().num_ranks() == 1 ? "a " + kind : plural(config.mesh_shape().num_ranks(), kind),
+      counted(config.num_microbatches(), "microbatch"), config.training.micro_batch_size, config.training.seq_len);
+}
+
+std::string description(const DatasetBatches& training, const RunConfig& config) {
+  const std::int64_t T = config.training.seq_len, in_step = config.training.global_batch_size;
+  const std::int64_t sequences = training.windows_per_epoch(T);
+  const double epochs =
+      static_cast<double>(config.training.steps) * static_cast<double>(in_step) / static_cast<double>(sequences);
+  return fmt::format("data: {} in {} of {}; {} x {} = {:.{}f} epochs",
+                     counted(training.dataset().num_tokens(), "token"), counted(sequences, "sequence"), T,
+                     counted(config.training.steps, "step"), counted(in_step, "sequence"), epochs,
+                     epochs < 0.1 ? 4 : 2);
+}
+
+std::string short_data_warning(const DatasetBatches& training, const RunConfig& config) {
+  const std::int64_t T = config.training.seq_len, tokens = training.dataset().num_tokens();
+  if (training.windows_per_epoch(T) > 1 || training.num_tokens(0, T) == T) return "";
+  return fmt::format(
+      "data.path = '{}' has {}, less than one sequence of training.seq_len = {}: every sequence is the "
+      "same text with padding (use more text, or training.seq_len = {})",
+      config.data.path, counted(tokens, "token"), T, std::max<std::int64_t>(1, tokens - 1));
 }
 
 std::string memory_description(const RankBlueprint& rank) {

@@ -1,4 +1,5 @@
 // The gradients of queries, keys and values after a ring: which parts they have of those that the blocks give.
+#include "base/text/counted.h"
 #include "verify/context/attention_parts.h"
 #include "verify/context/explain_context.h"
 
@@ -26,12 +27,12 @@ std::vector<GradientHypothesis> gradient_hypotheses(int cp, bool is_of_queries) 
   for (int lost = 0; lost < cp; ++lost)
     list.push_back({[lost](int distance) { return distance == lost ? 0.0 : 1.0; }, FaultKind::missing_block,
                     lost == 0 ? fmt::format("the part from {} of the own rank is missing", from)
-                              : fmt::format("the part from {} of the rank {} place{} {} in the ring is missing", from,
-                                            lost, lost == 1 ? "" : "s", where)});
+                              : fmt::format("the part from {} of the rank {} {} in the ring is missing", from,
+                                            counted(lost, "place"), where)});
   for (int repeated = 0; repeated < cp; ++repeated)
-    list.push_back(
-        {[repeated](int distance) { return distance == repeated ? 2.0 : 1.0; }, FaultKind::repeated_block,
-         fmt::format("the part from {} of the rank {} places {} in the ring counts twice", from, repeated, where)});
+    list.push_back({[repeated](int distance) { return distance == repeated ? 2.0 : 1.0; }, FaultKind::repeated_block,
+                    fmt::format("the part from {} of the rank {} {} in the ring counts twice", from,
+                                counted(repeated, "place"), where)});
   return list;
 }
 

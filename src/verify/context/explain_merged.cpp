@@ -22,7 +22,7 @@ struct MergeHypothesis {
 };
 
 /// A merge in which block `hop` counts `times` times.
-BlockWeights counted(int hop, double times) {
+BlockWeights counted_times(int hop, double times) {
   return [=](const std::vector<double>& lse) {
     std::vector<double> weights;
     double sum = 0;
@@ -41,7 +41,7 @@ std::vector<MergeHypothesis> merge_hypotheses(int cp) {
     return [weight](const std::vector<double>& lse) { return std::vector<double>(lse.size(), weight); };
   };
   for (int hop = cp - 1; hop >= 0; --hop)
-    list.push_back({counted(hop, 0), FaultKind::missing_block,
+    list.push_back({counted_times(hop, 0), FaultKind::missing_block,
                     fmt::format("the block of hop {}{} is missing from the result", hop,
                                 hop == 0        ? ", the rank's own,"
                                 : hop == cp - 1 ? ", the last,"
@@ -54,7 +54,8 @@ std::vector<MergeHypothesis> merge_hypotheses(int cp) {
                     },
                     FaultKind::missing_block, "the result is that of the rank's own block alone"});
   for (int hop = 0; hop < cp; ++hop)
-    list.push_back({counted(hop, 2), FaultKind::repeated_block, fmt::format("the block of hop {} counts twice", hop)});
+    list.push_back(
+        {counted_times(hop, 2), FaultKind::repeated_block, fmt::format("the block of hop {} counts twice", hop)});
   list.push_back({constant(1.0 / cp), FaultKind::unmerged_parts,
                   fmt::format("the results of the {} blocks are averaged, not merged by their log-sum-exps", cp)});
   list.push_back({constant(1), FaultKind::unmerged_parts,

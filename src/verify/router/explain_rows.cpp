@@ -1,5 +1,6 @@
 #include "verify/router/explain_rows.h"
 
+#include "base/text/counted.h"
 #include "verify/router/expert_rows.h"
 
 #include <fmt/format.h>
@@ -184,7 +185,7 @@ class RowExplainer {
   }
   template <class Number>
   static std::string list_of(const std::set<Number>& all, std::string_view noun) {
-    return fmt::format("{}{} {}", noun, all.size() == 1 ? "" : "s", fmt::join(all, ", "));
+    return fmt::format("{} {}", plural(all.size(), noun), fmt::join(all, ", "));
   }
 
   [[nodiscard]] Finding finding(FaultKind kind, std::string evidence) const {

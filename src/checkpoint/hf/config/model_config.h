@@ -20,6 +20,10 @@ namespace echelon {
 /// All that read_config_json would refuse of it, as sentences. Throws Error if it is not a JSON object.
 [[nodiscard]] std::vector<std::string> faults_of_config(const std::filesystem::path& folder);
 
+/// "attention_dropout = 0.1 is kept and not applied: Echelon has no dropout", of all such fields of FOLDER/config.json.
+/// Empty: none is above 0. Throws Error.
+[[nodiscard]] std::string dropout_note(const std::filesystem::path& folder);
+
 /// Whether config.json can say to transformers 4 how RoPE is in layers with a window: it scales none of them.
 [[nodiscard]] bool has_rope_of_version_4(const ModelSpec& model);
 

@@ -79,6 +79,17 @@ std::vector<std::string> faults_of_config(const std::filesystem::path& folder) {
   return faults;
 }
 
+std::string dropout_note(const std::filesystem::path& folder) {
+  const ConfigFields config = language_model_of(ConfigFields(folder / "config.json"));
+  std::vector<std::string> values;
+  for (const FamilyField& field : description_of(parse_family(config.text("model_type"))).fields)
+    if (const auto* dropout = std::get_if<DropoutField>(&field); dropout && config.number(dropout->key, 0.0) != 0)
+      values.push_back(fmt::format("{} = {}", dropout->key, config.number(dropout->key)));
+  if (values.empty()) return "";
+  return fmt::format("{} {} kept and not applied: Echelon has no dropout", fmt::join(values, ", "),
+                     values.size() == 1 ? "is" : "are");
+}
+
 TrainingNote read_training_note(const std::filesystem::path& folder) {
   constexpr std::int64_t longest_default = 8192;
   const ModelSpec model = read_config_json(folder);

@@ -55,7 +55,7 @@ std::string pattern_of_file(const std::string& path) {
 
 fs::path tokenizer_file_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
-    if (fs::path file = path_in_folder(folder, name); has_target(file)) return file;
+    if (has_target(path_in_folder(folder, name))) return folder / name;  // the link itself, which has the name
   return folder / "tokenizer.json";
 }
 
@@ -74,12 +74,15 @@ TokenizerSpec read_tokenizer(const std::string& path, const std::string& pattern
           tokenizer_file_in(path).string());
   const MappedFile file(path);
   const fs::path name = fs::path(path).filename();
+  const bool is_model = name.extension() == ".model";
+  const bool has_ranks = name.extension() == ".tiktoken" || (is_model && are_ranks(file.bytes()));
+  require(pattern.empty() || has_ranks, "--pattern={} is for tiktoken's files, which {} is not; leave it out", pattern,
+          path);
   if (name == "vocab.json") {
     const MappedFile merges((fs::path(path).parent_path() / "merges.txt").string());
     return parse_vocab_and_merges(file.bytes(), merges.bytes(), path);
   }
-  const bool is_model = name.extension() == ".model";
-  if (name.extension() == ".tiktoken" || (is_model && are_ranks(file.bytes()))) {
+  if (has_ranks) {
     const std::string chosen = pattern.empty() ? pattern_of_file(path) : pattern;
     require(!chosen.empty(), "{} has ranks without a pattern, and its name does not say which (use --pattern llama3)",
             path);
