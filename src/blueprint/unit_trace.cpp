@@ -85,7 +85,9 @@ class Tracer final : public CommListener {
 
   template <class Call>
   CallTrace recorded(Call&& call) {
+    constexpr std::size_t usual = 128;
     events_.clear();
+    events_.reserve(usual);
     mesh_.clear();
     std::vector<Pending> in_progress = call();
     CallTrace trace = {std::move(events_), buffers_.used_bytes(BufferRole::workspace)};
@@ -104,25 +106,39 @@ class Tracer final : public CommListener {
 
 constexpr auto at(PassKind kind) { return static_cast<std::size_t>(kind); }
 
+// A pass leaves in the stash what the next ones read. The gradient of the input is the same in every microbatch.
 UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains) {
   ModelPart part = make_unit_part(config, rank, kind);
   Tracer tracer(config, rank, part, trains);
   UnitPasses passes;
-  const auto forward = [&] { return tracer.trace(ActionKind::forward, 0); };
-  passes.first[at(PassKind::forward)] = passes.later[at(PassKind::forward)] = forward();
+  const auto trace = [&](ActionKind action) { return tracer.trace(action, 0); };
+  passes.first[at(PassKind::forward)] = passes.later[at(PassKind::forward)] = trace(ActionKind::forward);
   passes.input_stash_bytes = tracer.used_bytes(BufferRole::input_stash);
   passes.stash_bytes = tracer.used_bytes(BufferRole::stash);
   if (!trains) return passes;
   tracer.open_gradients();
-  for (auto* const of : {&passes.first, &passes.later})
-    (*of)[at(PassKind::backward)] = tracer.trace(ActionKind::backward, 0);
-  (void)forward();
+  for (PassTraces* const of : {&passes.first, &passes.later})
+    (*of)[at(PassKind::backward)] = trace(ActionKind::backward);
+  passes.first[at(PassKind::backward_input)] = passes.later[at(PassKind::backward_input)] =
+      trace(ActionKind::backward_input);
+  passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
   tracer.open_gradients();
-  for (auto* const of : {&passes.first, &passes.later}) {
-    (*of)[at(PassKind::backward_input)] = tracer.trace(ActionKind::backward_input, 0);
-    (*of)[at(PassKind::backward_weight)] = tracer.trace(ActionKind::backward_weight, 0);
-    if (of == &passes.first) passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
-  }
+  for (PassTraces* const of : {&passes.first, &passes.later})
+    (*of)[at(PassKind::backward_weight)] = trace(ActionKind::backward_weight);
+  return passes;
+}
+
+PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind& kind) {
+  ModelPart part = make_unit_part(config, rank, kind);
+  Tracer tracer(config, rank, part, true);
+  PassTraces passes;
+  const auto trace = [&](PassKind pass, ActionKind action) { passes[at(pass)] = tracer.trace(action, 0); };
+  trace(PassKind::forward, ActionKind::forward);
+  tracer.open_gradients();
+  trace(PassKind::backward, ActionKind::backward);
+  tracer.open_gradients();
+  trace(PassKind::backward_input, ActionKind::backward_input);
+  trace(PassKind::backward_weight, ActionKind::backward_weight);
   return passes;
 }
 
@@ -171,6 +187,10 @@ const UnitPasses& UnitTraces::passes(const UnitKind& kind, int rank, bool trains
   const auto [known, is_new] = passes_.try_emplace(key_of(kind, rank, trains));
   if (is_new) known->second = trace_passes(config_, rank, kind, trains);
   return known->second;
+}
+
+PassTraces UnitTraces::first_passes(const UnitKind& kind, int rank) const {
+  return trace_first_passes(config_, rank, kind);
 }
 
 const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {

@@ -18,10 +18,12 @@ inline constexpr int num_pass_kinds = 4;
 /// None of an action that is no pass.
 [[nodiscard]] std::optional<PassKind> pass_of(ActionKind kind);
 
+using PassTraces = std::array<CallTrace, num_pass_kinds>;  // by PassKind
+
 /// The passes of a unit through one microbatch. Where microbatches add up, the weight gradients of the first one are
 /// written and those of the others are added to them.
 struct UnitPasses {
-  std::array<CallTrace, num_pass_kinds> first = {}, later = {};
+  PassTraces first = {}, later = {};
   std::int64_t stash_bytes = 0;           // saved by forward, until the weights' gradients are computed
   std::int64_t input_stash_bytes = 0;     // until the input's gradient is
   std::int64_t gradient_stash_bytes = 0;  // saved between the two halves of backward
@@ -46,6 +48,8 @@ class UnitTraces {
 
   /// Without `trains` of forward alone, as an evaluation has it.
   [[nodiscard]] const UnitPasses& passes(const UnitKind& kind, int rank, bool trains = true);
+  /// passes().first of training: half the work, and not kept.
+  [[nodiscard]] PassTraces first_passes(const UnitKind& kind, int rank) const;
   [[nodiscard]] const StateTraces& state(const UnitKind& kind, int rank);
 
  private:

@@ -5,7 +5,6 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
-#include "comm/launch_environment.h"
 #include "ops/cpu/gemm_choice.h"
 #include "spec/config/config_reader.h"
 #include "verify/setup.h"
@@ -13,7 +12,6 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -143,10 +141,6 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
 
 ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<std::string>& config_arguments) {
   const RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
-  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
-  require(!launched || launched->size == 1,
-          "verify runs all ranks as threads of one process, but {} started {} (use 1)", name_of(launched->source),
-          launched->size);
   VerifyRequest request = arguments.request;
   request.dtype = parse_verified_dtype(arguments.dtype);
   const VerifySetup setup = set_up_verification(config, request);

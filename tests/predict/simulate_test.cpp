@@ -131,6 +131,34 @@ TEST(Simulate, RefusesSlowRanksThatAreNone) {
   EXPECT_THROW((void)simulate(blueprint, pure_machine(), {.slow_ranks = {{0, -1.0}}}), Error);
 }
 
+// What the draws of uncertain rates are timed with: the ranks of the first machine are timed again on the others.
+TEST(Simulate, SecondsOnSeveralMachinesAreThoseOnEach) {
+  RunConfig config;
+  config.model = preset("llama3-8b");
+  config.training.seq_len = 4096;
+  config.training.global_batch_size = 32;
+  config.training.dtype = DType::bfloat16;
+  config.parallelism.tensor_parallel_degree = 2;
+  config.parallelism.sequence_parallel = true;
+  config.parallelism.pipeline_parallel_degree = 4;
+  config.parallelism.data_parallel_shard_degree = 4;
+  const Blueprint blueprint(config);
+  const MachineSpec h100 = read_machine("h100");
+  MachineSpec slow_links = h100, slow_devices = h100;
+  slow_links.nodes.front().nic_bandwidth /= 8;
+  slow_links.nodes.front().link.bandwidth /= 3;
+  slow_links.network.latency_seconds *= 4;
+  slow_devices.nodes.front().device.memory_bandwidth /= 2;
+  for (auto& [format, rates] : slow_devices.nodes.front().device.formats) rates.peak_flops /= 1.7;
+  const std::vector<MachineSpec> machines = {h100, slow_links, slow_devices};
+  const std::vector<double> seconds = step_seconds_on(machines, blueprint);
+  ASSERT_EQ(seconds.size(), machines.size());
+  for (std::size_t i = 0; i < machines.size(); ++i)
+    EXPECT_EQ(seconds[i], simulate(blueprint, machines[i]).step_seconds) << i;
+  EXPECT_GT(seconds[1], 1.01 * seconds[0]);
+  EXPECT_GT(seconds[2], 1.5 * seconds[0]);
+}
+
 RunConfig llama3_405b(PipelineSchedule schedule, const std::string& letters) {
   RunConfig config;
   config.model = preset("llama3-8b");

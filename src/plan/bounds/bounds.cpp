@@ -10,11 +10,11 @@ constexpr double rounding = 1 - 1e-9;
 
 }  // namespace
 
-PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownPasses* passes)
+PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownParts* known)
     : space_(&space),
       request_(&request),
-      costs_(space, request, passes),
-      stages_(space),
+      costs_(space, request, known != nullptr ? &known->passes : nullptr),
+      stages_(space, known != nullptr ? &known->schedules : nullptr),
       bytes_(request, costs_, stages_) {}
 
 PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const PlanStages& stages) {
@@ -45,7 +45,7 @@ double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) con
 }
 
 double PlanBounds::shape_seconds(const PlanShape& shape) {
-  const LayerCosts& costs = costs_.layers(shape, {});
+  const LayerCosts& costs = costs_.first_layers(shape);
   double seconds = 0, core_seconds = 0;
   const ModelSpec& model = request_->base.model;
   for_units(StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {},

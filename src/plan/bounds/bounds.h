@@ -17,10 +17,16 @@
 
 namespace echelon {
 
+/// What requests have in common that differ in the number of devices or in what they fix.
+struct KnownParts {
+  KnownPasses passes;
+  KnownSchedules schedules;
+};
+
 class PlanBounds {
  public:
   /// It refers to all of them.
-  PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownPasses* passes = nullptr);
+  PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownParts* known = nullptr);
   PlanBounds(const PlanBounds&) = delete;
   PlanBounds& operator=(const PlanBounds&) = delete;
 

@@ -83,38 +83,31 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
       if (block.kind.layer.has_experts) least_workspace[1][kind] = std::min(least_workspace[1][kind], bytes);
     }
   });
-  std::vector<std::int64_t> in_flight(all.stages.size(), 0);
-  for (const std::vector<CompactPass>& order : stages_->schedule(computation.shape, computation.pipeline).ranks) {
-    std::int64_t alive = 0, num_open = 0, num_open_mixtures = 0;
+  for (const RankStates& rank : stages_->states(computation.shape, computation.pipeline)) {
     Passing& peak = passing_.emplace_back();
-    for (const CompactPass& pass : order) {
+    for (const PassState& pass : rank.states) {
       const StageCost& stage = all.stages[pass.stage];
       const auto kind = static_cast<std::size_t>(pass.kind);
-      const bool computes_weights = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight;
-      if (pass.kind == PassKind::forward && in_flight[pass.stage]++ == 0) {
-        num_open += stage.num_blocks;
-        num_open_mixtures += stage.num_mixtures;
+      std::int64_t held = 0, num_open = 0, num_open_mixtures = 0;
+      for (std::size_t i = 0; i < rank.stages.size(); ++i) {
+        const StageCost& of = all.stages[rank.stages[i]];
+        const auto& [stashes, input_stashes, gradient_stashes] = pass.held[i];
+        held += stashes * of.stash_bytes + input_stashes * of.input_stash_bytes +
+                gradient_stashes * of.gradient_stash_bytes;
+        if (stashes == 0) continue;
+        num_open += of.num_blocks;
+        num_open_mixtures += of.num_mixtures;
       }
-      if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
-      if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
-      const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
-      const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
+      if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) held += stage.flow_bytes;
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
-      if (stage.num_blocks > 0) {
-        const bool in_mixture = stage.num_mixtures == stage.num_blocks;
-        const std::int64_t in_block = held + least_workspace[in_mixture ? 1 : 0][kind];
-        Passing::Block& of_blocks = peak.blocks[in_mixture ? 1 : 0];
-        std::int64_t& of_kind = computes_weights ? of_blocks.weights : of_blocks.forward;
-        if (stage.num_blocks > 2) of_kind = std::max(of_kind, in_block);
-        count_open(peak, {num_open, num_open_mixtures, in_block, computes_weights, in_mixture});
-      }
-      if (computes_weights && --in_flight[pass.stage] == 0) {
-        num_open -= stage.num_blocks;
-        num_open_mixtures -= stage.num_mixtures;
-      }
-      if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
-      if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
-      if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
+      if (stage.num_blocks == 0) continue;
+      const bool computes_weights = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight,
+                 in_mixture = stage.num_mixtures == stage.num_blocks;
+      const std::int64_t in_block = held + least_workspace[in_mixture ? 1 : 0][kind];
+      Passing::Block& of_blocks = peak.blocks[in_mixture ? 1 : 0];
+      std::int64_t& of_kind = computes_weights ? of_blocks.weights : of_blocks.forward;
+      if (stage.num_blocks > 2) of_kind = std::max(of_kind, in_block);
+      count_open(peak, {num_open, num_open_mixtures, in_block, computes_weights, in_mixture});
     }
   }
   return passing_;

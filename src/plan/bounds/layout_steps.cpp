@@ -15,14 +15,14 @@ constexpr std::int64_t most_known_actions = 1 << 21;  // some hundred MiB
 /// Folds the costs of units to those of a layout's actions, and their bytes to what its ranks hold.
 class LayoutFold {
  public:
-  LayoutFold(const RunConfig& config, const MachineSpec& machine, const LayerCosts& layers, const UnitStates& states,
+  LayoutFold(const RunConfig& config, const MachineSpec& machine, CostTable& costs, const PlanChoice& choice,
              const LayoutProgram& program, const std::vector<StageUnits>& stages)
       : config_(config),
-        layers_(layers),
-        states_(states),
+        layers_(costs.layers(choice.shape, choice.recompute.operations)),
+        states_(costs.traces(choice.shape, choice.data)),
         program_(program),
         devices_(config.mesh_shape(), machine),
-        timer_(machine, devices_.mesh().num_ranks()),
+        timer_(costs.timer()),
         context_ranks_(config),
         // A group's nodes may be connected to one switch or to several.
         ranks_differ_(machine.network.nodes_per_leaf > 0) {
@@ -239,7 +239,7 @@ class LayoutFold {
   const UnitStates& states_;
   const LayoutProgram& program_;
   DeviceMap devices_;
-  CostTimer timer_;
+  CostTimer& timer_;
   ContextRanks context_ranks_;
   bool ranks_differ_;
   ModelPart without_units_;
@@ -255,22 +255,21 @@ class LayoutFold {
 
 LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig& config) {
   const UnitStates& state = costs_->traces(choice.shape, choice.data);
-  std::vector<std::int64_t> key = {static_cast<std::int64_t>(choice.pipeline.schedule),
-                                   choice.shape.pp,
-                                   choice.pipeline.num_virtual,
-                                   choice.shape.num_microbatches,
-                                   reduces_gradients(choice.shape, choice.data),
-                                   num_shards(choice.shape, choice.data) > 1 ? choice.data.zero_level : 0,
-                                   choice.data.replicate > 1,
-                                   static_cast<std::int64_t>(choice.data.reshard),
-                                   state.embedding().sums_replicas,
-                                   state.head().sums_replicas};
+  ProgramKey key = {static_cast<std::int64_t>(choice.pipeline.schedule),
+                    choice.shape.pp,
+                    choice.pipeline.num_virtual,
+                    choice.shape.num_microbatches,
+                    reduces_gradients(choice.shape, choice.data),
+                    num_shards(choice.shape, choice.data) > 1 ? choice.data.zero_level : 0,
+                    choice.data.replicate > 1,
+                    static_cast<std::int64_t>(choice.data.reshard),
+                    state.embedding().sums_replicas,
+                    state.head().sums_replicas};
   state.for_blocks([&](const UnitState& block) { key.push_back(block.sums_replicas); });
   key.insert(key.end(), choice.pipeline.layout.counts.begin(), choice.pipeline.layout.counts.end());
-  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& known) { return known.key == key; });
-  if (found != known_.end()) {
-    known_.splice(known_.begin(), known_, found);
-    return *found->program;
+  if (const auto found = known_by_key_.find(key); found != known_by_key_.end()) {
+    known_.splice(known_.begin(), known_, found->second);
+    return *known_.front().program;
   }
   const Schedule schedule = pipeline_schedule(config);
   const auto& stages = space_->stages_of(schedule.num_stages, choice.pipeline.layout);
@@ -284,11 +283,13 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
     for (const Program& each : program.programs) size += static_cast<std::int64_t>(each.size());
     return size;
   };
-  known_.push_front({std::move(key), std::make_unique<LayoutProgram>(schedule, options)});
+  known_.push_front({key, std::make_unique<LayoutProgram>(schedule, options)});
+  known_by_key_.emplace(std::move(key), known_.begin());
   num_known_actions_ += size_of_program(*known_.front().program);
   num_lowered_ += size_of_program(*known_.front().program);
   while (num_known_actions_ > most_known_actions && known_.size() > 1) {
     num_known_actions_ -= size_of_program(*known_.back().program);
+    known_by_key_.erase(known_.back().key);
     known_.pop_back();
   }
   return *known_.front().program;
@@ -304,8 +305,7 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   const std::int64_t num_lowered_before = num_lowered_;
   LayoutProgram& program = program_of(choice, config);
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
-  LayoutFold fold(config, machine, costs_->layers(choice.shape, choice.recompute.operations),
-                  costs_->traces(choice.shape, choice.data), program,
+  LayoutFold fold(config, machine, *costs_, choice, program,
                   units_of(space_->stages_of(num_stages, choice.pipeline.layout), config.model,
                            recompute_of(choice.recompute), tied_weight_of(config.model, program.rank_of_stage)));
   const bool is_regular = devices.is_regular() && has_equal_expert_groups(choice.shape, machine);

@@ -8,8 +8,10 @@
 #include "plan/bounds/unit_costs.h"
 
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace echelon {
 
@@ -33,8 +35,9 @@ class LayoutSteps {
   [[nodiscard]] std::optional<LayoutStep> play(const PlanChoice& choice);
 
  private:
+  using ProgramKey = std::vector<std::int64_t>;
   struct Known {
-    std::vector<std::int64_t> key;
+    ProgramKey key;
     std::unique_ptr<LayoutProgram> program;
   };
   [[nodiscard]] LayoutProgram& program_of(const PlanChoice& choice, const RunConfig& config);
@@ -43,6 +46,7 @@ class LayoutSteps {
   const PlanRequest* request_;
   CostTable* costs_;
   std::list<Known> known_;  // those that were used last come first
+  std::map<ProgramKey, std::list<Known>::iterator> known_by_key_;
   std::int64_t num_known_actions_ = 0, num_lowered_ = 0;
 };
 

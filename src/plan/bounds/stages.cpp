@@ -158,25 +158,39 @@ void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& 
     each->assign(static_cast<std::size_t>(num_ranks), 0);
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
-  const StageLayers* before = nullptr;
-  for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    const bool is_like_before = before != nullptr && are_alike(*before, each, *layers.model);
-    StageCost& stage = made.stages.emplace_back(is_like_before ? made.stages.back() : cost_of(each, recompute, layers));
-    before = &each;
-    stage.rank = rank_of_stage(static_cast<int>(made.stages.size()) - 1, num_ranks, entry.placement);
+  const std::vector<StageLayers>& stages = space_->stages_of(num_stages, pipeline.layout);
+  const std::vector<std::size_t>& first_alike = alike(stages, *layers.model);
+  made.stages.reserve(stages.size());
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    StageCost& stage = made.stages.emplace_back(first_alike[i] < i ? made.stages[first_alike[i]]
+                                                                   : cost_of(stages[i], recompute, layers));
+    stage.rank = rank_of_stage(static_cast<int>(i), num_ranks, entry.placement);
     made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
     made.mixtures_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_mixtures;
   }
 }
 
+const std::vector<std::size_t>& PlanStageTable::alike(const std::vector<StageLayers>& stages, const ModelSpec& model) {
+  const auto [known, is_new] = alike_.try_emplace(&stages);
+  for (std::size_t i = 0; is_new && i < stages.size(); ++i)
+    known->second.push_back(static_cast<std::size_t>(
+        std::ranges::find_if(stages, [&](const StageLayers& each) { return are_alike(each, stages[i], model); }) -
+        stages.begin()));
+  return known->second;
+}
+
 std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {
   std::vector<StagePasses> passes(static_cast<std::size_t>(schedule.num_stages()));
   std::vector<int> open(passes.size(), 0);  // microbatches that went forward and have passes left
+  const auto num_microbatches = static_cast<std::size_t>(schedule.num_microbatches);
+  std::vector<int> left(passes.size() * num_microbatches, 0);  // backward passes of a stage and microbatch
+  const auto left_of = [&](const CompactPass& pass) -> int& {
+    return left[pass.stage * num_microbatches + pass.microbatch];
+  };
   for (const std::vector<CompactPass>& order : schedule.ranks) {
     int before = -1;
-    std::map<std::pair<int, std::uint32_t>, int> left;  // backward passes of a stage and microbatch
     for (const CompactPass& pass : order)
-      if (pass.kind != PassKind::forward) ++left[{pass.stage, pass.microbatch}];
+      if (pass.kind != PassKind::forward) ++left_of(pass);
     for (const CompactPass& pass : order) {
       StagePasses& own = passes[pass.stage];
       const bool is_behind_own = before == pass.stage;
@@ -187,7 +201,7 @@ std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {
         if (open[pass.stage]++ > 0) continue;
         ++own.openings;
         if (is_behind_own) ++own.open_behind_own;
-      } else if (--left[{pass.stage, pass.microbatch}] == 0) {
+      } else if (--left_of(pass) == 0) {
         --open[pass.stage];
       }
     }
@@ -195,14 +209,15 @@ std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {
   return passes;
 }
 
-const PlanStageTable::KnownSchedule& PlanStageTable::known(const PlanShape& shape, const PlanPipeline& pipeline) {
+const KnownSchedule& PlanStageTable::known(const PlanShape& shape, const PlanPipeline& pipeline) {
   const auto key = std::tuple(pipeline.schedule, shape.pp, pipeline.num_virtual, shape.num_microbatches);
-  const auto found = schedules_.find(key);
-  if (found != schedules_.end()) return found->second;
+  const auto found = schedules_->find(key);
+  if (found != schedules_->end()) return found->second;
   const Schedule schedule = pipeline_schedule(space_->config_of({shape, pipeline, {}, {.replicate = shape.dp}}));
-  KnownSchedule own = {compact(schedule, entry_of(pipeline.schedule).backward), {}};
+  KnownSchedule own = {compact(schedule, entry_of(pipeline.schedule).backward), {}, {}};
   own.passes = passes_of_stages(own.schedule);
-  return schedules_.emplace(key, std::move(own)).first->second;
+  own.states = states_of(own.schedule);
+  return schedules_->emplace(key, std::move(own)).first->second;
 }
 
 }  // namespace echelon

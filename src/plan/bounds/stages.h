@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/bounds/compact_schedule.h"
+#include "plan/bounds/pass_states.h"
 
 #include <list>
 #include <map>
@@ -61,10 +62,22 @@ struct StagePasses {
 };
 [[nodiscard]] std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule);
 
+struct KnownSchedule {
+  CompactSchedule schedule;
+  std::vector<StagePasses> passes;
+  std::vector<RankStates> states;
+};
+/// By its kind, pipeline ranks, virtual stages and microbatches. Other numbers of devices have the same.
+using KnownSchedules = std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, KnownSchedule>;
+
 /// Memoised; not thread-safe.
 class PlanStageTable {
  public:
-  explicit PlanStageTable(const PlanSpace& space) : space_(&space) {}
+  /// `known`: of requests that differ in the number of devices or in what they fix; null: of this one.
+  PlanStageTable(const PlanSpace& space, KnownSchedules* known)
+      : space_(&space), schedules_(known != nullptr ? known : &own_schedules_) {}
+  PlanStageTable(const PlanStageTable&) = delete;
+  PlanStageTable& operator=(const PlanStageTable&) = delete;
 
   /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
   /// `layers` are those of its recomputation.
@@ -75,23 +88,26 @@ class PlanStageTable {
   [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).passes;
   }
+  [[nodiscard]] const std::vector<RankStates>& states(const PlanShape& shape, const PlanPipeline& pipeline) {
+    return known(shape, pipeline).states;
+  }
 
  private:
-  struct KnownSchedule {
-    CompactSchedule schedule;
-    std::vector<StagePasses> passes;
-  };
   [[nodiscard]] const KnownSchedule& known(const PlanShape& shape, const PlanPipeline& pipeline);
 
   const PlanSpace* space_;
-  std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, KnownSchedule> schedules_;
+  KnownSchedules own_schedules_;
+  KnownSchedules* schedules_;
   struct KnownStages {
     PlanComputation computation;
     const LayerCosts* layers = nullptr;
     PlanStages stages = {};
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
-  std::list<KnownStages> known_stages_;  // those that were used last come first
+  /// By stage: the first one with the same units.
+  [[nodiscard]] const std::vector<std::size_t>& alike(const std::vector<StageLayers>& stages, const ModelSpec& model);
+  std::map<const std::vector<StageLayers>*, std::vector<std::size_t>> alike_;  // by those of the space
+  std::list<KnownStages> known_stages_;                                        // those that were used last come first
   std::int64_t num_made_ = 0;
 };
 

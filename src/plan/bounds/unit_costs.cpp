@@ -65,6 +65,17 @@ UnitPasses bytes_of(const UnitPasses& passes) {
   return bytes;
 }
 
+bool computes_weights(PassKind pass) { return pass == PassKind::backward || pass == PassKind::backward_weight; }
+
+/// Of shapes that divide experts in different ways the same.
+PlanShape without_experts(PlanShape shape) {
+  shape.ep = shape.etp = 1;
+  shape.divides_experts_as_dense = false;
+  shape.ranks_per_node = 0;
+  shape.dispatch_bound = 0;
+  return shape;
+}
+
 template <class Unit>
 const Unit& of_kind(const std::vector<Unit>& units, const UnitKind& kind) {
   const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.kind == kind; });
@@ -84,22 +95,25 @@ CostTable::CostTable(const PlanSpace& space, const PlanRequest& request, KnownPa
       orders_(space, request),
       passes_(known != nullptr && !request.machine.host ? known : &own_passes_) {}
 
-const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
+CostTable::LayersOfPlacements& CostTable::known_layers(const PlanShape& shape, const BlockOperations& recomputed) {
   const ShapeKey key = key_of(shape);
   if (shape_ == layers_.end() || shape_->first != key) shape_ = layers_.try_emplace(key).first;
   const auto found = shape_->second.find(recomputed);
   if (found != shape_->second.end()) return found->second;
-  return shape_->second.emplace(recomputed, traced_layers(shape, recomputed)).first->second;
+  return shape_->second.emplace(recomputed, LayersOfPlacements{traced_layers(shape, recomputed)}).first->second;
+}
+
+const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
+  return known_layers(shape, recomputed).closest;
 }
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
-  const LayerCosts& closest = layers(shape, recomputed);
+  auto& [closest, known] = known_layers(shape, recomputed);
   if (shape.tp * shape.cp * num_expert_ranks(shape) == 1 || request_->machine.host) return closest;
-  const LayerKey key = {key_of(shape), recomputed};
-  const int shard_stride = num_expert_ranks(shape) > 1 ? mesh.stride(Axis::dp_shard) : 0;
-  const auto [known, is_new] =
-      placed_layers_.try_emplace({key, mesh.stride(Axis::tp), mesh.stride(Axis::cp), shard_stride}, &closest);
-  if (!is_new) return *known->second;
+  const std::array strides = {mesh.stride(Axis::tp), mesh.stride(Axis::cp),
+                              num_expert_ranks(shape) > 1 ? mesh.stride(Axis::dp_shard) : 0};
+  const auto found = std::ranges::find(known, strides, &PlacedLayers::value_type::first);
+  if (found != known.end()) return *found->second;
   LayerCosts placed = closest;
   bool is_slower = false;
   for (UnitCost& unit : placed.units) {
@@ -110,8 +124,8 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
       is_slower = is_slower || seconds[kind] > unit.seconds[kind];
     unit.seconds = seconds;
   }
-  if (is_slower) known->second = &slower_layers_.emplace_back(std::move(placed));
-  return *known->second;
+  known.emplace_back(strides, is_slower ? &slower_layers_.emplace_back(std::move(placed)) : &closest);
+  return *known.back().second;
 }
 
 /// The rows of a rank are rounded up for whole microbatches, unless its tokens divide well anyway. Which rank has the
@@ -153,8 +167,9 @@ std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes) {
   auto costs = std::make_shared<PassCosts>();
   costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
+    const bool is_same = !computes_weights(static_cast<PassKind>(pass));
     costs->first[pass] = timer_.cost_of(passes.first[pass]);
-    costs->later[pass] = timer_.cost_of(passes.later[pass]);
+    costs->later[pass] = is_same ? costs->first[pass] : timer_.cost_of(passes.later[pass]);
   }
   return costs;
 }
@@ -166,52 +181,108 @@ UnitCost CostTable::timed(const UnitKind& kind, std::shared_ptr<const PassCosts>
   return cost;
 }
 
+TiedWeight CostTable::tied_weight() const {
+  return request_->base.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none;
+}
+
+/// The kinds of units of a model whose blocks recompute nothing, or these operations.
+template <class Visit>
+void CostTable::for_kinds(const BlockOperations& recomputed, const Visit& visit) const {
+  using Role = UnitKind::Role;
+  visit(UnitKind{.role = Role::embedding});
+  for (const LayerKind& layer : request_->base.model.layer_kinds()) {
+    visit(UnitKind{.role = Role::block, .layer = layer});
+    if (!recomputed.empty()) visit(UnitKind{.role = Role::block, .recompute = recomputed, .layer = layer});
+  }
+  visit(UnitKind{.role = Role::head});
+  if (tied_weight() != TiedWeight::none) visit(UnitKind{.role = Role::head, .is_overwritten_by_first_matmul = true});
+}
+
 /// Only what the unit's passes depend on.
 PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape) {
-  PlanShape of_unit = shape;
   const bool is_block = kind.role == UnitKind::Role::block;
+  PlanShape of_unit = is_block && kind.layer.has_experts ? shape : without_experts(shape);
   if (!is_block) of_unit.exchange = {};
-  if (!is_block || !kind.layer.has_experts) {
-    of_unit.ep = of_unit.etp = 1;
-    of_unit.divides_experts_as_dense = false;
-    of_unit.ranks_per_node = 0;
-    of_unit.dispatch_bound = 0;
-  }
   return key_of(of_unit);
 }
 
+class CostTable::Tracer {
+ public:
+  Tracer(const PlanSpace& space, const PlanShape& shape) : space_(space), shape_(shape) {}
+
+  [[nodiscard]] const RunConfig& config() {
+    if (!config_) {
+      PlanShape alone = shape_;
+      alone.dp = shards_of_experts(shape_);
+      config_ = space_.config_of({alone, {}, {}, {.shard = alone.dp}});
+      rank_ = ContextRanks(*config_).busiest_like(0, config_->mesh_shape());
+      units_.emplace(*config_);
+    }
+    return *config_;
+  }
+  [[nodiscard]] const UnitPasses& passes(const UnitKind& kind) {
+    (void)config();
+    return units_->passes(kind, rank_);
+  }
+  [[nodiscard]] PassTraces first_passes(const UnitKind& kind) {
+    (void)config();
+    return units_->first_passes(kind, rank_);
+  }
+
+ private:
+  const PlanSpace& space_;
+  const PlanShape& shape_;
+  std::optional<RunConfig> config_;
+  std::optional<UnitTraces> units_;
+  int rank_ = 0;
+};
+
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  PlanShape alone = shape;
-  alone.dp = shards_of_experts(shape);
-  const RunConfig config = space_->config_of({alone, {}, {}, {.shard = alone.dp}});
+  Tracer tracer(*space_, shape);
   KnownUnits& units = units_[key_of(shape)];
-  UnitTraces traces(config);
-  const LayerOptions options = layer_options(config, 0);
-  const int rank = ContextRanks(config).busiest_like(0, config.mesh_shape());
+  const LayerOptions options = layer_options(tracer.config(), 0);
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
   LayerCosts costs = {.model = &request_->base.model,
-                      .tied = config.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none,
+                      .tied = tied_weight(),
                       .boundary_bytes = aligned(boundary_elements * size_of(options.dtype)),
                       .boundary_elements = boundary_elements};
   ModelPart part;
   part.options = options;
   for (const BufferRole role : batch_roles) costs.batch_elements.push_back(part.batch_size(role));
-  const auto add = [&](const UnitKind& kind) {
+  for_kinds(recomputed, [&](const UnitKind& kind) {
     const auto [cost, is_new] = units.try_emplace(kind);
     if (is_new) {
-      std::shared_ptr<const PassCosts>& known = (*passes_)[{pass_degrees(kind, shape), kind}];
-      if (known == nullptr) known = costs_of(traces.passes(kind, rank));
+      std::shared_ptr<const PassCosts>& known = passes_->all[{pass_degrees(kind, shape), kind}];
+      if (known == nullptr) known = costs_of(tracer.passes(kind));
       cost->second = timed(kind, known, shape);
     }
     costs.units.push_back(cost->second);
-  };
-  add({.role = UnitKind::Role::embedding});
-  for (const LayerKind& layer : config.model.layer_kinds()) {
-    add({.role = UnitKind::Role::block, .layer = layer});
-    if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed, .layer = layer});
-  }
-  add({.role = UnitKind::Role::head});
-  if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});
+  });
+  return costs;
+}
+
+std::shared_ptr<const PassCosts> CostTable::first_costs(const UnitKind& kind, const PlanShape& shape, Tracer& tracer) {
+  const std::pair key(pass_degrees(kind, shape), kind);
+  const auto all = passes_->all.find(key);
+  if (all != passes_->all.end()) return all->second;
+  std::shared_ptr<const PassCosts>& known = passes_->first[key];
+  if (known != nullptr) return known;
+  const PassTraces passes = tracer.first_passes(kind);
+  auto costs = std::make_shared<PassCosts>();
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) costs->first[pass] = timer_.cost_of(passes[pass]);
+  return known = std::move(costs);
+}
+
+const LayerCosts& CostTable::first_layers(const PlanShape& shape) {
+  if (request_->machine.host) return layers(shape, {});
+  const auto [known, is_new] = first_layers_.try_emplace(key_of(shape));
+  LayerCosts& costs = known->second;
+  if (!is_new) return costs;
+  costs.model = &request_->base.model;
+  costs.tied = tied_weight();
+  Tracer tracer(*space_, shape);
+  for_kinds({},
+            [&](const UnitKind& kind) { costs.units.push_back(timed(kind, first_costs(kind, shape, tracer), shape)); });
   return costs;
 }
 

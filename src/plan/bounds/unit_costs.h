@@ -140,7 +140,10 @@ struct StateCosts {
 using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, std::int64_t,
                                bool, std::int64_t, double>;
 /// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
-using KnownPasses = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
+struct KnownPasses {
+  using OfUnits = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
+  OfUnits all, first;  // first: of the first microbatch alone
+};
 
 /// Memoised; not thread-safe.
 class CostTable {
@@ -149,8 +152,11 @@ class CostTable {
   CostTable(const PlanSpace& space, const PlanRequest& request, KnownPasses* known);
 
   [[nodiscard]] PlanOrders& orders() { return orders_; }
+  [[nodiscard]] CostTimer& timer() { return timer_; }
   /// Seconds are those with the closest placement of tensor-parallel groups, of all orders.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
+  /// Its units without recomputation, with no more than their seconds: half the work of all that they cost.
+  [[nodiscard]] const LayerCosts& first_layers(const PlanShape& shape);
   /// Seconds are those on the mesh. The same object, where none are longer.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
                                          const MeshShape& mesh);
@@ -167,7 +173,6 @@ class CostTable {
 
  private:
   using ShapeKey = PassDegrees;
-  using LayerKey = std::tuple<ShapeKey, BlockOperations>;
   /// Of the kinds of units of a shape that were asked for.
   using KnownUnits = std::map<UnitKind, UnitCost>;
   using TraceKey = std::tuple<ShapeKey, std::int64_t, std::int64_t, std::int64_t>;
@@ -194,9 +199,16 @@ class CostTable {
   }
   [[nodiscard]] static PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] TiedWeight tied_weight() const;
+  template <class Visit>
+  void for_kinds(const BlockOperations& recomputed, const Visit& visit) const;
   [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes);
   [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
+  /// Traces the units of a shape, once one of them is not known.
+  class Tracer;
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
+  [[nodiscard]] std::shared_ptr<const PassCosts> first_costs(const UnitKind& kind, const PlanShape& shape,
+                                                             Tracer& tracer);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
   [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
@@ -208,11 +220,17 @@ class CostTable {
   KnownPasses own_passes_;
   KnownPasses* passes_;
   std::map<ShapeKey, KnownUnits> units_;
-  using LayersOfShapes = std::map<ShapeKey, std::map<BlockOperations, LayerCosts>>;
+  /// By the strides of the tensor, the context and the shard axis, the last one with expert groups.
+  using PlacedLayers = std::vector<std::pair<std::array<int, 3>, const LayerCosts*>>;
+  struct LayersOfPlacements {
+    LayerCosts closest;
+    PlacedLayers placed = {};  // a few
+  };
+  using LayersOfShapes = std::map<ShapeKey, std::map<BlockOperations, LayersOfPlacements>>;
+  [[nodiscard]] LayersOfPlacements& known_layers(const PlanShape& shape, const BlockOperations& recomputed);
   LayersOfShapes layers_;
+  std::map<ShapeKey, LayerCosts> first_layers_;
   LayersOfShapes::iterator shape_ = layers_.end();  // that was asked for last: most often it is the next one too
-  // By the strides of the tensor, the context and the shard axis, the last one with expert groups.
-  std::map<std::tuple<LayerKey, int, int, int>, const LayerCosts*> placed_layers_;
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, UnitStates> traces_;
   std::map<TraceKey, UnitStates>::iterator trace_ = traces_.end();  // likewise

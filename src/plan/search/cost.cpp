@@ -30,7 +30,7 @@ bool is_in_time(const Plan& plan, const PlanRequest& request) {
 
 PlanResult find_cheapest_plans(const PlanRequest& request) {
   PlanResult all;
-  KnownPasses passes;
+  KnownParts known;
   for (std::int64_t n = request.num_devices; n >= 1; --n) {
     if (request.num_devices % n != 0) continue;
     PlanRequest part = request;
@@ -38,7 +38,7 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
     part.objective = PlanObjective::time;
     part.top = 1;
     try {
-      PlanResult result = find_fitting_plans(part, &passes);
+      PlanResult result = find_fitting_plans(part, &known);
       all.num_configurations += result.num_configurations;
       all.num_evaluated += result.num_evaluated;
       all.num_played += result.num_played;

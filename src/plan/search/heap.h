@@ -87,7 +87,10 @@ class PlanHeap {
     std::move(entries.begin(), entries.end(), std::back_inserter(entries_));
     std::make_heap(entries_.begin(), entries_.end(), comes_later);
   }
-  static bool comes_later(const Entry& a, const Entry& b) { return a.key > b.key; }
+  // a.key > b.key, which most often the first number decides.
+  static bool comes_later(const Entry& a, const Entry& b) {
+    return a.key.first != b.key.first ? a.key.first > b.key.first : a.key > b.key;
+  }
   std::vector<Entry> entries_;
 };
 

@@ -47,14 +47,14 @@ Scaling scaling_of(const PlanRequest& request) {
   std::set<std::int64_t> numbers = {request.num_devices};
   for (std::int64_t n = request.fewest_devices; n < request.num_devices; n *= 2) numbers.insert(n);
   Scaling scaling;
-  KnownPasses passes;
+  KnownParts known;
   std::vector<ScalingPoint>& points = scaling.points;
   for (const std::int64_t n : numbers) {
     PlanRequest part = request;
     part.num_devices = n;
     part.top = 1;
     try {
-      PlanResult result = find_fitting_plans(part, &passes);
+      PlanResult result = find_fitting_plans(part, &known);
       if (result.plans.empty())
         scaling.without_plan.push_back(n);
       else

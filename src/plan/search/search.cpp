@@ -71,7 +71,7 @@ std::optional<Plan> in_one_stage(const Plan& plan, const PlanRequest& request) {
   PlanChoice choice = plan.choice;
   if (choice.shape.pp > 1 || choice.pipeline.num_virtual == 1 || choice.recompute.num_blocks > 0) return std::nullopt;
   const PlanSpace space(request);
-  const std::vector<PlanPipeline> all = space.pipelines(choice.shape);
+  const std::vector<PlanPipeline>& all = space.pipelines(choice.shape);
   const auto plain = std::ranges::find_if(all, [](const PlanPipeline& each) { return each.num_virtual == 1; });
   if (plain == all.end()) return std::nullopt;
   choice.pipeline = *plain;
@@ -89,13 +89,13 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
 }
 
 /// In as much work as the search for all.
-std::optional<Plan> without_context(const Plan& best, const PlanRequest& request, KnownPasses& passes) {
+std::optional<Plan> without_context(const Plan& best, const PlanRequest& request, KnownParts& known) {
   constexpr std::string_view key = "parallelism.context_parallel_degree";
   if (best.choice.shape.cp == 1 || request.fixes(key)) return std::nullopt;
   PlanRequest whole = request;
   whole.fixed.emplace(key);
   whole.top = 1;
-  PlanTables tables(whole, &passes);
+  PlanTables tables(whole, &known);
   PlanResult result = search(tables, true, 1);
   if (result.plans.empty()) return std::nullopt;
   return std::move(result.plans.front());
@@ -103,14 +103,14 @@ std::optional<Plan> without_context(const Plan& best, const PlanRequest& request
 
 }  // namespace
 
-PlanResult find_fitting_plans(const PlanRequest& request, KnownPasses* passes) {
-  PlanTables tables(request, passes);
+PlanResult find_fitting_plans(const PlanRequest& request, KnownParts* known) {
+  PlanTables tables(request, known);
   return search(tables, true, request.top);
 }
 
 PlanResult find_plans(const PlanRequest& request) {
-  KnownPasses passes;
-  PlanTables tables(request, &passes);
+  KnownParts known;
+  PlanTables tables(request, &known);
   PlanResult result =
       request.objective == PlanObjective::cost ? find_cheapest_plans(request) : search(tables, true, request.top);
   if (request.objective != PlanObjective::memory)
@@ -125,7 +125,7 @@ PlanResult find_plans(const PlanRequest& request) {
       result.plans.front() = std::move(*result.in_default_order);
       result.in_default_order.reset();
     }
-    result.without_context = without_context(result.plans.front(), request, passes);
+    result.without_context = without_context(result.plans.front(), request, known);
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }
@@ -136,7 +136,7 @@ PlanResult find_plans(const PlanRequest& request) {
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;
-  result.suggestions = suggestions_for(request, passes);
+  result.suggestions = suggestions_for(request, known);
   return result;
 }
 

@@ -15,13 +15,13 @@ constexpr double good_enough = 0.2;
 constexpr std::int64_t most_work = 1'000'000;  // of a search
 constexpr double most_seconds = 2;             // likewise
 
-std::optional<Plan> best_of(PlanRequest request, KnownPasses& passes) {
+std::optional<Plan> best_of(PlanRequest request, KnownParts& known) {
   request.top = 1;
   request.within = good_enough;
   request.work = request.work > 0 ? std::min(request.work, most_work) : most_work;
   if (request.seconds > 0) request.seconds = std::min(request.seconds, most_seconds);
   try {
-    PlanResult result = find_fitting_plans(request, &passes);
+    PlanResult result = find_fitting_plans(request, &known);
     if (!result.plans.empty()) return std::move(result.plans.front());
   } catch (const Error&) {  // a number of devices that no layout divides
   }
@@ -30,12 +30,12 @@ std::optional<Plan> best_of(PlanRequest request, KnownPasses& passes) {
 
 }  // namespace
 
-std::vector<std::string> suggestions_for(const PlanRequest& request, KnownPasses& passes) {
+std::vector<std::string> suggestions_for(const PlanRequest& request, KnownParts& known) {
   std::vector<std::string> suggestions;
   for (const std::string& key : request.fixed) {
     PlanRequest open = request;
     open.fixed.erase(key);
-    if (const auto plan = best_of(open, passes))
+    if (const auto plan = best_of(open, known))
       suggestions.push_back(fmt::format("without --{}: {:.4f} s/step in {:.2f} GiB", key, plan->outcome.step_seconds,
                                         static_cast<double>(plan->outcome.peak_memory_bytes()) / gib));
   }
@@ -49,7 +49,7 @@ std::vector<std::string> suggestions_for(const PlanRequest& request, KnownPasses
   for (std::int64_t times = 2; times <= most_times_more; times *= 2) {
     open.num_devices = request.num_devices * times;
     if (available && open.num_devices > *available) break;
-    const auto plan = best_of(open, passes);
+    const auto plan = best_of(open, known);
     if (!plan) continue;
     const PlanShape& shape = plan->choice.shape;
     suggestions.push_back(

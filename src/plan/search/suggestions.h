@@ -7,6 +7,6 @@
 namespace echelon {
 
 /// Sentences: with which of the fixed keys left open, or with how many more devices, some layout fits.
-[[nodiscard]] std::vector<std::string> suggestions_for(const PlanRequest& request, KnownPasses& passes);
+[[nodiscard]] std::vector<std::string> suggestions_for(const PlanRequest& request, KnownParts& known);
 
 }  // namespace echelon

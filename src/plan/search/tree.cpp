@@ -73,15 +73,17 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
     const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
+    const auto fits = [&](const PlanRecompute& each) {
+      return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
+    };
+    // What recomputes nothing keeps most.
+    const bool all_fit = !must_fit_ || (!all.empty() && all.front() == PlanRecompute() && fits(all.front()));
     for (auto first = all.begin(); first != all.end();) {
       const auto end = std::find_if(first, all.end(),
                                     [&](const PlanRecompute& each) { return each.operations != first->operations; });
-      const auto fits = [&](const PlanRecompute& each) {
-        return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
-      };
       // Without those at its start of which no layout fits, wherever groups are placed.
       std::span<const PlanRecompute> chain(first, end);
-      if (must_fit_) chain = from_first_fitting(chain, fits);
+      if (!all_fit) chain = from_first_fitting(chain, fits);
       for (const TensorPlacement placement : placements)
         if (!chain.empty()) push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
       first = end;
@@ -112,7 +114,7 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
     if (!rest.chain.empty()) push_pipeline(std::move(rest), open);
     return;
   }
-  const std::vector<PlanData> all = space_.data_layouts(node.choice.shape);
+  const std::vector<PlanData>& all = space_.data_layouts(node.choice.shape);
   // The clock is quicker than a look at all data axes where there are few passes.
   if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * std::ssize(all)) return clock_pipeline(node, open);
   PlanNode fitting = node;

@@ -25,11 +25,11 @@ struct PlanCounts {
 
 /// What searches for one request know of its layouts. It refers to the request.
 struct PlanTables {
-  PlanTables(const PlanRequest& asked, KnownPasses* passes)
+  PlanTables(const PlanRequest& asked, KnownParts* known)
       : request(asked),
         since(asked.clock()),
         space(asked),
-        bounds(space, asked, passes),
+        bounds(space, asked, known),
         steps(space, asked, bounds.costs()) {}
   PlanTables(const PlanTables&) = delete;
   PlanTables& operator=(const PlanTables&) = delete;

@@ -63,7 +63,13 @@ const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, co
   return std::find_if(all.begin(), all.end(), [&](const Split& split) { return split.layout == layout; })->stages;
 }
 
-std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
+const std::vector<PlanPipeline>& PlanSpace::pipelines(const PlanShape& shape) const {
+  const auto [known, is_new] = pipelines_.try_emplace({shape.pp, shape.num_microbatches});
+  if (is_new) known->second = made_pipelines(shape);
+  return known->second;
+}
+
+std::vector<PlanPipeline> PlanSpace::made_pipelines(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
   const bool fixes_recomputation = request_->fixes(recompute_key) || request_->fixes(recompute_method_key) ||

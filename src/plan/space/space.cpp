@@ -75,7 +75,17 @@ void PlanSpace::add_orders() {
   }
 }
 
-std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
+const PlanSpace::KnownData& PlanSpace::data_of(const PlanShape& shape) const {
+  const auto [known, is_new] = data_.try_emplace({shape.tp, shape.pp, shape.dp, shape.cp, shape.ep, shape.etp,
+                                                  shape.divides_experts_as_dense ? 1 : 0, shape.ranks_per_node});
+  KnownData& data = known->second;
+  if (!is_new) return data;
+  data.all = made_data_layouts(shape);
+  for (const PlanData& each : data.all) data.num_orders += std::ssize(orders(shape, each));
+  return data;
+}
+
+std::vector<PlanData> PlanSpace::made_data_layouts(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   std::vector<PlanData> all;
   const auto add = [&](const PlanData& each) {
@@ -136,19 +146,16 @@ std::int64_t PlanSpace::num_configurations() const {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> known;  // by what pipelines depend on
   for (const PlanShape& shape : shapes_) {
     const auto [entry, is_new] = known.try_emplace({shape.pp, shape.num_microbatches}, 0);
-    std::int64_t& of_shape = entry->second;
     if (is_new)
-      for (const PlanPipeline& pipeline : pipelines(shape))
-        of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
-    for (const PlanData& data : data_layouts(shape))
-      sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
+      for (const PlanPipeline& pipeline : pipelines(shape)) entry->second += std::ssize(recomputes(pipeline));
+    sum += entry->second * data_of(shape).num_orders;
   }
   return sum;
 }
 
 void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) const {
   for (const PlanShape& shape : shapes_) {
-    const std::vector<PlanData> data = data_layouts(shape);
+    const std::vector<PlanData>& data = data_layouts(shape);
     for (const PlanPipeline& pipeline : pipelines(shape))
       for (const PlanRecompute& recompute : recomputes(pipeline))
         for (const PlanData& each : data)

@@ -109,10 +109,10 @@ class PlanSpace {
   explicit PlanSpace(const PlanRequest& request);
 
   [[nodiscard]] const std::vector<PlanShape>& shapes() const { return shapes_; }
-  [[nodiscard]] std::vector<PlanPipeline> pipelines(const PlanShape& shape) const;
+  [[nodiscard]] const std::vector<PlanPipeline>& pipelines(const PlanShape& shape) const;
   /// From the fastest to the one that keeps least, for each set of operations.
   [[nodiscard]] const std::vector<PlanRecompute>& recomputes(const PlanPipeline& pipeline) const;
-  [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
+  [[nodiscard]] const std::vector<PlanData>& data_layouts(const PlanShape& shape) const { return data_of(shape).all; }
   /// Those that differ as meshes: axes of one rank are where the default has them. The default comes first. On a host
   /// ranks are threads without a place, and the default represents all. In two hops rows go between whole nodes.
   [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
@@ -135,6 +135,13 @@ class PlanSpace {
   [[nodiscard]] std::vector<PlanShape> with_experts(const PlanShape& shape) const;
   /// The legal shape with every way to exchange rows.
   [[nodiscard]] std::vector<PlanShape> with_row_exchanges(const PlanShape& shape) const;
+  struct KnownData {
+    std::vector<PlanData> all;
+    std::int64_t num_orders = 0;  // of all
+  };
+  [[nodiscard]] const KnownData& data_of(const PlanShape& shape) const;
+  [[nodiscard]] std::vector<PlanPipeline> made_pipelines(const PlanShape& shape) const;
+  [[nodiscard]] std::vector<PlanData> made_data_layouts(const PlanShape& shape) const;
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
     return !request_->fixes(key) || value == wanted;
   }
@@ -151,6 +158,9 @@ class PlanSpace {
   std::map<std::vector<Axis>, std::vector<AxisOrder>> orders_;  // by the axes of more than one rank
   // Of them those that fill nodes: by degrees in the order of Axis, and the ranks of a node.
   mutable std::map<std::pair<std::array<int, num_axes>, std::int64_t>, std::vector<AxisOrder>> orders_by_node_;
+  // By what of a shape they depend on: pp and microbatches; degrees and the ranks of a node.
+  mutable std::map<std::pair<std::int64_t, std::int64_t>, std::vector<PlanPipeline>> pipelines_;
+  mutable std::map<std::array<std::int64_t, 8>, KnownData> data_;
   mutable std::map<std::int64_t, std::vector<Split>> splits_;  // by the number of stages: asked for again and again
   mutable std::map<std::int64_t, std::vector<PlanRecompute>> recomputes_;  // by the layers of the largest stage
 };

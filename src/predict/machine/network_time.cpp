@@ -8,6 +8,12 @@ namespace {
 
 bool is_transfer(CommKind kind) { return kind == CommKind::send || kind == CommKind::receive; }
 
+/// In a ring every rank sends while it receives.
+bool takes_time(const CommRecord& record) {
+  const bool is_sent_meanwhile = record.kind == CommKind::receive && record.group.axes == cp_group.axes;
+  return record.group_size > 1 && !is_sent_meanwhile;
+}
+
 /// The rank of a group's member; of a group along one axis without a list of its ranks.
 int member(const MeshShape& mesh, const Group& group, int rank, int index) {
   for (int i = 0; i < num_axes; ++i) {
@@ -23,11 +29,14 @@ int member(const MeshShape& mesh, const Group& group, int rank, int index) {
 }  // namespace
 
 double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices) {
-  if (record.group_size < 2) return 0;
-  // In a ring every rank sends while it receives.
-  if (record.kind == CommKind::receive && record.group.axes == cp_group.axes) return 0;
+  if (!takes_time(record)) return 0;
+  return communication_seconds(record, placement_of(record, rank, devices), devices.machine().network);
+}
+
+double communication_seconds(const CommRecord& record, const GroupPlacement& placement, const NetworkSpec& network) {
+  if (!takes_time(record)) return 0;
   const double bytes = static_cast<double>(record.num_elements * size_of(record.dtype));
-  return collective_seconds(record.kind, bytes, placement_of(record, rank, devices), devices.machine().network);
+  return collective_seconds(record.kind, bytes, placement, network);
 }
 
 GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {

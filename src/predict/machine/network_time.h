@@ -15,5 +15,7 @@ namespace echelon {
 /// Where the record's group or pair is placed. A caller that asks often keeps it: it depends on the record's group and
 /// peer, and on the rank.
 [[nodiscard]] GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices);
+[[nodiscard]] double communication_seconds(const CommRecord& record, const GroupPlacement& placement,
+                                           const NetworkSpec& network);
 
 }  // namespace echelon

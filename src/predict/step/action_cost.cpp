@@ -2,30 +2,13 @@
 
 #include "predict/machine/device_time.h"
 #include "predict/machine/least_communication.h"
+#include "predict/machine/network_time.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 namespace echelon {
-namespace {
-
-/// Of each of the costs, which have records in common.
-void take_least_on(const MachineSpec& machine, std::span<const ActionCost> costs, const MeshShape& mesh,
-                   std::span<double> least) {
-  const DeviceMap devices(mesh, machine);
-  std::vector<std::pair<const CommRecord*, double>> known;  // a few: the hops of a ring are the same
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    const double seconds = seconds_of_events(costs[i].events, [&](const CommRecord& record) {
-      const auto same = std::ranges::find_if(known, [&](const auto& each) { return *each.first == record; });
-      if (same != known.end()) return same->second;
-      return known.emplace_back(&record, least_communication_seconds(record, 0, devices)).second;
-    });
-    least[i] = std::min(least[i], seconds);
-  }
-}
-
-}  // namespace
 
 CostTimer::CostTimer(const MachineSpec& machine, std::int64_t num_ranks) {
   if (machine.host) host_.emplace(*machine.host, static_cast<int>(num_ranks));
@@ -82,16 +65,53 @@ ActionCost CostTimer::cost_on_host(const CallTrace& trace) {
   return cost;
 }
 
-double CostTimer::seconds(const ActionCost& cost, const MeshShape& mesh) const {
+double CostTimer::seconds(const ActionCost& cost, const MeshShape& mesh) {
   double seconds = std::numeric_limits<double>::max();
   take_least(std::span(&cost, 1), mesh, std::span(&seconds, 1));
   return seconds;
 }
 
-void CostTimer::take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least) const {
-  for (const MachineSpec& machine : machines_)
-    if (!host_) take_least_on(machine, costs, mesh, least);
-  for (std::size_t i = 0; host_ && i < costs.size(); ++i) least[i] = std::min(least[i], costs[i].compute_seconds());
+void CostTimer::take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least) {
+  if (host_)
+    for (std::size_t i = 0; i < costs.size(); ++i) least[i] = std::min(least[i], costs[i].compute_seconds());
+  else
+    for (PlacedMesh& each : placed(mesh)) {
+      std::vector<std::pair<const CommRecord*, double>> known;  // a few: the hops of a ring are the same
+      for (std::size_t i = 0; i < costs.size(); ++i) {
+        const double seconds = seconds_of_events(costs[i].events, [&](const CommRecord& record) {
+          const auto same = std::ranges::find_if(known, [&](const auto& other) { return *other.first == record; });
+          if (same != known.end()) return same->second;
+          return known.emplace_back(&record, least_seconds(record, each)).second;
+        });
+        least[i] = std::min(least[i], seconds);
+      }
+    }
+}
+
+std::vector<CostTimer::PlacedMesh>& CostTimer::placed(const MeshShape& mesh) {
+  constexpr std::size_t most_known = 4096;
+  MeshKey key;
+  for (std::size_t i = 0; i < num_axes; ++i) {
+    key[2 * i] = mesh.degree(static_cast<Axis>(i));
+    key[2 * i + 1] = mesh.stride(static_cast<Axis>(i));
+  }
+  if (meshes_.size() == most_known && !meshes_.contains(key)) meshes_.clear();
+  const auto [known, is_new] = meshes_.try_emplace(key);
+  if (is_new)
+    for (const MachineSpec& machine : machines_) {
+      const DeviceMap devices(mesh, machine);
+      known->second.push_back({devices, devices.is_regular()});
+    }
+  return known->second;
+}
+
+double CostTimer::least_seconds(const CommRecord& record, PlacedMesh& mesh) {
+  if (!mesh.is_regular) return least_communication_seconds(record, 0, mesh.devices);
+  const bool is_transfer = record.kind == CommKind::send || record.kind == CommKind::receive;
+  const auto [known, is_new] = mesh.placements.try_emplace(
+      {record.group, is_transfer ? record.kind : CommKind::barrier, is_transfer ? record.peer : -1});
+  if (is_new) known->second = placement_of(record, 0, mesh.devices);
+  return communication_seconds(record, known->second, mesh.devices.machine().network);
 }
 
 }  // namespace echelon

@@ -4,13 +4,17 @@
 #pragma once
 
 #include "blueprint/call_trace.h"
+#include "predict/machine/device_map.h"
 #include "predict/machine/host_time.h"
 #include "predict/step/context_rank.h"
 #include "spec/machine/machine_spec.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -41,23 +45,35 @@ struct ActionCost {
   [[nodiscard]] double compute_seconds() const;
 };
 
-/// Costs that are the least on any device that a rank may be placed on.
+/// Costs that are the least on any device that a rank may be placed on. Memoised; not thread-safe.
 class CostTimer {
  public:
-  /// It refers to the machine.
   CostTimer(const MachineSpec& machine, std::int64_t num_ranks);
+  CostTimer(const CostTimer&) = delete;
+  CostTimer& operator=(const CostTimer&) = delete;
 
   [[nodiscard]] ActionCost cost_of(const CallTrace& trace);
   /// On the mesh of a layout; the fastest kind of node bounds what any rank does.
-  [[nodiscard]] double seconds(const ActionCost& cost, const MeshShape& mesh) const;
+  [[nodiscard]] double seconds(const ActionCost& cost, const MeshShape& mesh);
   /// The same of several, which lowers those of `least` that are above.
-  void take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least) const;
+  void take_least(std::span<const ActionCost> costs, const MeshShape& mesh, std::span<double> least);
 
  private:
   [[nodiscard]] ActionCost cost_on_host(const CallTrace& trace);
 
+  /// A mesh on one of `machines_`, and where groups of rank 0 are placed: a search asks for few meshes again and again.
+  struct PlacedMesh {
+    DeviceMap devices;
+    bool is_regular = false;
+    std::map<std::tuple<Group, CommKind, int>, GroupPlacement> placements = {};  // kind and peer: of transfers
+  };
+  using MeshKey = std::array<int, 2 * num_axes>;  // degrees and strides
+  [[nodiscard]] std::vector<PlacedMesh>& placed(const MeshShape& mesh);
+  [[nodiscard]] static double least_seconds(const CommRecord& record, PlacedMesh& mesh);
+
   std::vector<MachineSpec> machines_;  // the machine as if all nodes were of one kind, for each kind
   std::optional<HostTime> host_;
+  std::map<MeshKey, std::vector<PlacedMesh>> meshes_;  // by machine
 };
 
 template <class SecondsOfOperation>
