@@ -87,8 +87,9 @@ TEST(Documents, DoNotSeeEachOther) {
   }
 }
 
-// Of a mixture, without losses of routers and a capacity. Both join the documents of a sequence. Experts sum a gradient
-// in parts whose rows depend on how many there are, so it is rounded differently.
+// Of a mixture, without losses of routers and a capacity. Both join the documents of a sequence. How many rows an
+// expert has depends on both documents: its sums over rows are in parts by it, and on some processors OpenBLAS's
+// float64 kernels round each row by it.
 TEST(Documents, DoNotSeeEachOtherByExperts) {
   const Layout layouts[] = {{.microbatches = 2, .documents = true, .experts = 5},
                             {.shard = 2, .documents = true, .experts = 4, .ep = 2, .bound = 0.4},
@@ -98,11 +99,11 @@ TEST(Documents, DoNotSeeEachOtherByExperts) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = config_of(layout);
     const DocumentErrors apart = errors_of_another_document(config);
-    EXPECT_EQ(apart.loss, 0);
+    EXPECT_LE(apart.loss, 1e-14);
     EXPECT_LE(apart.gradient, 1e-14);
     config.moe.seq_aux_loss_coeff = 0.1;
     const DocumentErrors joined_by_loss = errors_of_another_document(config);
-    EXPECT_EQ(joined_by_loss.loss, 0) << "the loss of a step is the cross entropy alone";
+    EXPECT_LE(joined_by_loss.loss, 1e-14) << "the loss of a step is the cross entropy alone";
     EXPECT_GT(joined_by_loss.gradient, 1e-5);
     config.moe = {.capacity_factor = 0.5};
     EXPECT_GT(errors_of_another_document(config).loss, 1e-4);

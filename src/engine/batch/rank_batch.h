@@ -69,9 +69,9 @@ class RankBatch {
   std::vector<std::int64_t> sequences_;
   std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_,
       places_;
-  std::vector<std::int32_t> starts_;  // of one sequence
-  std::vector<std::int32_t> ends_;    // of its ranges, where they are not read
-  DocumentOffsets documents_, whole_;                            // of that sequence, and of one without documents
+  std::vector<std::int32_t> starts_;   // of one sequence
+  std::vector<std::int32_t> ends_;     // of its ranges, where they are not read
+  DocumentOffsets documents_, whole_;  // of that sequence, and of one without documents
   struct Lists {
     TokenLists of_ranks;
     KeyBlocks blocks;
