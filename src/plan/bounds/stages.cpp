@@ -22,7 +22,7 @@ double core_seconds_of(const UnitCost& unit, std::size_t kind) {
 }
 
 /// Whether they have the same units, of which all blocks are of one kind.
-bool are_alike(const StageLayers& a, const StageLayers& b, const ModelSpec& model) {
+bool have_same_units(const StageLayers& a, const StageLayers& b, const ModelSpec& model) {
   if (a.num_layers != b.num_layers || a.has_embedding != b.has_embedding || a.has_head != b.has_head) return false;
   const auto has_one_kind = [&](const StageLayers& each) {
     return model.end_of_kind_from(each.first_layer) >= each.first_layer + each.num_layers;
@@ -159,10 +159,10 @@ void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& 
   made.backward_kinds = entry.backward;
   made.number = ++num_made_;
   const std::vector<StageLayers>& stages = space_->stages_of(num_stages, pipeline.layout);
-  const std::vector<std::size_t>& first_alike = alike(stages, *layers.model);
+  const std::vector<std::size_t>& first_equal = first_equals(stages, *layers.model);
   made.stages.reserve(stages.size());
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    StageCost& stage = made.stages.emplace_back(first_alike[i] < i ? made.stages[first_alike[i]]
+    StageCost& stage = made.stages.emplace_back(first_equal[i] < i ? made.stages[first_equal[i]]
                                                                    : cost_of(stages[i], recompute, layers));
     stage.rank = rank_of_stage(static_cast<int>(i), num_ranks, entry.placement);
     made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
@@ -170,11 +170,12 @@ void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& 
   }
 }
 
-const std::vector<std::size_t>& PlanStageTable::alike(const std::vector<StageLayers>& stages, const ModelSpec& model) {
-  const auto [known, is_new] = alike_.try_emplace(&stages);
+const std::vector<std::size_t>& PlanStageTable::first_equals(const std::vector<StageLayers>& stages,
+                                                             const ModelSpec& model) {
+  const auto [known, is_new] = first_equals_.try_emplace(&stages);
   for (std::size_t i = 0; is_new && i < stages.size(); ++i)
     known->second.push_back(static_cast<std::size_t>(
-        std::ranges::find_if(stages, [&](const StageLayers& each) { return are_alike(each, stages[i], model); }) -
+        std::ranges::find_if(stages, [&](const StageLayers& each) { return have_same_units(each, stages[i], model); }) -
         stages.begin()));
   return known->second;
 }

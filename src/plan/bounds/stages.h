@@ -105,9 +105,10 @@ class PlanStageTable {
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
   /// By stage: the first one with the same units.
-  [[nodiscard]] const std::vector<std::size_t>& alike(const std::vector<StageLayers>& stages, const ModelSpec& model);
-  std::map<const std::vector<StageLayers>*, std::vector<std::size_t>> alike_;  // by those of the space
-  std::list<KnownStages> known_stages_;                                        // those that were used last come first
+  [[nodiscard]] const std::vector<std::size_t>& first_equals(const std::vector<StageLayers>& stages,
+                                                             const ModelSpec& model);
+  std::map<const std::vector<StageLayers>*, std::vector<std::size_t>> first_equals_;  // by the stages of the space
+  std::list<KnownStages> known_stages_;  // those that were used last come first
   std::int64_t num_made_ = 0;
 };
 
