@@ -67,8 +67,8 @@ class DecoderBlock : public Layer {
   void finish(const ComputePass& pass, std::size_t i, Tensor y) const;
   /// In a backward pass: where h was dropped, all that branch 0 computes from norm[0](x), which is returned.
   [[nodiscard]] Tensor recompute_first(const ComputePass& pass) const;
-  /// What branch i reads, which exists while it is differentiated, with h before branch 1 alone. Returns norm[i](s[i]):
-  /// `recomputed` where recompute_first gave it.
+  /// In a backward pass: what the pass of branch i reads, taken in the caller's scope; for branch 1 that includes h.
+  /// Returns norm[i](s[i]), which is `recomputed` where recompute_first returned it.
   [[nodiscard]] Tensor compute_again(const ComputePass& pass, std::size_t i, Tensor recomputed) const;
   /// From the gradient of what branch i adds to that of what it gives: dy itself, or in the workspace. `through` is the
   /// backward pass of the norm between them.
