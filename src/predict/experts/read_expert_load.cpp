@@ -101,7 +101,7 @@ std::string expert_load_text(const RunConfig& config) {
   const MixtureSpec& mixture = config.model.mixture;
   const double most = kept.empty() ? shares_of_ranks(config.expert_load, mixture, ep).front() : kept.front();
   const double over_mean = ep * most / (1 - dropped);
-  const bool takes_one = expert_capacity(config.moe, mixture, config.training.seq_len) > 0;
+  const bool takes_one = capacity_factor_of(config) > 0;
   const double rounds = takes_one ? 1.0 : std::max(1.0, std::ceil(over_mean / config.moe.dispatch_bound));
   return fmt::format("experts {}: the most loaded of {} ranks computes {:.2f} times the mean, in {} round{}{}\n",
                      config.expert_load.name, ep, over_mean, rounds, rounds == 1 ? "" : "s", drops);
