@@ -107,14 +107,19 @@ TEST(Simulate, AnUnevenClusterGoesAtThePaceOfItsSlowNodes) {
   EXPECT_NEAR(uneven.peak_flops, 2 * 1e12 + 2 * 5e11, 1);
 }
 
-// Tensor-parallel ranks on two nodes wait for the network in every layer; where they are neighbours, only gradients
-// cross it.
-TEST(Simulate, TensorParallelismAcrossNodesIsSlower) {
+RunConfig llama3_8b(std::int64_t global_batch_size) {
   RunConfig config;
   config.model = preset("llama3-8b");
   config.training.seq_len = 4096;
-  config.training.global_batch_size = 16;
+  config.training.global_batch_size = global_batch_size;
   config.training.dtype = DType::bfloat16;
+  return config;
+}
+
+// Tensor-parallel ranks on two nodes wait for the network in every layer; where they are neighbours, only gradients
+// cross it.
+TEST(Simulate, TensorParallelismAcrossNodesIsSlower) {
+  RunConfig config = llama3_8b(16);
   config.parallelism.tensor_parallel_degree = 8;
   config.parallelism.data_parallel_shard_degree = 2;
   const auto seconds = [&](const char* order) {
@@ -133,11 +138,7 @@ TEST(Simulate, RefusesSlowRanksThatAreNone) {
 
 // What the draws of uncertain rates are timed with: the ranks of the first machine are timed again on the others.
 TEST(Simulate, SecondsOnSeveralMachinesAreThoseOnEach) {
-  RunConfig config;
-  config.model = preset("llama3-8b");
-  config.training.seq_len = 4096;
-  config.training.global_batch_size = 32;
-  config.training.dtype = DType::bfloat16;
+  RunConfig config = llama3_8b(32);
   config.parallelism.tensor_parallel_degree = 2;
   config.parallelism.sequence_parallel = true;
   config.parallelism.pipeline_parallel_degree = 4;
