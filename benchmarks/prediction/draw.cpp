@@ -9,11 +9,14 @@ class Draw {
  public:
   explicit Draw(std::mt19937_64& numbers) : numbers_(numbers) {}
 
-  DrawnLayout layout(bool has_experts) {
+  DrawnLayout layout(LayoutKind kind) {
+    const bool has_experts = kind == LayoutKind::experts,
+               has_context = kind == LayoutKind::context || kind == LayoutKind::documents;
     has_experts ? draw_mixture() : draw_model();
     draw_axes();
     if (has_experts) draw_experts();
-    draw_batch();
+    if (has_context) draw_context(kind == LayoutKind::documents);
+    has_context ? draw_batch({512, 1024}, {1, 2}) : draw_batch({64, 128, 256, 512}, {1, 2, 4});
     return std::move(layout_);
   }
 
@@ -74,6 +77,22 @@ class Draw {
     if (ep > 1) say(fmt::format("ep {}", ep));
   }
 
+  void draw_context(bool has_documents) {
+    const int cp = one_of({2, 2, 4}), u = cp / 2;
+    const std::string method = one_of<const char*>({"ring", "all_gather", "ulysses", "ulysses_ring"}),
+                      balancer = has_documents ? one_of<const char*>({"headtail", "per_document", "packed"})
+                                               : one_of<const char*>({"headtail", "headtail", "striped", "none"});
+    set("parallelism.context_parallel_degree", cp);
+    set("parallelism.context_parallel_method", method);
+    if (method == "ulysses_ring") set("parallelism.context_parallel_ulysses_degree", u);
+    set("parallelism.context_parallel_load_balancer", balancer);
+    layout_.num_ranks *= cp;
+    say(fmt::format("cp {} {} {}", cp, method, balancer));
+    if (!has_documents) return;
+    set("data.reset_attention_mask", true);
+    say("documents");
+  }
+
   void draw_axes() {
     const int replicate = one_of({1, 1, 1, 2}), shard = one_of({1, 1, 2, 4}), tp = one_of({1, 1, 2, 4});
     pp_ = one_of({1, 1, 2, 4});
@@ -107,8 +126,8 @@ class Draw {
     if (recompute != "none") say(recompute + " recomputation");
   }
 
-  void draw_batch() {
-    const int tokens = one_of({64, 128, 256, 512}), sequences = one_of({1, 2, 4}),
+  void draw_batch(std::initializer_list<int> lengths, std::initializer_list<int> sizes) {
+    const int tokens = one_of(lengths), sequences = one_of(sizes),
               microbatches = pp_ * one_of({1, 2}) * one_of({1, 2});
     set("training.seq_len", tokens);
     set("training.micro_batch_size", sequences);
@@ -123,6 +142,6 @@ class Draw {
 
 }  // namespace
 
-DrawnLayout draw_layout(std::mt19937_64& numbers, bool has_experts) { return Draw(numbers).layout(has_experts); }
+DrawnLayout draw_layout(std::mt19937_64& numbers, LayoutKind kind) { return Draw(numbers).layout(kind); }
 
 }  // namespace echelon

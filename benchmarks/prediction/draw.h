@@ -1,6 +1,7 @@
-// Layouts drawn at random: models, formats, axes, experts, levels, schedules, recomputation, batches.
+// Layouts drawn at random: models, formats, axes, experts, documents, levels, schedules, recomputation, batches.
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,7 +14,14 @@ struct DrawnLayout {
   int num_ranks = 1;
 };
 
-/// It may contradict itself; reading it as a config says so. `has_experts`: of mixtures alone.
-[[nodiscard]] DrawnLayout draw_layout(std::mt19937_64& numbers, bool has_experts = false);
+enum class LayoutKind : std::uint8_t {
+  dense,
+  experts,    // mixtures alone
+  context,    // with context parallelism
+  documents,  // likewise, and attention ends at documents
+};
+
+/// It may contradict itself; reading it as a config says so.
+[[nodiscard]] DrawnLayout draw_layout(std::mt19937_64& numbers, LayoutKind kind);
 
 }  // namespace echelon

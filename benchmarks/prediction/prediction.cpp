@@ -16,6 +16,8 @@
 #include "prediction/draw.h"
 #include "prediction/median_host.h"
 #include "spec/config/config_reader.h"
+#include "train/data/attention_shares.h"
+#include "train/data/open_data.h"
 #include "train/train.h"
 
 #include <fmt/ranges.h>
@@ -41,7 +43,7 @@ struct Options {
   std::string write_to;  // what was measured
   int num_rounds = 3;
   int num_layouts = 20;
-  bool has_experts = false;
+  bool has_experts = false, has_context = false;
   int least_scarce = 10;  // of them with more ranks than cores
   std::uint64_t seed = 1;
   double seconds = 1;  // of steps of a layout in a round
@@ -54,6 +56,7 @@ struct Options {
 struct Row {
   DrawnLayout layout;
   RunConfig config;
+  HostLoad load = {};
   double predicted = 0, predicted_core_seconds = 0;          // of a step; of all cores, in it
   std::vector<double> step_seconds = {}, core_seconds = {};  // the measured ones; by round
   std::int64_t planned_bytes = 0, arena_bytes = 0;
@@ -61,14 +64,18 @@ struct Row {
   [[nodiscard]] double error() const { return predicted / measured() - 1; }
 };
 
-/// Tokens of a text without meaning.
-std::string write_tokens(const std::filesystem::path& folder) {
-  const std::string prefix = (folder / "tokens").string();
+/// A text without meaning, of documents of 2^5 to 2^10 tokens, or of the given length.
+std::string write_tokens(const std::filesystem::path& folder, std::size_t length) {
+  constexpr std::size_t num_tokens = 1 << 19;
+  const std::string prefix = (folder / fmt::format("tokens-{}", length)).string();
   IndexedDatasetWriter writer(prefix, TokenType::u16);
   std::mt19937_64 numbers(7);
-  std::vector<std::int32_t> tokens(1 << 16);
-  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(numbers() % 1000);
-  for (int document = 0; document < 8; ++document) writer.add_document(tokens);
+  std::vector<std::int32_t> tokens;
+  for (std::size_t written = 0; written < num_tokens; written += tokens.size()) {
+    tokens.resize(length > 0 ? length : (std::size_t{32} << numbers() % 6));
+    for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(numbers() % 1000);
+    writer.add_document(tokens);
+  }
   writer.publish();
   return prefix;
 }
@@ -102,6 +109,9 @@ std::optional<Row> possible(const DrawnLayout& layout, const std::string& data) 
     const double flops = flops_of(blueprint);
     if (flops < least_flops || flops > most_flops) return std::nullopt;
     row.planned_bytes = blueprint.rank(0).arena_bytes();
+    constexpr std::int64_t num_batches = 16;
+    if (row.config.data.reset_attention_mask)
+      row.load.attention_shares = attention_shares(row.config, open_documents(row.config), num_batches);
     return row;
   } catch (const Error&) {
     return std::nullopt;
@@ -109,7 +119,7 @@ std::optional<Row> possible(const DrawnLayout& layout, const std::string& data) 
 }
 
 void predict(Row& row, const HostSpec& host) {
-  const HostStep step = host_step(Blueprint(row.config), host);
+  const HostStep step = host_step(Blueprint(row.config), host, row.load);
   row.predicted = step.seconds;
   row.predicted_core_seconds = step.busy_core_seconds;
 }
@@ -197,12 +207,20 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
              1e3 * traced.table.unnamed_seconds, 1e3 * row.predicted);
 }
 
-std::vector<Row> draw(const Options& options, const std::string& data) {
+/// Of layouts with context parallelism, every other one has documents.
+LayoutKind kind_of_next(const Options& options, std::size_t num_rows) {
+  if (options.has_context) return num_rows % 2 == 0 ? LayoutKind::context : LayoutKind::documents;
+  return options.has_experts ? LayoutKind::experts : LayoutKind::dense;
+}
+
+std::vector<Row> draw(const Options& options, const std::filesystem::path& folder) {
+  const std::string whole = write_tokens(folder, 1 << 16), documents = write_tokens(folder, 0);
   std::mt19937_64 numbers(options.seed);
   std::vector<Row> rows;
   int num_scarce = 0;
   while (std::ssize(rows) < options.num_layouts) {
-    const DrawnLayout layout = draw_layout(numbers, options.has_experts);
+    const LayoutKind kind = kind_of_next(options, rows.size());
+    const DrawnLayout layout = draw_layout(numbers, kind);
     if (options.num_ranks != 0 && layout.num_ranks != options.num_ranks) continue;
     const bool is_scarce = layout.num_ranks > num_usable_cores();
     const std::int64_t num_others = std::ssize(rows) - num_scarce;
@@ -210,7 +228,7 @@ std::vector<Row> draw(const Options& options, const std::string& data) {
         options.num_ranks != 0 ||
         (is_scarce ? num_scarce < options.least_scarce : num_others < options.num_layouts - options.least_scarce);
     if (!is_wanted) continue;
-    const auto row = possible(layout, data);
+    const auto row = possible(layout, kind == LayoutKind::documents ? documents : whole);
     if (!row) continue;
     num_scarce += is_scarce ? 1 : 0;
     rows.push_back(*row);
@@ -260,7 +278,7 @@ void predict_and_measure(const Options& options) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("echelon-prediction-{}", getpid());
   std::filesystem::create_directories(folder);
-  std::vector<Row> rows = draw(options, write_tokens(folder));
+  std::vector<Row> rows = draw(options, folder);
   if (options.only >= 0) rows = {rows.at(static_cast<std::size_t>(options.only))};
   if (options.lists) {
     list(rows);
@@ -299,6 +317,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "one of them");
   app.add_option("--ranks", options.num_ranks, "of each layout, which --scarce then leaves alone");
   app.add_flag("--experts", options.has_experts, "of mixtures of experts");
+  app.add_flag("--context", options.has_context, "with context parallelism, every other one with documents");
   app.add_flag("--list", options.lists, "print the layouts with their keys, and measure nothing");
   app.add_flag("--explain", options.explains, "by operation, out of a trace of rank 0");
   CLI11_PARSE(app, argc, argv);

@@ -28,10 +28,12 @@ LAYOUTS = {  # name -> keys of Echelon's config, what PyTorch has for it
     "tp": ({"parallelism.tensor_parallel_degree": 2}, "tensor parallel"),
     "tp+sp": ({"parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": "true"}, "tensor and sequence parallel"),
     "cp": ({"parallelism.context_parallel_degree": 2}, "not compared"),
+    "cp-gather": ({"parallelism.context_parallel_degree": 2, "parallelism.context_parallel_method": "all_gather"}, "not compared"),
+    "cp-ulysses": ({"parallelism.context_parallel_degree": 2, "parallelism.context_parallel_method": "ulysses"}, "not compared"),
     "pp": ({"parallelism.pipeline_parallel_degree": 2}, "pipelining, 1F1B, 8 microbatches"),
     "ep": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 1, "parallelism.expert_parallel_degree": 2}, "not compared"),
 }
-NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "cp": "context parallel, a ring", "pp": "pipeline, 1F1B, 8 microbatches", "ep": "experts over both, ZeRO-1"}
+NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "cp": "context parallel, a ring", "cp-gather": "context parallel, keys gathered", "cp-ulysses": "context parallel, heads exchanged", "pp": "pipeline, 1F1B, 8 microbatches", "ep": "experts over both, ZeRO-1"}
 PIPELINE_MICROBATCHES = 8
 
 

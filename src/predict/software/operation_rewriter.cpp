@@ -48,6 +48,8 @@ class OperationRewriter {
     width_ = config.model.hidden_size;
     dtype_ = config.training.dtype;
     logit_columns_ = (config.model.vocab_size + tp_ - 1) / tp_;
+    const HeadSplit heads = head_split(config.model, static_cast<int>(tp_), 0);
+    queries_per_key_ = heads.num_heads / heads.num_kv_heads;
     for (const OpRecord& operation : trace.operations()) ops_.push_back(operation);
   }
 
@@ -275,6 +277,10 @@ class OperationRewriter {
 
   void rewrite_communication(CommRecord comm) {
     const bool is_hop = comm.group.axes == cp_group.axes && comm.peer >= 0;
+    if (is_hop && profile_.repeats_kv_heads) {
+      comm.num_elements *= queries_per_key_;
+      comm.sent_bytes *= queries_per_key_;
+    }
     if (is_hop && comm.dtype != dtype_ && profile_.rounds_key_gradients) {
       comm.sent_bytes = comm.sent_bytes * size_of(dtype_) / size_of(comm.dtype);
       comm.dtype = dtype_;
@@ -345,7 +351,8 @@ class OperationRewriter {
   const Action& action_;
   const CallTrace& trace_;
   AttendedBlocks attended_;
-  std::int64_t tp_ = 1, cp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
+  std::int64_t tp_ = 1, cp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0,
+               queries_per_key_ = 1;
   DType dtype_ = DType::float32;
   std::vector<OpRecord> ops_;  // of the trace
   std::set<int> head_seen_;

@@ -92,9 +92,11 @@ std::vector<SoftwareProfile> make_profiles() {
   profiles.push_back(torch("fsdp", "torch-compile"));
   profiles.push_back(torch("torchtitan", "torch-compile"));
   profiles.back().eager_bytes = 130;
-  profiles.back().key_gathering = KeyGathering::early;  // context_parallel_rotate_method = "allgather"
   profiles.push_back(torch("torchtitan-compile", "torch-compile"));
-  profiles.back().key_gathering = KeyGathering::early;
+  for (std::size_t i = profiles.size() - 2; i < profiles.size(); ++i) {
+    profiles[i].key_gathering = KeyGathering::early;  // context_parallel_rotate_method = "allgather"
+    profiles[i].repeats_kv_heads = true;              // repeat_kv comes before scaled_dot_product_attention
+  }
   return profiles;
 }
 

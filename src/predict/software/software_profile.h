@@ -80,6 +80,7 @@ struct SoftwareProfile {
 
   // What is communicated.
   KeyGathering key_gathering = KeyGathering::none;
+  bool repeats_kv_heads = false;      // keys and values are sent once for every query head that reads them
   bool rounds_key_gradients = false;  // those that go round in the ring have the format of the keys
   // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
   bool gathers_during_matmuls = false;
