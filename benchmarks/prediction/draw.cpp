@@ -127,8 +127,7 @@ class Draw {
   }
 
   void draw_batch(std::initializer_list<int> lengths, std::initializer_list<int> sizes) {
-    const int tokens = one_of(lengths), sequences = one_of(sizes),
-              microbatches = pp_ * one_of({1, 2}) * one_of({1, 2});
+    const int tokens = one_of(lengths), sequences = one_of(sizes), microbatches = pp_ * one_of({1, 2}) * one_of({1, 2});
     set("training.seq_len", tokens);
     set("training.micro_batch_size", sequences);
     set("training.global_batch_size", sequences * microbatches * data_ranks_);

@@ -57,13 +57,14 @@ StepRecorder::StepRecorder(Ops& ops, Mesh& mesh)
       }) {}
 
 void StepRecorder::begin_step(std::int64_t step) {
-  steps_.push_back({.step = step, .rank = mesh_.rank(), .start = 0, .end = 0, .spans = {}});
+  steps_.push_back({.step = step, .rank = mesh_.rank(), .start = 0, .end = 0, .attention_share = 1, .spans = {}});
   if (steps_.size() > 1) steps_.back().spans.reserve(steps_.front().spans.size());
   is_recording_ = true;
   steps_.back().start = now_seconds();
 }
 
-void StepRecorder::end_step() {
+void StepRecorder::end_step(double attention_share) {
+  steps_.back().attention_share = attention_share;
   steps_.back().end = now_seconds();
   is_recording_ = false;
 }

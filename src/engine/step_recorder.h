@@ -23,7 +23,7 @@ class StepRecorder final : public StepObserver {
 
   /// What happens between the two is recorded as one step.
   void begin_step(std::int64_t step);
-  void end_step();
+  void end_step(double attention_share);
   [[nodiscard]] const std::vector<StepTrace>& steps() const { return steps_; }
   void clear() { steps_.clear(); }
 

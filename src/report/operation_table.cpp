@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace echelon {
@@ -31,6 +32,12 @@ void add(OperationRow& row, const Span& span, const std::optional<Floor>& floor)
   if (!floor) return;
   row.floor_seconds = row.floor_seconds.value_or(0) + std::max(floor->multiply_add_seconds, floor->memory_seconds);
   row.multiply_add_seconds += floor->multiply_add_seconds;
+}
+
+Span with_flops_done(Span span, double attention_share) {
+  if (span.name == "attention" || span.name == "attention_backward")
+    span.flops = std::llround(attention_share * static_cast<double>(span.flops));
+  return span;
 }
 
 /// The seconds of an action outside of `inner`.
@@ -95,9 +102,10 @@ OperationTable operation_table(const std::vector<StepTrace>& steps, const Progra
     for (const Span& span : step.spans) {
       if (span.kind == SpanKind::communication) add(rows[std::string(span.name)], span, std::nullopt);
       if (span.kind == SpanKind::operation) {
-        const Floor floor = floor_of(span, rates);
-        add(rows[std::string(span.name)], span, floor);
-        add(shapes[std::string(span.name)][fmt::format("{}x{}x{} {}", span.m, span.n, span.k, span.dtype)], span,
+        const Span done = with_flops_done(span, step.attention_share);
+        const Floor floor = floor_of(done, rates);
+        add(rows[std::string(span.name)], done, floor);
+        add(shapes[std::string(span.name)][fmt::format("{}x{}x{} {}", span.m, span.n, span.k, span.dtype)], done,
             floor);
       }
       if (span.kind == SpanKind::action &&

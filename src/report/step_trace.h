@@ -42,7 +42,8 @@ struct StepTrace {
   std::int64_t step = 0;
   int rank = 0;
   double start = 0, end = 0;
-  std::vector<Span> spans;  // ordered by end
+  double attention_share = 1;  // of the flops of attention, what documents leave
+  std::vector<Span> spans;     // ordered by end
 };
 
 /// When each action started and ended, including its asynchronous part, for comparison with the simulated timeline.

@@ -151,14 +151,17 @@ double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
   const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) +
                                  (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
   const std::int64_t N = m.num_active_parameters() - looked_up * m.hidden_size;
+  return 6.0 * static_cast<double>(N) + attention_flops_per_token(m, seq_len);
+}
+
+double attention_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
   std::int64_t keys = 0;  // of one token in all layers
   for (std::int64_t layer = 0; layer < m.num_hidden_layers;) {
     const std::int64_t end = m.end_of_kind_from(layer), window = m.window_of(layer);
     keys += (end - layer) * (window == 0 ? seq_len : std::min(window, seq_len));
     layer = end;
   }
-  return 6.0 * static_cast<double>(N) +
-         6.0 * static_cast<double>(m.num_attention_heads * (m.head_dim + m.value_dim())) * static_cast<double>(keys);
+  return 6.0 * static_cast<double>(m.num_attention_heads * (m.head_dim + m.value_dim())) * static_cast<double>(keys);
 }
 
 }  // namespace echelon

@@ -172,6 +172,8 @@ struct ModelSpec {
 /// and, if the head has its own weight, without the token table. Attention is not halved for the causal mask; in layers
 /// with a shorter window, T is the window. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts the same.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
+/// The second of the two.
+[[nodiscard]] double attention_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
 /// The family's fixed choices and defaults with no sizes set. A family is described in spec/families.
 [[nodiscard]] ModelSpec family_defaults(Family family);

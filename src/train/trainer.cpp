@@ -26,6 +26,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 Trainer::Trainer(const RunConfig& config, const TrainerContext& context)
     : config_(config),
       model_flops_per_token_(model_flops_per_token(config)),
+      attention_flops_per_token_(attention_flops_per_token(config.model, config.training.seq_len)),
       context_(context),
       scalars_(context.start),
       scaler_(config),
@@ -120,8 +121,7 @@ StepResult Trainer::make_step(std::int64_t step) {
 void Trainer::report_step() {
   context_.observer.reported(result_.last_step);
   if (doubts_peak_ || !result_.last_step.mfu) return;
-  const double flops = 1e12 * result_.last_step.tflops;
-  const auto error = mfu_error(flops, 100 * flops / *result_.last_step.mfu);
+  const auto error = mfu_error(least_flops_, 1e14 * result_.last_step.tflops / *result_.last_step.mfu);
   doubts_peak_ = error.has_value();
   if (error) context_.observer.warned(*error);
 }
@@ -131,7 +131,12 @@ StepResult Trainer::run_step(std::int64_t step) {
   takes_snapshot_ = context_.saver != nullptr && context_.saver->needs_snapshot();
   const StepResult result = context_.rank.run.step().run(
       takes_snapshot_ ? ProgramKind::training_with_snapshot : ProgramKind::training, input_of(step));
-  if (is_traced(step)) context_.recorder->end_step();
+  if (is_traced(step)) {
+    const AttentionWork& work = context_.rank.run.step().attention_work();
+    const bool is_known = config_.data.reset_attention_mask && work.planned_pairs > 0;
+    context_.recorder->end_step(is_known ? static_cast<double>(work.pairs) / static_cast<double>(work.planned_pairs)
+                                         : 1);
+  }
   return result;
 }
 
@@ -189,17 +194,18 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.step_seconds = seconds;
   report.takes_snapshot = takes_snapshot_;
   if (context_.saver != nullptr) report.snapshot_wait_seconds = context_.saver->take_waited_seconds();
-  set_rates(report, model_flops_per_token_,
+  const PairShares shares = context_.rank.run.step().pair_shares();
+  set_rates(report, model_flops_per_token_ - (1 - shares.of_whole) * attention_flops_per_token_,
             context_.host
                 ? (context_.host->all_cores * context_.host->num_hosts).peak_flops(name_of(config_.training.dtype))
                 : std::nullopt);
+  least_flops_ = 1e12 * report.tflops - report.tokens_per_second * shares.of_whole / 2 * attention_flops_per_token_;
   report.memory_peak_bytes = context_.rank.run.blueprint().arena_bytes();
   report.memory_total_bytes = context_.device_memory_bytes;
   const ProcessMemory process = process_memory();
   report.process_peak_bytes = process.peak_bytes;
   report.page_faults = process.page_faults - faults_before_;
   report.world_size = context_.rank.mesh.shape().num_ranks();
-  const PairShares shares = context_.rank.run.step().pair_shares();
   report.cp_imbalance = shares.of_cp_ranks;
   report.data_imbalance = shares.of_replicas;
   const AttentionWork& work = context_.rank.run.step().attention_work();

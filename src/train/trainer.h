@@ -61,7 +61,8 @@ class Trainer {
   void save(SaveReason reason);
 
   const RunConfig& config_;
-  double model_flops_per_token_ = 0;
+  double model_flops_per_token_ = 0, attention_flops_per_token_ = 0;
+  double least_flops_ = 0;  // of a second of the last step: attention of the visible half
   TrainerContext context_;
   RunScalars scalars_;  // after the last step
   LossScaler scaler_;

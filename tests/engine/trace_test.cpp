@@ -64,7 +64,7 @@ std::map<int, Traced> record(const RunConfig& config) {
       static_cast<void>(
           run.step().run(ProgramKind::training,
                          {.batches = &batches, .first_sequence = step * 100, .adamw = {.lr = 1e-3, .step = step}}));
-      if (step != 2) recorder.end_step();
+      if (step != 2) recorder.end_step(1);
     }
     const std::lock_guard lock(mutex);
     traced[mesh.rank()] = {recorder.steps(), run.blueprint().program(ProgramKind::training)};

@@ -1,5 +1,6 @@
 // Which share of the pairs (query, key) each replica and cp rank has.
 #include "blueprint/balanced_batch.h"
+#include "context/documents.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
 
@@ -42,10 +43,17 @@ TEST(DocumentShares, OfPairsAreThoseOfTheBatch) {
   EXPECT_LT(shares_of(config_of(layout)).of_replicas.value(), 1 + (in_order - 1) / 2);
   EXPECT_FALSE(shares_of(config_of(layout)).of_cp_ranks);
 
+  EXPECT_EQ(shares_of(config_of({.microbatches = 4, .seq_len = 48})).of_whole, 1);
+  const std::int64_t pairs =
+      pairs_of_replicas(config_of({.microbatches = 4, .documents = true, .seq_len = 48})).front();
+  const double left = static_cast<double>(pairs) / static_cast<double>(4 * num_document_pairs(48, 0));
+  EXPECT_DOUBLE_EQ(shares_of(config_of({.microbatches = 4, .documents = true, .seq_len = 48})).of_whole, left);
   layout = {.microbatches = 4, .documents = true, .cp = 4, .balancer = LoadBalancer::none, .seq_len = 48};
+  EXPECT_NEAR(shares_of(config_of(layout)).of_whole, left, 1e-12);
   const double of_chunks = shares_of(config_of(layout)).of_cp_ranks.value();
   layout.balancer = LoadBalancer::packed;
   const double of_packed = shares_of(config_of(layout)).of_cp_ranks.value();
+  EXPECT_NEAR(shares_of(config_of(layout)).of_whole, left, 1e-12);
   EXPECT_GT(of_chunks, 1.2);
   EXPECT_LT(of_packed, 1.1);
   EXPECT_GE(of_packed, 1);
@@ -54,6 +62,7 @@ TEST(DocumentShares, OfPairsAreThoseOfTheBatch) {
   layout.balancer = LoadBalancer::none;
   layout.method = ContextMethod::ulysses_ring;
   layout.ulysses = 2;
+  EXPECT_NEAR(shares_of(config_of(layout)).of_whole, left, 1e-12);
   const double of_groups = shares_of(config_of(layout)).of_cp_ranks.value();
   EXPECT_GT(of_groups, 1);
   EXPECT_LT(of_groups, of_chunks);

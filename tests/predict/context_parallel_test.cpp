@@ -95,6 +95,33 @@ TEST(ContextParallel, AHopIsPostedAtOnce) {
   EXPECT_EQ(posted, sent);
 }
 
+/// By hop, the step of attention after which a rank waits for what it sent.
+std::vector<int> send_waits(std::int64_t cp) {
+  UnitTraces traces(ring_config(cp, LoadBalancer::headtail, 4096));
+  const CallTrace& trace = traces.passes({.role = UnitKind::Role::block}, 0).of(PassKind::forward, true);
+  std::vector<bool> is_key_send;  // by number of a communication
+  std::vector<int> waits;
+  int num_attended = 0, num_waits = 0;
+  for (const TraceEvent& event : trace.events) {
+    if (const auto* op = std::get_if<OpRecord>(&event)) {
+      num_attended += op->kind == OpKind::attention ? 1 : 0;
+    } else if (const auto* record = std::get_if<CommRecord>(&event)) {
+      is_key_send.push_back(record->group == cp_group && record->kind == CommKind::send);
+    } else if (is_key_send.at(std::get<CommWait>(event).start) && num_waits++ % 2 == 0) {  // keys, then values
+      waits.push_back(num_attended);
+    }
+  }
+  return waits;
+}
+
+// A rank does not wait until the next one has read what it sends, before the memory is needed: what arrives in a hop is
+// sent in the next, and arrives in the one after that. Its own keys stay.
+TEST(ContextParallel, ARankThatIsAheadOfTheNextOneAttends) {
+  EXPECT_EQ(send_waits(2), (std::vector{2}));
+  EXPECT_EQ(send_waits(3), (std::vector{3, 3}));
+  EXPECT_EQ(send_waits(4), (std::vector{2, 4, 4}));
+}
+
 /// Bytes that a block's pass sends over cp, by kind and dtype, as the profile's software sends them.
 std::map<std::pair<CommKind, DType>, std::int64_t> sent_by(const char* profile, PassKind pass) {
   RunConfig config = ring_config(4, LoadBalancer::headtail, 4096);
@@ -116,13 +143,14 @@ TEST(ContextParallel, OtherSoftwareGathersKeysOrRoundsTheirGradients) {
   const auto half = DType::bfloat16, wide = DType::float32;
   EXPECT_EQ(sent_by("echelon", PassKind::forward), (Sent{{{CommKind::send, half}, 3 * b}}));
   EXPECT_EQ(sent_by("megatron-core", PassKind::forward), (Sent{{{CommKind::send, half}, 3 * b}}));
-  EXPECT_EQ(sent_by("torchtitan", PassKind::forward), (Sent{{{CommKind::all_gather, half}, 3 * b}}));
+  const std::int64_t of_queries = b * model.num_attention_heads / model.num_key_value_heads;  // torchtitan repeats keys
+  EXPECT_EQ(sent_by("torchtitan", PassKind::forward), (Sent{{{CommKind::all_gather, half}, 3 * of_queries}}));
   EXPECT_EQ(sent_by("llama3", PassKind::forward), (Sent{{{CommKind::all_gather, half}, 3 * b}}));
   EXPECT_EQ(sent_by("echelon", PassKind::backward),
             (Sent{{{CommKind::send, half}, 3 * b}, {{CommKind::send, wide}, 6 * b}}));
   EXPECT_EQ(sent_by("megatron-core", PassKind::backward), (Sent{{{CommKind::send, half}, 6 * b}}));
   EXPECT_EQ(sent_by("torchtitan", PassKind::backward),
-            (Sent{{{CommKind::all_gather, half}, 3 * b}, {{CommKind::send, wide}, 6 * b}}));
+            (Sent{{{CommKind::all_gather, half}, 3 * of_queries}, {{CommKind::send, wide}, 6 * of_queries}}));
 }
 
 TEST(ContextParallel, ARingGoesAtThePaceOfItsSlowestMember) {

@@ -20,7 +20,7 @@ constexpr std::int64_t merge_bytes = 34, copy_bytes = 8;  // per value of the ou
 
 // Attention from all queries but the first to all keys but the last: 8,191 are no multiple of the kernel's tiles.
 // Estimated from the stripes on A100; those on H800 check it.
-constexpr double uneven_length = 1.13;
+constexpr double uneven_length = 1.16;
 
 RunConfig config_of(std::int64_t cp, LoadBalancer balancer) {
   RunConfig config;
@@ -96,10 +96,9 @@ struct Published {
 
 TEST(PublishedRings, AreWithinFourPoints) {
   const Gpus a100 = gpus("a100-80", 0.73), h800 = gpus("h800", 0.35);
-  for (const Published& row : {Published{LoadBalancer::headtail, false, 81.7, 85.2},
-                               Published{LoadBalancer::headtail, true, 89.8, 90.2},
-                               Published{LoadBalancer::striped, false, 69.6, 74.4},
-                               Published{LoadBalancer::striped, true, 82.6, 82.9}}) {
+  for (const Published& row :
+       {Published{LoadBalancer::headtail, false, 81.7, 85.2}, Published{LoadBalancer::headtail, true, 89.8, 90.2},
+        Published{LoadBalancer::striped, false, 69.6, 74.4}, Published{LoadBalancer::striped, true, 82.6, 82.9}}) {
     EXPECT_NEAR(a100.efficiency(row.balancer, row.has_backward), row.a100, 4) << name_of(row.balancer);
     EXPECT_NEAR(h800.efficiency(row.balancer, row.has_backward), row.h800, 4) << name_of(row.balancer);
   }

@@ -55,6 +55,22 @@ TEST(OperationTable, SumsByKindAndNamesTheRest) {
   EXPECT_DOUBLE_EQ(table.named_fraction(), 0.85);
 }
 
+// A plan counts the pairs of whole sequences.
+TEST(OperationTable, AttentionCountsWhatDocumentsLeave) {
+  ComputeRates rates;
+  rates.float32_flops = 2000;
+  StepTrace step = trace();
+  step.attention_share = 0.25;
+  step.spans[3].name = "attention";  // 1000 flops
+  const OperationTable table = operation_table({step}, program, rates);
+  const auto row = [&](std::string_view name) {
+    return *std::ranges::find(table.rows, name, [](const OperationRow& each) { return std::string_view(each.name); });
+  };
+  EXPECT_DOUBLE_EQ(row("attention").flops, 250);
+  EXPECT_DOUBLE_EQ(row("attention").multiply_add_seconds, 250.0 / 2000);
+  EXPECT_DOUBLE_EQ(row("matmul").flops, 3000);
+}
+
 TEST(OperationTable, AsTextAndAsJson) {
   ComputeRates rates;
   rates.float32_flops = 2000;

@@ -17,6 +17,7 @@ namespace echelon {
 /// How unevenly pairs (query, key) are distributed: the largest share over the mean. None where it is not known, or
 /// always the same.
 struct PairShares {
+  double of_whole = 1;                // what documents leave of the pairs of whole sequences, in this rank's cp group
   std::optional<double> of_cp_ranks;  // of this rank's cp group
   std::optional<double> of_replicas;
 };

@@ -43,7 +43,8 @@ void KeyGather::start(const KeyBlock& full, const KeyBlock& own) {
         const int to = (rank + distance) % n, from = (rank - distance + n) % n;
         const RowPath path = {.sent = part_of(own[i], 0), .received = part_of(full[i], from), .to = to, .from = from};
         for (std::size_t b = 0; b < rows.size(); ++b)
-          start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].keys(distance), pending_[i]);
+          start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].keys(distance),
+                          {pending_[i], pending_[i]});
       }
     }
   });
@@ -84,7 +85,7 @@ void GradientScatter::start_transfers_of(const KeyBlock& full) {
       const RowPath path = {
           .sent = part_of(full[i], to), .received = part_of(arrived_[i], from), .to = to, .from = from};
       for (std::size_t b = 0; b < rows.size(); ++b)
-        start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].gradients(distance), pending_);
+        start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].gradients(distance), {pending_, pending_});
     }
 }
 

@@ -53,6 +53,7 @@ class RingAttention final : public KeyAttention {
       hop.wait();
     }
     of_gradients.wait();
+    ring.finish();
     if (dtype != sums) context.ops.copy(dqkv[0], dq_sum);
     const KeyBlock& arrived = gradients[num_blocks_ % 2];
     for (const std::size_t i : {0, 1}) add_arrived(context, dqkv[1 + i], arrived[i]);
@@ -81,6 +82,7 @@ class RingAttention final : public KeyAttention {
       if (!is_first) context.ops.merge_attention({.out = sum, .lse = lse, .part = part, .part_lse = part_lse});
       hop.wait();
     }
+    ring.finish();
     if (q.dtype != sums) context.ops.copy(out, sum);
   }
 
