@@ -46,7 +46,9 @@ TEST(DocumentShares, OfPairsAreThoseOfTheBatch) {
   EXPECT_EQ(shares_of(config_of({.microbatches = 4, .seq_len = 48})).of_whole, 1);
   const std::int64_t pairs =
       pairs_of_replicas(config_of({.microbatches = 4, .documents = true, .seq_len = 48})).front();
-  const double left = static_cast<double>(pairs) / static_cast<double>(4 * num_document_pairs(48, 0));
+  const double left = static_cast<double>(pairs) /
+                      static_cast<double>(config_of({.microbatches = 4, .seq_len = 48}).training.global_batch_size *
+                                          num_document_pairs(48, 0));
   EXPECT_DOUBLE_EQ(shares_of(config_of({.microbatches = 4, .documents = true, .seq_len = 48})).of_whole, left);
   layout = {.microbatches = 4, .documents = true, .cp = 4, .balancer = LoadBalancer::none, .seq_len = 48};
   EXPECT_NEAR(shares_of(config_of(layout)).of_whole, left, 1e-12);

@@ -241,16 +241,14 @@ std::int64_t RankBatch::num_targets() const {
 
 PairShares RankBatch::pair_shares() const {
   PairShares shares;
-  if (model_->options.masks_documents && pairs_.num_planned_pairs() > 0)
-    shares.of_whole = static_cast<double>(pairs_.num_pairs()) / static_cast<double>(pairs_.num_planned_pairs());
-  if (pairs_of_cp_ranks_.size() > 1 && model_->options.masks_documents) {
-    shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
-    const RankTokens& of_rank = *model_->options.tokens;
-    const auto own =
-        static_cast<double>(pairs_of_cp_ranks_[static_cast<std::size_t>(of_rank.rank / of_rank.exchange.head_ranks)]);
-    const auto all =
-        static_cast<double>(std::accumulate(pairs_of_cp_ranks_.begin(), pairs_of_cp_ranks_.end(), std::int64_t{0}));
-    if (own > 0) shares.of_whole *= all / static_cast<double>(pairs_of_cp_ranks_.size()) / own;
+  if (model_->options.masks_documents) {
+    std::int64_t pairs = pairs_.num_pairs(), planned = pairs_.num_planned_pairs();
+    if (const auto& of_rank = model_->options.tokens) {  // of all ranks, in layers without windows of their own
+      pairs = std::accumulate(pairs_of_cp_ranks_.begin(), pairs_of_cp_ranks_.end(), std::int64_t{0});
+      planned = std::ssize(sequences_) * num_document_pairs(config_->training.seq_len, of_rank->split.window);
+    }
+    if (planned > 0) shares.of_whole = static_cast<double>(pairs) / static_cast<double>(planned);
+    if (pairs_of_cp_ranks_.size() > 1) shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   }
   if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;
