@@ -13,6 +13,9 @@ namespace {
 /// 65 % between 3's forward and backward (Shah et al. 2024, arXiv:2407.08608), as in machines/h100.toml.
 constexpr double older_attention_on_hopper = 0.35 / 0.65;
 
+/// FlashAttention-2 is 1.3 to 2.5 times as fast as FlashAttention in Triton (Dao 2023, arXiv:2307.08691, section 4.1).
+constexpr double triton_attention = 1 / 1.3;
+
 /// `echelon bench` or `echelon tune` measured the device, with Echelon's own kernels.
 bool is_measured(const MachineSpec& machine, const DeviceSpec& device) {
   return machine.has_measured_rates || std::any_of(device.formats.begin(), device.formats.end(),
@@ -28,7 +31,8 @@ void take_shares(const SoftwareProfile& profile, const Calibration& fit, NodeSpe
   device.memory_efficiency = std::min(1.0, device.memory_efficiency * fit.memory_share);
   for (auto& [format, rates] : device.formats) {
     rates.matmul.efficiency *= fit.matmul_share;
-    rates.attention_efficiency *= fit.attention_share * (is_older ? older_attention_on_hopper : 1);
+    rates.attention_efficiency *= fit.attention_share * (is_older ? older_attention_on_hopper : 1) *
+                                  (profile.attends_in_triton ? triton_attention : 1);
   }
   node.link.efficiency = std::min(1.0, node.link.efficiency * fit.link_share);
   node.link.switch_efficiency = std::min(node.link.switch_efficiency, node.link.efficiency);

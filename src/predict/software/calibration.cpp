@@ -15,13 +15,15 @@ struct Entry {
 
 /// What differs from the defaults, which are those of all software together.
 const Entry entries[] = {
-    {"megatron", {.matmul_share = 0.899}},
-    {"megatron-2020", {.matmul_share = 0.837}},
-    {"megatron-core", {.matmul_share = 0.851, .attention_share = 0.844}},
-    {"megatron-deepspeed", {.matmul_share = 0.92}},
-    {"bloom", {.matmul_share = 0.729}},
+    {"megatron", {.matmul_share = 0.902}},
+    {"megatron-2020", {.matmul_share = 0.854}},
+    {"megatron-core", {.matmul_share = 0.858}},
+    {"megatron-deepspeed", {.matmul_share = 0.933}},
+    {"bloom", {.matmul_share = 0.733}},
     {"deepspeed-zero3", {.network_share = 0.377}},
-    {"llm-foundry", {.matmul_share = 0.817}},
+    {"zero-bubble", {.matmul_share = 0.896}},
+    {"llm-foundry", {.matmul_share = 0.819, .attention_share = 0.767}},
+    {"torch-compile", {.matmul_share = 0.835, .network_share = 0.524}},
 };
 
 struct Name {

@@ -20,11 +20,11 @@ namespace echelon {
 /// What kernels of a software generation reach, as shares of what the machine's file says that the best do: matmuls,
 /// attention, memory, links. So one set serves all GPUs. Fitted (benchmarks/accuracy/fit); everything else is counted.
 struct Calibration {
-  double matmul_share = 0.877;
-  double attention_share = 0.605;
-  double memory_share = 0.949;
-  double link_share = 0.909;
-  double network_share = 0.525;
+  double matmul_share = 0.875;
+  double attention_share = 0.733;
+  double memory_share = 0.916;
+  double link_share = 0.892;
+  double network_share = 0.516;
   double launch_seconds = 5.5e-5;           // of the host, to issue a kernel
   double collective_launch_seconds = 5e-5;  // likewise a collective or a message
 };
@@ -50,6 +50,7 @@ struct SoftwareProfile {
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
   bool attends_by_warpgroups = false;  // fused attention uses Hopper's instructions
+  bool attends_in_triton = false;      // fused attention is the older kernel in Triton, with ALiBi
   bool has_dropout = false;            // of attention's probabilities and of both branches
   bool has_biases = true;              // added by the matmuls' epilogues; their gradients are separate kernels
   bool has_positions = true;           // a table that is added
