@@ -14,8 +14,8 @@ struct Spread {
 };
 
 constexpr Spread spreads[] = {
-    {&Calibration::matmul_share, 0.068}, {&Calibration::attention_share, 0.095}, {&Calibration::memory_share, 0.035},
-    {&Calibration::link_share, 0.12},    {&Calibration::network_share, 0.186},
+    {&Calibration::matmul_share, 0.071}, {&Calibration::attention_share, 0.118}, {&Calibration::memory_share, 0.058},
+    {&Calibration::link_share, 0.161},   {&Calibration::network_share, 0.183},
 };
 
 /// Factors of rates, in a fixed order.
