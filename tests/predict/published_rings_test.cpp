@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace echelon {
 namespace {
 
@@ -34,10 +36,10 @@ RunConfig config_of(std::int64_t cp, LoadBalancer balancer) {
   return config;
 }
 
-/// Of attention alone, or of a sum or copy of its output or gradients.
-bool is_of_attention(const OpRecord& op) {
-  if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward || op.kind == OpKind::merge_attention)
-    return true;
+bool is_kernel(const OpRecord& op) { return op.kind == OpKind::attention || op.kind == OpKind::attention_backward; }
+
+/// A sum or copy of attention's output or gradients.
+bool is_sum(const OpRecord& op) {
   const std::int64_t values = op.m * op.n;
   return (op.kind == OpKind::add || op.kind == OpKind::copy) &&
          (values == tokens * heads * width || values == tokens * kv_heads * width);
@@ -46,22 +48,18 @@ bool is_of_attention(const OpRecord& op) {
 struct Gpus {
   NodeSpec node;
 
-  [[nodiscard]] double seconds(OpRecord op, LoadBalancer balancer, bool is_own_block) const {
-    if (!is_of_attention(op)) return 0;
-    const bool is_shifted = balancer == LoadBalancer::striped && !is_own_block;
-    if (op.kind == OpKind::merge_attention)
-      op.bytes = (merge_bytes + (is_shifted ? copy_bytes : 0)) * tokens * heads * width;
-    const bool is_kernel = op.kind == OpKind::attention || op.kind == OpKind::attention_backward;
-    return operation_seconds(op, node.device) * (is_shifted && is_kernel ? uneven_length : 1);
-  }
-
   [[nodiscard]] double seconds_of_pass(std::int64_t cp, LoadBalancer balancer, PassKind pass) const {
     UnitTraces traces(config_of(cp, balancer));
     const CallTrace& trace = traces.passes({.role = UnitKind::Role::block}, 0).of(pass, true);
     int num_attended = 0;
-    const CostEvents events = cost_events(trace, [&](const OpRecord& op) {
-      if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward) ++num_attended;
-      return seconds(op, balancer, num_attended <= 1);
+    bool was_kernel = false;
+    const CostEvents events = cost_events(trace, [&](OpRecord op) {
+      if (is_kernel(op)) ++num_attended;
+      const bool is_shifted = balancer == LoadBalancer::striped && num_attended > 1,
+                 merges = std::exchange(was_kernel, is_kernel(op)) && num_attended > 1 && pass == PassKind::forward;
+      if (merges) op.bytes = (merge_bytes + (is_shifted ? copy_bytes : 0)) * tokens * heads * width;
+      if (!is_kernel(op) && !is_sum(op) && !merges) return 0.0;
+      return operation_seconds(op, node.device) * (is_shifted && is_kernel(op) ? uneven_length : 1);
     });
     return seconds_of_events(events, [&](const CommRecord& record) {
       return record.group.axes == cp_group.axes
