@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace echelon {
 /// How precise the bound of a set is, and how small the set.
 enum class PlanGrade : std::uint8_t {
   shape,
+  parts,  // the pipelines of a shape that are left
   pipeline,
   fitting,  // the same, with the data axes that may fit
   clocked,
@@ -32,6 +34,22 @@ struct PlanKey {
   auto operator<=>(const PlanKey&) const = default;
 };
 
+/// A pipeline of a shape with its bound, before it is a node: most of them are never looked at.
+struct PipelinePart {
+  PlanKey key = {};
+  std::int64_t turn = 0;
+  const PlanPipeline* pipeline = nullptr;  // of the space
+  std::span<const PlanRecompute> chain = {};
+  TensorPlacement placement = any_placement;
+};
+
+/// Of equal keys the one with the earlier turn comes first: the order in which they were pushed.
+template <class T>
+[[nodiscard]] bool comes_later(const T& a, const T& b) {
+  if (a.key.first != b.key.first) return a.key.first > b.key.first;  // which most often decides
+  return std::tie(a.key, a.turn) > std::tie(b.key, b.turn);
+}
+
 /// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which
 /// `choice` has the first; or all but an order; or one layout.
 struct PlanNode {
@@ -42,6 +60,8 @@ struct PlanNode {
   TensorPlacement placement = any_placement;  // of the orders of the set
   std::int64_t plan = -1;                     // timed: which
   std::int64_t num_actions = 0;               // stepped: of its programs
+  std::int64_t turn = 0;
+  std::shared_ptr<std::vector<PipelinePart>> parts = {};  // a heap by comes_later
 };
 
 /// The lowest key comes out first.
@@ -49,6 +69,7 @@ class PlanHeap {
  public:
   struct Entry {
     PlanKey key;
+    std::int64_t turn = 0;
     std::unique_ptr<PlanNode> node;
   };
   [[nodiscard]] bool empty() const { return entries_.empty(); }
@@ -56,12 +77,19 @@ class PlanHeap {
   [[nodiscard]] const Entry& top() const { return entries_.front(); }
   /// The lowest one first.
   [[nodiscard]] const std::vector<Entry>& sorted() {
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
+    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return comes_later(b, a); });
     return entries_;  // which is a heap too
   }
   void push(PlanNode node) {
-    entries_.push_back({node.key, std::make_unique<PlanNode>(std::move(node))});
-    std::push_heap(entries_.begin(), entries_.end(), comes_later);
+    node.turn = take_turns(1);
+    push_in_turn(std::move(node));
+  }
+  /// For so many nodes that are pushed later. Returns the first.
+  [[nodiscard]] std::int64_t take_turns(std::int64_t count) { return std::exchange(next_turn_, next_turn_ + count); }
+  /// Whose turn was taken before.
+  void push_in_turn(PlanNode node) {
+    entries_.push_back({node.key, node.turn, std::make_unique<PlanNode>(std::move(node))});
+    std::push_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
   }
   /// Takes those out whose node `is_wanted`.
   template <class IsWanted>
@@ -69,14 +97,18 @@ class PlanHeap {
     const auto first =
         std::partition(entries_.begin(), entries_.end(), [&](const Entry& each) { return !is_wanted(*each.node); });
     PlanHeap taken;
+    taken.next_turn_ = next_turn_;
     taken.insert({std::make_move_iterator(first), std::make_move_iterator(entries_.end())});
     entries_.erase(first, entries_.end());
-    std::make_heap(entries_.begin(), entries_.end(), comes_later);
+    std::make_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
     return taken;
   }
-  void merge(PlanHeap other) { insert(std::move(other.entries_)); }
+  void merge(PlanHeap other) {
+    next_turn_ = std::max(next_turn_, other.next_turn_);
+    insert(std::move(other.entries_));
+  }
   std::unique_ptr<PlanNode> pop() {
-    std::pop_heap(entries_.begin(), entries_.end(), comes_later);
+    std::pop_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
     std::unique_ptr<PlanNode> node = std::move(entries_.back().node);
     entries_.pop_back();
     return node;
@@ -85,13 +117,10 @@ class PlanHeap {
  private:
   void insert(std::vector<Entry> entries) {
     std::move(entries.begin(), entries.end(), std::back_inserter(entries_));
-    std::make_heap(entries_.begin(), entries_.end(), comes_later);
-  }
-  // a.key > b.key, which most often the first number decides.
-  static bool comes_later(const Entry& a, const Entry& b) {
-    return a.key.first != b.key.first ? a.key.first > b.key.first : a.key > b.key;
+    std::make_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
   }
   std::vector<Entry> entries_;
+  std::int64_t next_turn_ = 0;
 };
 
 }  // namespace echelon

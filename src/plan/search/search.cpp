@@ -46,11 +46,13 @@ PlanResult search(PlanTables& tables, bool must_fit, int wanted) {
     const bool is_open = !open.empty() && (timed.empty() || is_behind(request, timed.top().key, open.top().key));
     if (is_open && result.is_complete && !limit.is_before(end)) {
       result.is_complete = false;
+      tree.separate_parts(open);
       find_good_plans({request, tree, limit, open, found}, wanted);
       continue;
     }
     if (is_open && result.is_complete) {
-      tree.expand(*open.pop(), open);
+      const std::unique_ptr<PlanNode> next = open.pop();
+      next->grade == PlanGrade::shape ? tree.expand_to_parts(*next, open) : tree.expand(*next, open);
       continue;
     }
     if (timed.empty()) break;

@@ -24,6 +24,23 @@ std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute>
   return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
 }
 
+PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {
+  return {.key = part.key,
+          .grade = PlanGrade::pipeline,
+          .choice = {shape, *part.pipeline, part.chain.front()},
+          .chain = part.chain,
+          .placement = part.placement,
+          .turn = part.turn};
+}
+
+/// In the place of the first one that is left.
+void push_parts(PlanNode node, PlanHeap& open) {
+  if (node.parts->empty()) return;
+  node.key = node.parts->front().key;
+  node.turn = node.parts->front().turn;
+  open.push_in_turn(std::move(node));
+}
+
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
   return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
@@ -54,9 +71,11 @@ PlanHeap PlanTree::roots() {
 }
 
 void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
+  if (node.grade == PlanGrade::parts) return expand_parts(node, open);  // nothing is bounded
   counts_.work += work_of_set;
   switch (node.grade) {
     case PlanGrade::shape: return expand_shape(node.choice.shape, open);
+    case PlanGrade::parts: return;
     case PlanGrade::pipeline: return fit_pipeline(node, open);
     case PlanGrade::fitting: return clock_pipeline(node, open);
     case PlanGrade::clocked: return expand_pipeline(node, open);
@@ -68,7 +87,9 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   }
 }
 
-void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
+/// f(pipeline, chain, placement) for those that may fit.
+template <class F>
+void PlanTree::for_each_part(const PlanShape& shape, F&& f) const {
   const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
     // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
@@ -85,20 +106,62 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
       std::span<const PlanRecompute> chain(first, end);
       if (!all_fit) chain = from_first_fitting(chain, fits);
       for (const TensorPlacement placement : placements)
-        if (!chain.empty()) push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
+        if (!chain.empty()) f(pipeline, chain, placement);
       first = end;
     }
   }
+}
+
+void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
+  for_each_part(shape,
+                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
+                  push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
+                });
+}
+
+void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
+  counts_.work += work_of_set;
+  PlanNode node = {.grade = PlanGrade::parts, .choice = shape.choice};
+  node.parts = std::make_shared<std::vector<PipelinePart>>();
+  for_each_part(shape.choice.shape,
+                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
+                  const PlanChoice first = {shape.choice.shape, pipeline, chain.front()};
+                  node.parts->push_back({.key = key_of_pipeline(first, chain.back(), placement),
+                                         .pipeline = &pipeline,
+                                         .chain = chain,
+                                         .placement = placement});
+                });
+  std::int64_t turn = open.take_turns(std::ssize(*node.parts));
+  for (PipelinePart& part : *node.parts) part.turn = turn++;
+  std::make_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
+  push_parts(std::move(node), open);
+}
+
+void PlanTree::separate_parts(PlanHeap& open) const {
+  const PlanHeap together = open.extract([](const PlanNode& node) { return node.grade == PlanGrade::parts; });
+  for (const PlanHeap::Entry& each : together.entries())
+    for (const PipelinePart& part : *each.node->parts) open.push_in_turn(node_of(each.node->choice.shape, part));
+}
+
+void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {
+  std::pop_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
+  open.push_in_turn(node_of(node.choice.shape, node.parts->back()));
+  node.parts->pop_back();
+  push_parts(node, open);
+}
+
+PlanKey PlanTree::key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement) {
+  const auto& [shape, pipeline, recompute, data, order] = first;
+  // Where memory comes first, seconds decide between layouts alone.
+  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, last})}
+                            : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, placement), 0});
 }
 
 /// The layouts with the recomputations of a chain.
 void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
   node.grade = PlanGrade::pipeline;
   node.choice.recompute = node.chain.front();
-  const auto& [shape, pipeline, recompute, data, order] = node.choice;
-  // Where memory comes first, seconds decide between layouts alone.
-  node.key = key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, node.chain.back()})}
-                                : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, node.placement), 0});
+  node.key = key_of_pipeline(node.choice, node.chain.back(), node.placement);
   open.push(std::move(node));
 }
 

@@ -57,6 +57,10 @@ class PlanTree {
   [[nodiscard]] PlanHeap roots();
   /// Takes a set apart, or bounds a layout better: what comes of it goes to `open`, or to timed() at the last grade.
   void expand(const PlanNode& node, PlanHeap& open);
+  /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
+  void expand_to_parts(const PlanNode& shape, PlanHeap& open);
+  /// Pipelines that stayed together become nodes.
+  void separate_parts(PlanHeap& open) const;
   void step(const PlanNode& layout, PlanHeap& open);
   void time(const PlanNode& layout);
 
@@ -76,7 +80,10 @@ class PlanTree {
   void add_orders(const PlanChoice& choice, PlanHeap& open);
 
  private:
+  template <class F>
+  void for_each_part(const PlanShape& shape, F&& f) const;
   void expand_shape(const PlanShape& shape, PlanHeap& open);
+  static void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
@@ -90,6 +97,7 @@ class PlanTree {
     std::int64_t bytes = 0;
   };
   [[nodiscard]] PlanKey key(const Bound& bound) const;
+  [[nodiscard]] PlanKey key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement);
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
   [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
