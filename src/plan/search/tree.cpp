@@ -71,11 +71,10 @@ PlanHeap PlanTree::roots() {
 }
 
 void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
-  if (node.grade == PlanGrade::parts) return expand_parts(node, open);  // nothing is bounded
-  counts_.work += work_of_set;
+  if (node.grade != PlanGrade::parts) counts_.work += work_of_set;  // their bounds are known
   switch (node.grade) {
     case PlanGrade::shape: return expand_shape(node.choice.shape, open);
-    case PlanGrade::parts: return;
+    case PlanGrade::parts: return expand_parts(node, open);
     case PlanGrade::pipeline: return fit_pipeline(node, open);
     case PlanGrade::fitting: return clock_pipeline(node, open);
     case PlanGrade::clocked: return expand_pipeline(node, open);
