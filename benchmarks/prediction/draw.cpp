@@ -87,7 +87,7 @@ class Draw {
     if (method == "ulysses_ring") set("parallelism.context_parallel_ulysses_degree", u);
     set("parallelism.context_parallel_load_balancer", balancer);
     layout_.num_ranks *= cp;
-    say(fmt::format("cp {} {} {}", cp, method, balancer));
+    say(fmt::format("times cp {} {} {}", cp, method, balancer));
     if (!has_documents) return;
     set("data.reset_attention_mask", true);
     say("documents");
