@@ -13,7 +13,8 @@ namespace {
 /// 65 % between 3's forward and backward (Shah et al. 2024, arXiv:2407.08608), as in machines/h100.toml.
 constexpr double older_attention_on_hopper = 0.35 / 0.65;
 
-/// FlashAttention-2 is 1.3 to 2.5 times as fast as FlashAttention in Triton (Dao 2023, arXiv:2307.08691, section 4.1).
+/// An estimate: FlashAttention-2 is 1.3 to 2.5 times as fast as FlashAttention in Triton (Dao 2023, arXiv:2307.08691,
+/// section 4.1), and this end of it suits llm-foundry's runs.
 constexpr double triton_attention = 1 / 1.3;
 
 /// `echelon bench` or `echelon tune` measured the device, with Echelon's own kernels.

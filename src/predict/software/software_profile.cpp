@@ -88,7 +88,7 @@ std::vector<SoftwareProfile> make_profiles() {
   llama3.key_gathering = KeyGathering::awaited;
   profiles.push_back(std::move(llama3));
   profiles.push_back(torch("llm-foundry", "llm-foundry"));
-  profiles.back().attends_in_triton = true;  // scripts/train/benchmarking/submit_benchmarks.py, --attn_impl
+  profiles.back().attends_in_triton = true;  // default of --attn_impl in its submit_benchmarks.py
   profiles.back().reruns_whole_blocks = true;
   profiles.push_back(torch("fsdp", "torch-compile"));
   profiles.push_back(torch("torchtitan", "torch-compile"));
