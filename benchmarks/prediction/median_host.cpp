@@ -38,6 +38,7 @@ HostSpec median_host(const std::vector<HostSpec>& hosts) {
   take_medians(&HostSpec::operations,
                {&OperationPoint::core_seconds, &OperationPoint::busy_seconds, &OperationPoint::shared_seconds}, hosts,
                result);
+  take_medians(&HostSpec::distances, {&DistancePoint::busy_seconds, &DistancePoint::shared_seconds}, hosts, result);
   take_medians(&HostSpec::collectives, {&CollectivePoint::seconds}, hosts, result);
   return result;
 }

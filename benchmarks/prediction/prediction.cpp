@@ -12,6 +12,7 @@
 #include "machine/cpus.h"
 #include "measure/measure_machine.h"
 #include "predict/host/host_step.h"
+#include "predict/host/operand_distances.h"
 #include "predict/machine/host_time.h"
 #include "prediction/draw.h"
 #include "prediction/median_host.h"
@@ -180,9 +181,12 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
   const RankBlueprint rank = blueprint.rank(0);
   HostTime time(host, blueprint.mesh().num_ranks());
   std::map<std::string, CoreSeconds> predicted;
+  const auto more = distance_seconds(blueprint, rank, ProgramKind::training, time);
   for (const Action& action : rank.program(ProgramKind::training)) {
+    std::size_t number = 0;
     for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).operations()) {
-      const CoreSeconds seconds = time.of(operation);
+      CoreSeconds seconds = time.of(operation);
+      seconds += more[static_cast<std::size_t>(action.id)].at(number++);
       const std::string name(name_of(operation.kind));
       predicted[name] += seconds;
       predicted[fmt::format("{} {}x{}x{} {}", name, operation.m, operation.n, operation.k, name_of(operation.dtype))] +=

@@ -35,14 +35,7 @@ class Tracer final : public CommListener {
  public:
   Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains)
       : part_(part), mesh_(config.mesh_shape(), rank), executor_(config, {part, ops_, mesh_}) {
-    if (!part.stages.empty()) {
-      const Tensor table = {nullptr, accumulate_dtype(part.options.dtype), part.rope_table_sizes()};
-      const Tensor frequencies = {nullptr, DType::float64, part.rope_frequency_sizes()};
-      for (StagePart& each : part.stages) {
-        each.stage->bind_rope_tables(ops_, table, table);
-        each.stage->bind_rope_frequencies(ops_, frequencies);
-      }
-    }
+    if (!part.stages.empty()) bind_rope(part, ops_, buffers_);
     bind_state(part, buffers_);
     for (ShardedUnit* unit : part.units()) {
       unit->bind_parameters(whole_buffers(buffers_, {BufferRole::gathered_param}, *unit, unit->options().dtype));

@@ -53,18 +53,7 @@ RankModel::RankModel(const Blueprint& blueprint, int rank, RankMemory& memory, O
     : part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)), memory_(memory) {
   ProgramBuffers buffers(memory, ProgramKind::training);
   bind_state(part_, buffers);
-  const auto constant = [&](BufferRole role, DType dtype, const Sizes& sizes) {
-    return memory.tensor(ProgramKind::training, {role}, dtype, sizes);
-  };
-  if (const Sizes table = part_.rope_table_sizes(); table.num_dims() > 0) {
-    const DType wide = accumulate_dtype(part_.options.dtype);
-    const Tensor cos = constant(BufferRole::rope_cos, wide, table), sin = constant(BufferRole::rope_sin, wide, table);
-    for (StagePart& each : part_.stages) each.stage->bind_rope_tables(ops, cos, sin);
-  }
-  if (const Sizes sizes = part_.rope_frequency_sizes(); sizes.num_dims() > 0) {
-    const Tensor frequencies = constant(BufferRole::rope_frequencies, DType::float64, sizes);
-    for (StagePart& each : part_.stages) each.stage->bind_rope_frequencies(ops, frequencies);
-  }
+  bind_rope(part_, ops, buffers);
 }
 
 void RankModel::initialize(std::int64_t seed, Ops& ops, int num_threads) {

@@ -44,4 +44,17 @@ void bind_state(ModelPart& model, Buffers& buffers) {
       });
 }
 
+void bind_rope(ModelPart& model, Ops& ops, Buffers& buffers) {
+  if (const Sizes sizes = model.rope_table_sizes(); sizes.num_dims() > 0) {
+    const DType wide = accumulate_dtype(model.options.dtype);
+    const Tensor cos = buffers.tensor({BufferRole::rope_cos}, wide, sizes),
+                 sin = buffers.tensor({BufferRole::rope_sin}, wide, sizes);
+    for (StagePart& each : model.stages) each.stage->bind_rope_tables(ops, cos, sin);
+  }
+  if (const Sizes sizes = model.rope_frequency_sizes(); sizes.num_dims() > 0) {
+    const Tensor frequencies = buffers.tensor({BufferRole::rope_frequencies}, DType::float64, sizes);
+    for (StagePart& each : model.stages) each.stage->bind_rope_frequencies(ops, frequencies);
+  }
+}
+
 }  // namespace echelon

@@ -15,5 +15,7 @@ namespace echelon {
 
 /// Gives the units of all stages their state.
 void bind_state(ModelPart& model, Buffers& buffers);
+/// Gives the stages their RoPE tables, whose values `ops` computes.
+void bind_rope(ModelPart& model, Ops& ops, Buffers& buffers);
 
 }  // namespace echelon

@@ -6,6 +6,7 @@
 #include "machine/cpus.h"
 #include "machine/processor_name.h"
 #include "measure/measure_collectives.h"
+#include "measure/measure_distances.h"
 #include "measure/measure_operations.h"
 #include "measure/measure_rates.h"
 #include "ops/cpu/cpu_ops.h"
@@ -91,6 +92,12 @@ void measure_curves(HostSpec& machine, const MeasureOptions& options) {
   machine.operations = measure_operations(
       usual_operation_sizes(),
       {.num_rounds = options.num_rounds, .progress = told("operations"), .products = options.products});
+  constexpr std::int64_t largest_part = 8;  // of memory, that operands take
+  machine.distances = measure_distances(
+      {.pool_bytes = std::min(DistanceMeasurement().pool_bytes,
+                              machine.memory_bytes / largest_part / std::max<std::int64_t>(1, machine.num_cores)),
+       .progress = told("distances"),
+       .products = options.products});
   machine.collectives["thread"] =
       measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
 }

@@ -1,10 +1,10 @@
 #include "measure/measure_operations.h"
 
-#include "base/clock.h"
 #include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
+#include "measure/repeated_samples.h"
 #include "ops/cpu/cpu_ops.h"
 #include "spec/groups.h"
 #include "tensor/arena.h"
@@ -16,46 +16,9 @@
 namespace echelon {
 namespace {
 
-/// Repeats one operation, each time on its own operands. As in a step, operands then come from shared caches, or from
-/// memory if they are large.
-class Samples {
- public:
-  Samples(const OperationSize& size, const Arena& pool) {
-    Stack measure;
-    (void)sample_operation(size, measure);
-    const std::int64_t bytes = measure.peak_bytes();
-    const bool is_once_a_step = usual_sizes(size.kind).is_once_a_step;
-    const std::int64_t spread_bytes = is_once_a_step ? pool.num_bytes() : recent_bytes,
-                       most_copies = is_once_a_step ? 4096 : 16;
-    const std::int64_t copies =
-        std::clamp<std::int64_t>(spread_bytes / std::max<std::int64_t>(bytes, 1), 1, most_copies);
-    for (std::int64_t copy = 0; copy < copies; ++copy) {
-      Stack memory = pool.region(copy * bytes, bytes);
-      samples_.push_back(sample_operation(size, memory));
-    }
-  }
-
-  void repeat(Ops& ops, double seconds) {
-    for (const double end = now_seconds() + seconds; now_seconds() < end;) (void)time(ops, 1);
-  }
-
-  /// Seconds per call.
-  double time(Ops& ops, std::int64_t calls) {
-    const double start = now_seconds();
-    for (std::int64_t call = 0; call < calls; ++call) samples_[next_++ % samples_.size()].run(ops);
-    return (now_seconds() - start) / static_cast<double>(calls);
-  }
-
- private:
-  static constexpr std::int64_t recent_bytes = 4 << 20;
-  std::vector<Sample> samples_;
-  std::size_t next_ = 0;
-};
-
-bool fits(const OperationSize& size, std::int64_t pool_bytes) {
-  Stack measure;
-  (void)sample_operation(size, measure);
-  return measure.peak_bytes() <= pool_bytes;
+// Operands are close; what it costs that they are farther away in a step is measured by itself (measure_distances.h).
+RepeatedSamples samples_of(const OperationSize& size, const Arena& pool) {
+  return {size, pool, std::min(close_bytes, pool.num_bytes())};
 }
 
 /// What is timed in its place, where it would take long.
@@ -69,7 +32,11 @@ OpCost cost_of(const OperationSize& size) {
   return sample_operation(size, measure).cost;
 }
 
-constexpr double wake_seconds = 200e-6;  // until sleeping workers have woken
+/// Until sleeping workers have woken.
+void wake(RepeatedSamples& samples, Ops& ops) {
+  constexpr double wake_seconds = 200e-6;
+  for (const double end = now_seconds() + wake_seconds; now_seconds() < end;) (void)samples.time(ops, 1);
+}
 
 enum class Cores : std::uint8_t { one, each, all };
 
@@ -121,9 +88,9 @@ class Session {
   void time_from_one_thread(Cores cores, int num_threads) {
     const auto ops = make_cpu_ops({.num_threads = num_threads, .products = options_.products});
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      Samples samples(timed_size(sizes_[i]), *pools_.front());
+      RepeatedSamples samples = samples_of(timed_size(sizes_[i]), *pools_.front());
       const double warm = samples.time(*ops, 1);
-      if (cores == Cores::all) samples.repeat(*ops, wake_seconds);
+      if (cores == Cores::all) wake(samples, *ops);
       if (cores == Cores::one)
         calls_[i] = std::clamp<std::int64_t>(std::llround(options_.sample_seconds / std::max(warm, 1e-9)), 1, 100);
       seconds_[static_cast<std::size_t>(cores)][i].push_back(samples.time(*ops, calls_[i]));
@@ -139,7 +106,7 @@ class Session {
       const Arena vote_arena(alignment_bytes);
       const Tensor sum = vote_arena.tensor(0, DType::float64, {1});
       for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        Samples samples(timed_size(sizes_[i]), *pools_[static_cast<std::size_t>(mesh.rank())]);
+        RepeatedSamples samples = samples_of(timed_size(sizes_[i]), *pools_[static_cast<std::size_t>(mesh.rank())]);
         (void)samples.time(*ops, 1);
         world.barrier().wait();
         *sum.as<double>() = samples.time(*ops, calls_[i]);
@@ -175,7 +142,7 @@ void add_sizes(std::vector<OperationSize>& sizes, OpKind kind) {
 OperationCurves measure_operations(const std::vector<OperationSize>& wanted, const OperationMeasurement& options) {
   std::vector<OperationSize> sizes;
   std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(sizes),
-               [&](const OperationSize& size) { return fits(timed_size(size), options.pool_bytes); });
+               [&](const OperationSize& size) { return operand_bytes(timed_size(size)) <= options.pool_bytes; });
   Session session(sizes, options);
   session.run();
   OperationCurves curves;

@@ -32,7 +32,6 @@ struct Sample {
 struct SampleSizes {
   std::vector<std::int64_t> m = {}, n = {1}, k = {1};
   bool has_activations = true;  // else only operands of accumulate_dtype
-  bool is_once_a_step = false;  // its operands have left the caches since the last step
   // From this n on the time is in proportion to n, and an operation of this n is timed in place of a larger one.
   std::int64_t most_n = std::numeric_limits<std::int64_t>::max();
 };

@@ -42,6 +42,7 @@ HostSpec example_host() {
   machine.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 8e-6, 9e-6, 7e-6},
                                              {1024, 16, 16, 524288, 2.5e-5, 3e-5, 2e-5}};
   machine.operations["gelu"]["bfloat16"] = {{32, 64, 1, 8192, 1e-6, 1e-6, 1e-6}};
+  machine.distances["matmul"]["float32"] = {{2 << 20, 1e-12, 5e-13}, {8 << 20, 3e-12, 2e-12}};
   machine.collectives["thread"]["all_reduce"] = {{2, 4096, 6e-7}, {8, 16 << 20, 6.25e-3}};
   return machine;
 }
@@ -141,6 +142,20 @@ TEST(OperationCurve, GoesThroughItsPointsAndAlongPowersBetweenThem) {
   EXPECT_NEAR(interpolated_seconds(curve, size(16, 81, 30), &OperationPoint::busy_seconds), 30.0 / 4 / 3, 1e-12);
   // Outside the measured sizes the rate is that of the outermost.
   EXPECT_NEAR(interpolated_seconds(curve, size(1024, 1024, 30), &OperationPoint::busy_seconds), 30.0 / 8 / 4, 1e-12);
+}
+
+TEST(DistancePoint, IsInterpolatedAlongPowersFromCloseBytesOn) {
+  const std::vector<DistancePoint> curve = {{4 * close_bytes, 2, 1}, {16 * close_bytes, 6, 3}};
+  const auto busy = [&](double distance) {
+    return interpolated_seconds(curve, distance * close_bytes, &DistancePoint::busy_seconds);
+  };
+  EXPECT_EQ(busy(0), 0);
+  EXPECT_EQ(busy(1), 0);
+  EXPECT_NEAR(busy(2), 1, 1e-12);
+  EXPECT_NEAR(busy(4), 2, 1e-12);
+  EXPECT_NEAR(busy(8), 4, 1e-12);
+  EXPECT_EQ(busy(1e6), 6);
+  EXPECT_EQ(interpolated_seconds({}, 1e9, &DistancePoint::shared_seconds), 0);
 }
 
 TEST(TracedSteps, AreARangeOrAStep) {

@@ -8,12 +8,6 @@
 namespace echelon {
 namespace {
 
-SampleSizes usual_sizes_of_state() {
-  SampleSizes sizes = usual_sizes_of_elements();
-  sizes.is_once_a_step = true;
-  return sizes;
-}
-
 /// The layout of x as one of n parts: itself, or this rank's own part of what all of them hold.
 AxisLayout as_part(const Inference& call, const Operand& x, TypeAxis axis) {
   const bool is_whole = x[axis] == replicated_layout || x[axis].placement == TensorPlacement::experts;
@@ -54,7 +48,7 @@ void infer(Inference& call, const SumOfSquaresArgs& args) {
   });
 }
 void sample(SampleOperands& s, SumOfSquaresArgs& args) { args = {s.x({s.m()}), s.scalar()}; }
-SampleSizes usual_sizes(const SumOfSquaresArgs& /*args*/) { return usual_sizes_of_state(); }
+SampleSizes usual_sizes(const SumOfSquaresArgs& /*args*/) { return usual_sizes_of_elements(); }
 
 void check(const GradientFactorArgs& args) {
   const ArgumentChecker must("gradient_factor");
@@ -153,6 +147,6 @@ void sample(SampleOperands& s, AdamWArgs& args) {
           .beta2 = 0.95,
           .eps = 1e-8};
 }
-SampleSizes usual_sizes(const AdamWArgs& /*args*/) { return usual_sizes_of_state(); }
+SampleSizes usual_sizes(const AdamWArgs& /*args*/) { return usual_sizes_of_elements(); }
 
 }  // namespace echelon

@@ -1,7 +1,10 @@
 #include "predict/host/rank_pieces.h"
 
+#include "predict/host/operand_distances.h"
+
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -29,7 +32,8 @@ class Builder {
     const auto slow = load_.slow_ranks.find(rank);
     slowness_ = slow == load_.slow_ranks.end() ? 1 : slow->second;
     attention_share_ = load_.attention_shares.empty() ? 1 : load_.attention_shares[static_cast<std::size_t>(rank)];
-    const RankBlueprint& like = representative(rank);
+    const Representative& representative = representative_of(rank);
+    const RankBlueprint& like = representative.blueprint;
     const Program& program = like.program(kind_);
     all_.programs.push_back(
         &blueprint_.programs(kind_)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
@@ -40,20 +44,22 @@ class Builder {
           add({Piece::Kind::wait, id, exchange, {}});
       add({Piece::Kind::begin, action.id, -1, {}});
       const CallTrace& trace = like.trace(kind_).of(action);
-      under_way[static_cast<std::size_t>(action.id)] = add_events(action, trace);
+      under_way[static_cast<std::size_t>(action.id)] = add_events(trace, representative.more_of(action));
       add({Piece::Kind::end, action.id, -1, {}});
       add({Piece::Kind::poll, -1, -1, {}});
     }
   }
 
   /// Returns the exchanges that the action does not wait for itself.
-  std::vector<int> add_events(const Action& action, const CallTrace& trace) {
+  std::vector<int> add_events(const CallTrace& trace, std::span<const CoreSeconds> more) {
     constexpr int of_one_rank = -1, has_ended = -2;
     std::vector<int> exchanges;  // by number of the start
+    std::size_t number = 0;
     CoreSeconds computed;
     for (const TraceEvent& event : trace.events) {
       if (const auto* operation = std::get_if<OpRecord>(&event)) {
-        computed += seconds_of(action, *operation);
+        computed += seconds_of(*operation, more.empty() ? CoreSeconds() : more[number]);
+        ++number;
       } else if (const auto* started = std::get_if<CommRecord>(&event)) {
         if (started->group_size > 1) compute(std::exchange(computed, {}));
         exchanges.push_back(started->group_size > 1 ? join(*started) : of_one_rank);
@@ -67,10 +73,9 @@ class Builder {
     return exchanges;
   }
 
-  [[nodiscard]] CoreSeconds seconds_of(const Action& action, const OpRecord& operation) {
-    // No cache has a unit's state, which was last touched by its update.
-    if (action.kind == ActionKind::take_snapshot) return time_.of_cold_copy(operation);
+  [[nodiscard]] CoreSeconds seconds_of(const OpRecord& operation, const CoreSeconds& more) {
     CoreSeconds seconds = time_.of(operation);
+    seconds += more;
     if (operation.kind == OpKind::attention || operation.kind == OpKind::attention_backward)
       seconds = {attention_share_ * seconds.busy, attention_share_ * seconds.shared};
     return seconds;
@@ -104,13 +109,26 @@ class Builder {
 
   void add(const Piece& piece) { all_.ranks[static_cast<std::size_t>(rank_)].push_back(piece); }
 
+  struct Representative {
+    RankBlueprint blueprint;
+    std::vector<std::vector<CoreSeconds>> more = {};  // for distant operands, by action and operation
+
+    [[nodiscard]] std::span<const CoreSeconds> more_of(const Action& action) const {
+      if (more.empty()) return {};
+      return more[static_cast<std::size_t>(action.id)];
+    }
+  };
   /// Ranks that see different sequences do the same, each on its part of the batch and of the shards.
-  const RankBlueprint& representative(int rank) {
+  const Representative& representative_of(int rank) {
     Coordinates like{};
     for (const Axis axis : {Axis::pp, Axis::cp, Axis::tp})
       like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
-    auto& known = representatives_[blueprint_.mesh().rank_of(like)];
-    if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like), units_));
+    const int first = blueprint_.mesh().rank_of(like);
+    auto& known = representatives_[first];
+    if (!known) {
+      known = std::make_unique<Representative>(Representative{blueprint_.rank(first, units_)});
+      if (!time_.host().distances.empty()) known->more = distance_seconds(blueprint_, known->blueprint, kind_, time_);
+    }
     return *known;
   }
 
@@ -124,7 +142,7 @@ class Builder {
   double slowness_ = 1, attention_share_ = 1;
   std::map<Rendezvous, std::vector<int>> chains_;
   std::map<std::pair<Rendezvous, int>, std::size_t> num_started_;
-  std::map<int, std::unique_ptr<RankBlueprint>> representatives_;
+  std::map<int, std::unique_ptr<Representative>> representatives_;
 };
 
 }  // namespace

@@ -50,19 +50,6 @@ OperationPoint operation_point(CommKind kind, const CollectivePoint& point, doub
           .shared_seconds = seconds};
 }
 
-/// Of what an operation touches, the part that the operation before it has not left in the caches: weights, what was
-/// kept, and what is only written.
-double share_from_memory(OpKind kind) {
-  switch (kind) {
-    case OpKind::matmul: return 2.0 / 3;
-    case OpKind::adamw:
-    case OpKind::sum_of_squares: return 0;  // measured so
-    case OpKind::fill:
-    case OpKind::copy: return 1;
-    default: return 0.5;
-  }
-}
-
 /// Without measured sizes: the larger of flops at the rate of multiply-adds and bytes at memory's.
 double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
   const double flops = rates.peak_flops(name_of(operation.dtype)).value_or(0), bandwidth = rates.memory_bandwidth();
@@ -74,9 +61,8 @@ double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
 
 bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return bytes * num_ranks <= (256 << 10); }
 
-// Sizes are measured on operands in the caches, as an operation finds them that the same rank's last one has just
-// written. Where ranks take turns on a core, the others have gone through the caches meanwhile: after C of N ranks only
-// C/N of a rank's turns are its own last one.
+// Collectives are measured on buffers in the caches. Where ranks take turns on a core, the others have gone through the
+// caches meanwhile: after C of N ranks only C/N of a rank's turns are its own last one.
 HostTime::HostTime(const HostSpec& host, int num_ranks, HostRanks ranks) : host_(&host), ranks_(ranks) {
   if (num_ranks > host.num_cores) {
     cold_part_ = 1 - static_cast<double>(host.num_cores) / num_ranks;
@@ -122,19 +108,22 @@ CoreSeconds HostTime::of(const OpRecord& operation) {
   const auto key = std::tuple(operation.kind, operation.dtype, operation.m, operation.n, operation.k, operation.bytes);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  CoreSeconds seconds = measured(operation);
-  const double cold =
-      cold_part_ * share_from_memory(operation.kind) * static_cast<double>(operation.bytes) * seconds_per_cold_byte_;
-  return known_[key] = (seconds += {cold, cold});
+  return known_[key] = measured(operation);
 }
 
-CoreSeconds HostTime::of_cold_copy(const OpRecord& copy) {
-  CoreSeconds seconds = of(copy);
-  const double bandwidth = host_->device.copy_bandwidth, bytes = static_cast<double>(copy.bytes);
-  if (bandwidth <= 0) return seconds;
-  seconds.busy = std::max(seconds.busy, bytes * static_cast<double>(host_->num_cores) / bandwidth);
-  seconds.shared = std::max(seconds.shared, bytes / bandwidth);
-  return seconds;
+CoreSeconds HostTime::per_distant_byte(const OpRecord& operation, double distance) {
+  const std::vector<DistancePoint>*& curve = distances_[{operation.kind, operation.dtype}];
+  if (curve == nullptr) curve = &distances_of(operation);
+  return {interpolated_seconds(*curve, distance, &DistancePoint::busy_seconds),
+          interpolated_seconds(*curve, distance, &DistancePoint::shared_seconds)};
+}
+
+const std::vector<DistancePoint>& HostTime::distances_of(const OpRecord& operation) const {
+  static const std::vector<DistancePoint> none;
+  const auto curves = host_->distances.find(std::string(name_of(operation.kind)));
+  if (curves == host_->distances.end()) return none;
+  const auto curve = curves->second.find(std::string(name_of(operation.dtype)));
+  return curve == curves->second.end() ? curves->second.begin()->second : curve->second;
 }
 
 CoreSeconds HostTime::measured(const OpRecord& operation) const {

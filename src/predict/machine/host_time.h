@@ -34,8 +34,8 @@ class HostTime {
 
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
-  /// Of a copy whose operands no cache has.
-  [[nodiscard]] CoreSeconds of_cold_copy(const OpRecord& copy);
+  /// What the operation takes longer for each byte of an operand after whose last use so many other bytes were used.
+  [[nodiscard]] CoreSeconds per_distant_byte(const OpRecord& operation, double distance);
   [[nodiscard]] HostRanks ranks() const { return ranks_; }
   /// Threads: what a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by
   /// itself; the ranks that wait divide that work among them. Processes: what the operation takes once all have come.
@@ -45,14 +45,16 @@ class HostTime {
 
  private:
   [[nodiscard]] CoreSeconds measured(const OpRecord& operation) const;
+  [[nodiscard]] const std::vector<DistancePoint>& distances_of(const OpRecord& operation) const;
   void read_threads(const std::map<std::string, std::vector<CollectivePoint>>& measured);
   void read_processes(const std::map<std::string, std::vector<CollectivePoint>>& measured);
 
   const HostSpec* host_;
   HostRanks ranks_;
-  double cold_part_ = 0;              // of what an operation touches
+  double cold_part_ = 0;              // of what an exchange touches
   double seconds_per_cold_byte_ = 0;  // of one core, while the others read too
   double switch_seconds_ = 0;
+  std::map<std::pair<OpKind, DType>, const std::vector<DistancePoint>*> distances_;
   std::map<CommKind, OperationCurve> collectives_;  // m: ranks, n: bytes, amount: bytes read and written
   std::map<std::tuple<OpKind, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, CoreSeconds> known_;
 };

@@ -65,4 +65,17 @@ double interpolated_seconds(const OperationCurve& curve, const OperationPoint& s
   return std::exp(log_of_cost) * size.amount;
 }
 
+double interpolated_seconds(const std::vector<DistancePoint>& curve, double distance, double DistancePoint::*seconds) {
+  DistancePoint lower = {.distance = close_bytes};
+  for (const DistancePoint& upper : curve) {
+    const auto from = static_cast<double>(lower.distance), to = static_cast<double>(upper.distance);
+    if (distance < to) {
+      const double fraction = std::max(0.0, std::log(distance / from) / std::log(to / from));
+      return lower.*seconds + fraction * (upper.*seconds - lower.*seconds);
+    }
+    lower = upper;
+  }
+  return lower.*seconds;
+}
+
 }  // namespace echelon

@@ -24,6 +24,18 @@ using OperationCurve = std::vector<OperationPoint>;
 /// By operation ("matmul") and format ("float32").
 using OperationCurves = std::map<std::string, std::map<std::string, OperationCurve>>;
 
+/// How much longer an operation takes for each byte of an operand after whose last use so many other bytes were used.
+/// Sizes are timed on operands of close_bytes.
+struct DistancePoint {
+  std::int64_t distance = 0;  // in bytes
+  double busy_seconds = 0;    // per byte, as those of OperationPoint
+  double shared_seconds = 0;
+  bool operator==(const DistancePoint&) const = default;
+};
+inline constexpr std::int64_t close_bytes = 512 << 10;
+/// By operation and format, with ascending distances.
+using DistanceCurves = std::map<std::string, std::map<std::string, std::vector<DistancePoint>>>;
+
 /// A collective of otherwise idle thread ranks. `bytes`: of the full buffer, as in the trace.
 struct CollectivePoint {
   std::int64_t num_ranks = 0;
@@ -39,5 +51,8 @@ using CollectiveCurves = std::map<std::string, std::map<std::string, std::vector
 /// at least one point.
 [[nodiscard]] double interpolated_seconds(const OperationCurve& curve, const OperationPoint& size,
                                           double OperationPoint::*seconds);
+/// Linear in the logarithm of the distance, from 0 at close_bytes; beyond the last point that one holds.
+[[nodiscard]] double interpolated_seconds(const std::vector<DistancePoint>& curve, double distance,
+                                          double DistancePoint::*seconds);
 
 }  // namespace echelon

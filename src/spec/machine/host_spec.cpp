@@ -71,7 +71,7 @@ void take(const toml::node_view<const toml::node>& node, T& value, const std::st
 
 void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
   for (const auto& [table, node] : file) {
-    if (table == "operations" || table == "collectives" || table == "products") continue;
+    if (table == "operations" || table == "distances" || table == "collectives" || table == "products") continue;
     require(node.is_table(), "{}: the key '{}' is outside a table", path, table.str());
     for (const auto& [key, value] : *node.as_table()) {
       const std::string name = fmt::format("{}.{}", table.str(), key.str());
@@ -89,6 +89,9 @@ Numbers numbers_of(const OperationPoint& p) {
   return {static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), p.amount,
           p.core_seconds,           p.busy_seconds,           p.shared_seconds};
 }
+Numbers numbers_of(const DistancePoint& p) {
+  return {static_cast<double>(p.distance), p.busy_seconds, p.shared_seconds};
+}
 Numbers numbers_of(const CollectivePoint& p) {
   return {static_cast<double>(p.num_ranks), static_cast<double>(p.bytes), p.seconds};
 }
@@ -102,6 +105,7 @@ void set(OperationPoint& p, const Numbers& v) {
        v[5],
        v[6]};
 }
+void set(DistancePoint& p, const Numbers& v) { p = {static_cast<std::int64_t>(v[0]), v[1], v[2]}; }
 void set(CollectivePoint& p, const Numbers& v) {
   p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]};
 }
@@ -222,7 +226,7 @@ std::string to_toml(const HostSpec& machine) {
       text += fmt::format("{} = \"{}\"\n", key, **words);
   }
   return text + products_to_toml(machine.products) + tables_to_toml("operations", machine.operations) +
-         tables_to_toml("collectives", machine.collectives);
+         tables_to_toml("distances", machine.distances) + tables_to_toml("collectives", machine.collectives);
 }
 
 bool is_host_file(const std::string& path) { return parse(path).contains("machine"); }
@@ -243,6 +247,7 @@ HostSpec read_host(const std::string& path) {
   }
   machine.products = read_products(file, path);
   read_tables(file, path, "operations", machine.operations);
+  read_tables(file, path, "distances", machine.distances);
   read_tables(file, path, "collectives", machine.collectives);
   return machine;
 }

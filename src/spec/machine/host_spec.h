@@ -48,6 +48,7 @@ struct HostSpec {
   /// The kernels that multiply fastest, by dtype, and in `kind` the kind of CPU; empty: not measured.
   std::map<std::string, std::string> products = {};
   OperationCurves operations = {};    // empty: rates only
+  DistanceCurves distances = {};      // likewise
   CollectiveCurves collectives = {};  // likewise
   bool operator==(const HostSpec&) const = default;
 };
