@@ -36,6 +36,17 @@ void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& se
           sent.num_elements() / comm.size() * comm.size());
 }
 
+void check_exchange_columns(const Comm& comm, const ColumnExchange& exchange) {
+  const auto& [received, sent, rows, gathers_rows] = exchange;
+  const Tensor &own = gathers_rows ? sent : received, &all = gathers_rows ? received : sent;
+  require(received.dtype == sent.dtype && own.sizes.num_dims() == 3 && all.sizes.num_dims() == 2 &&
+              own.size(1) == comm.size() && own.size(2) == all.size(1),
+          "exchange_columns: between {} {} and {} {} on {} ranks; it needs [N, ranks, W] and [M, W] of one dtype",
+          name_of(own.dtype), to_string(own.sizes), name_of(all.dtype), to_string(all.sizes), comm.size());
+  require(std::ssize(rows) == (gathers_rows ? all.size(0) : own.size(0) * comm.size()),
+          "exchange_columns: there are {} rows for {} {}", rows.size(), to_string(own.sizes), to_string(all.sizes));
+}
+
 void check_all_to_all_rows(const Comm& comm, const RowExchange& exchange) {
   const auto& [received, sent, received_parts, sent_parts, purpose] = exchange;
   require(received.dtype == sent.dtype && received.sizes.num_dims() == 2 && sent.sizes.num_dims() == 2 &&

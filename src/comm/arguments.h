@@ -9,6 +9,7 @@ namespace echelon {
 void check_all_gather(const Comm& comm, const Tensor& full, const Tensor& shard);
 void check_reduce_scatter(const Comm& comm, const Tensor& shard, const Tensor& full);
 void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& sent);
+void check_exchange_columns(const Comm& comm, const ColumnExchange& exchange);
 void check_all_to_all_rows(const Comm& comm, const RowExchange& exchange);
 /// Rows that go to other ranks.
 [[nodiscard]] std::int64_t sent_rows(const Comm& comm, std::span<const RowPart> sent_parts);

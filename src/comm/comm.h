@@ -78,6 +78,16 @@ struct RowExchange {
   RowPurpose purpose = RowPurpose::other;
 };
 
+/// An exchange of n ranks in one pass over memory, where they read one another's: each gives its rows for a part of the
+/// columns of all rows, or the reverse. Of all ranks' N rows each, row r of rank i is row i N + r.
+struct ColumnExchange {
+  // Gathers rows: sent [N, n, W] and received [M, W], whose row m is row `rows[m]` of all. Else sent [M, W] and
+  // received [N, n, W], whose row r on rank i is row `rows[i N + r]` of what each sends. A row -1 is zeros.
+  Tensor received, sent;
+  std::span<const std::int32_t> rows;  // belongs to the transport as the tensors do
+  bool gathers_rows = true;
+};
+
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -97,6 +107,11 @@ class Comm {
   /// The same with parts of unequal length, which every rank knows beforehand. Rows of `received` that are in no part
   /// keep their values.
   [[nodiscard]] virtual Pending all_to_all_rows(const RowExchange& exchange) = 0;
+  /// Sends the bytes of an all_to_all of the tensor [N, n, W]. Only where can_exchange_columns().
+  [[nodiscard]] virtual Pending exchange_columns(const ColumnExchange& /*exchange*/) {
+    throw Failure("these ranks cannot exchange columns");
+  }
+  [[nodiscard]] virtual bool can_exchange_columns() const { return false; }
   /// Matched in order per (source, destination). Nothing is buffered: a send is done only when the peer has received
   /// it.
   [[nodiscard]] virtual Pending send(Tensor x, int peer) = 0;

@@ -17,6 +17,7 @@ struct PartyBuffers {
   // Of an all_to_all of unequal parts, by party: what it reads and what it writes.
   const RowPart* in_parts = nullptr;
   const RowPart* out_parts = nullptr;
+  const std::int32_t* rows = nullptr;  // of an exchange of columns
 };
 
 class DeviceTransport;

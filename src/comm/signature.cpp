@@ -14,6 +14,9 @@ std::string to_string(const Signature& signature) {
       return fmt::format("{} of {} {} from root {}", kind, signature.num_elements, name_of(signature.dtype),
                          signature.root);
     case CommKind::all_to_all:
+      if (signature.num_columns > 0)
+        return fmt::format("{} of columns of {} {}, {} rows", kind, signature.num_elements, name_of(signature.dtype),
+                           signature.num_rows);
       if (signature.has_parts)
         return fmt::format("{} of rows of {} {}", kind, signature.num_elements, name_of(signature.dtype));
       [[fallthrough]];

@@ -16,6 +16,8 @@ struct Signature {
   std::int64_t num_elements = 0;  // of the full buffer; with parts, of a row
   int root = 0;
   bool has_parts = false;  // an all_to_all of parts of unequal length
+  // Of an exchange of columns: W, and M where it gathers rows, or else -M; else 0.
+  std::int64_t num_columns = 0, num_rows = 0;
   bool operator==(const Signature&) const = default;
 };
 [[nodiscard]] std::string to_string(const Signature& signature);  // "all_reduce(sum) of 16 float32"

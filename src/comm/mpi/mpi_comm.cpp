@@ -44,6 +44,7 @@ Pending MpiComm::all_to_all(Tensor received, Tensor sent) {
 
 Pending MpiComm::all_to_all_rows(const RowExchange& exchange) {
   check_all_to_all_rows(*this, exchange);
+  const auto turn = mesh_.take_turn();
   auto operation = std::make_unique<MpiOperation>(mesh_, group_, collectives,
                                                   Signature{.kind = CommKind::all_to_all,
                                                             .dtype = exchange.sent.dtype,
@@ -72,6 +73,7 @@ Pending MpiComm::receive(Tensor x, int peer) {
 Pending MpiComm::barrier() { return start(collectives, {.kind = CommKind::barrier}, nullptr, nullptr); }
 
 Pending MpiComm::start(std::uint64_t channel, const Signature& signature, const std::byte* in, std::byte* out) {
+  const auto turn = mesh_.take_turn();
   auto operation = std::make_unique<MpiOperation>(mesh_, group_, channel, signature, sent_bytes_);
   operation->start({.in = in, .out = out});
   return Pending(std::move(operation));

@@ -11,11 +11,15 @@
 namespace echelon {
 
 MpiMesh::MpiMesh(MpiProcess& process, const MeshShape& shape, std::int64_t run, double timeout_seconds)
-    : Mesh(shape, process.rank()), process_(process), run_(run), timeout_seconds_(timeout_seconds) {}
+    : Mesh(shape, process.rank()), process_(process), run_(run), timeout_seconds_(timeout_seconds) {
+  const std::chrono::milliseconds period(process.has_own_core() ? 4 : 10);
+  if (shape.num_ranks() > 1 && process.has_threads()) background_.emplace(period, [this] { progress_in_background(); });
+}
 
 MpiMesh::~MpiMesh() = default;
 
 Comm& MpiMesh::comm(const Group& group) {
+  const auto turn = take_turn();
   auto& comm = comms_[group];
   if (comm) return *comm;
   const std::vector<int> ranks = shape().ranks_of(group, rank());
@@ -37,16 +41,45 @@ MpiGroup& MpiMesh::group_of(const Group& group, const std::vector<int>& ranks) {
 
 void MpiMesh::poll() {
   constexpr int backoff = 64;
+  const auto turn = take_turn();
   if (progress()) num_idle_polls_ = 0;
   if (++num_idle_polls_ % backoff == 0 && !process_.has_own_core())
     std::this_thread::sleep_for(std::chrono::microseconds(1));
 }
 
-void MpiMesh::abort(const std::string& reason) { process_.end_job(reason, ExitStatus::failure); }
+std::map<Group, std::int64_t> MpiMesh::sent_bytes() const {
+  const auto turn = take_turn();
+  return sent_;
+}
 
-void MpiMesh::add(MpiOperation& operation) { under_way_[operation.id()] = &operation; }
+void MpiMesh::abort(const std::string& reason) {
+  stop_background();
+  process_.end_job(reason, ExitStatus::failure);
+}
 
-void MpiMesh::remove(const MpiOperation& operation) { under_way_.erase(operation.id()); }
+// Where the rank has the turn it is in MPI itself.
+void MpiMesh::progress_in_background() {
+  if (num_under_way_ == 0) return;
+  std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn || failure_) return;
+  try {
+    while (progress()) {
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void MpiMesh::add(MpiOperation& operation) {
+  under_way_[operation.id()] = &operation;
+  num_under_way_ = under_way_.size();
+}
+
+void MpiMesh::remove(const MpiOperation& operation) {
+  const std::unique_lock turn(turn_);
+  under_way_.erase(operation.id());
+  num_under_way_ = under_way_.size();
+}
 
 void MpiMesh::deliver_early_notes(MpiOperation& operation) {
   for (const auto& early : process_.take_early_notes(operation.id())) operation.take(early.note, early.payload.data());
@@ -91,13 +124,30 @@ const MpiGroup* MpiMesh::find_group(std::uint64_t hash) const {
   return nullptr;
 }
 
+/// What this rank waits for, until it does not, also where it fails: answers may come later.
+class MpiMesh::Waiting {
+ public:
+  Waiting(MpiMesh& mesh, const MpiOperation& operation, StallDiagnosis& diagnosis) : mesh_(mesh) {
+    mesh_.waits_for_ = &operation;
+    mesh_.diagnosis_ = &diagnosis;
+  }
+  ~Waiting() {
+    mesh_.waits_for_ = nullptr;
+    mesh_.diagnosis_ = nullptr;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  MpiMesh& mesh_;
+};
+
 void MpiMesh::wait_for(const MpiOperation& operation) {
   using Seconds = std::chrono::duration<double>;
   const auto begin = std::chrono::steady_clock::now();
   Backoff backoff(process_.has_own_core());
   StallDiagnosis diagnosis(rank());
-  waits_for_ = &operation;
-  diagnosis_ = &diagnosis;
+  const Waiting waiting(*this, operation, diagnosis);
   while (!operation.is_done()) {
     if (progress()) {
       backoff.reset();
@@ -109,8 +159,6 @@ void MpiMesh::wait_for(const MpiOperation& operation) {
     const double turn = 0.05 * std::min(rank(), 20);  // so that usually one rank reports it for all
     if (seconds > timeout_seconds_ + turn) throw Failure(describe_timeout(operation, diagnosis));
   }
-  waits_for_ = nullptr;
-  diagnosis_ = nullptr;
 }
 
 void MpiMesh::answer(int asker) {

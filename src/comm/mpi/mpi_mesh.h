@@ -2,11 +2,16 @@
 #pragma once
 
 #include "comm/mesh.h"
+#include "comm/mpi/background.h"
 #include "comm/mpi/mpi_group.h"
 #include "comm/mpi/mpi_process.h"
 #include "comm/mpi/stall_diagnosis.h"
 
+#include <atomic>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 namespace echelon {
 
@@ -19,10 +24,23 @@ class MpiMesh final : public Mesh {
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void poll() override;
-  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override;
   /// Does not return: the job ends.
   void abort(const std::string& reason) override;
 
+  /// MPI and the operations belong to one thread at a time: the rank's, or the one that makes progress while the rank
+  /// computes. Throws what that one threw.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> take_turn() const {
+    std::unique_lock turn(turn_);
+    if (failure_) std::rethrow_exception(failure_);
+    return turn;
+  }
+  /// Nothing makes progress any more while the rank computes. Before the job ends.
+  void stop_background() {
+    if (background_) background_->stop();
+  }
+
+  // During a turn:
   [[nodiscard]] Wire& wire() { return process_.wire(); }
   void add(MpiOperation& operation);
   void remove(const MpiOperation& operation);
@@ -35,8 +53,11 @@ class MpiMesh final : public Mesh {
   [[nodiscard]] std::string describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const;
 
  private:
+  class Waiting;
+
   /// True if anything arrived or ended.
   bool progress();
+  void progress_in_background();
   void deliver(const Note& note, const std::byte* payload);
   void answer(int rank);
   [[nodiscard]] MpiGroup& group_of(const Group& group, const std::vector<int>& ranks);
@@ -55,6 +76,10 @@ class MpiMesh final : public Mesh {
   StallDiagnosis* diagnosis_ = nullptr;
   bool has_more_work_ = false;  // an operation can do more at once
   int num_idle_polls_ = 0;
+  mutable std::recursive_mutex turn_;  // recursive, since an operation may throw, and so end, while it starts
+  std::atomic<std::size_t> num_under_way_ = 0;
+  std::exception_ptr failure_;            // of the background
+  std::optional<Background> background_;  // last, so that it stops first
 };
 
 }  // namespace echelon

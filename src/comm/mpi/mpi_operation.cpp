@@ -170,11 +170,13 @@ bool MpiOperation::advance() {
 }
 
 void MpiOperation::wait() {
+  const auto turn = mesh_.take_turn();
   if (!is_done_) mesh_.wait_for(*this);
   leave();
 }
 
 bool MpiOperation::poll() {
+  const auto turn = mesh_.take_turn();
   if (!is_done_) mesh_.poll();
   if (is_done_) leave();
   return is_done_;

@@ -36,7 +36,8 @@ MpiProcess::MpiProcess() {
   const bool shares_cores = launched && launched->local_size.value_or(1) > num_cores_online();
   if (shares_cores) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  has_threads_ = provided >= MPI_THREAD_SERIALIZED;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);

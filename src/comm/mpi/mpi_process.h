@@ -19,6 +19,8 @@ class MpiProcess {
   [[nodiscard]] int size() const { return size_; }
   /// Whether the processes of this machine have a core each, so that one that spins delays no other.
   [[nodiscard]] bool has_own_core() const { return has_own_core_; }
+  /// Whether threads other than the first may call MPI, one at a time.
+  [[nodiscard]] bool has_threads() const { return has_threads_; }
   [[nodiscard]] Wire& wire() { return *wire_; }
 
   /// A number for the next mesh, the same on all processes if all make them in the same order.
@@ -42,6 +44,7 @@ class MpiProcess {
   int rank_ = 0;
   int size_ = 1;
   bool has_own_core_ = true;
+  bool has_threads_ = false;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::unique_ptr<Wire> wire_;
   std::int64_t num_runs_ = 0;

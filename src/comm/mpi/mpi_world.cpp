@@ -21,12 +21,13 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
   require(shape.num_ranks() <= process.size(), "the mesh has {} ranks, but MPI has {} processes", shape.num_ranks(),
           process.size());
   if (process.rank() >= shape.num_ranks()) return;
-  const auto end_job = [&](const char* sentence, ExitStatus status) {
-    process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status);
-  };
   process.wire().read_memory_of(
       [&](int peer) { return options.reads_memory(std::min(process.rank(), peer), std::max(process.rank(), peer)); });
   MpiMesh mesh(process, shape, run, options.timeout_seconds);
+  const auto end_job = [&](const char* sentence, ExitStatus status) {
+    mesh.stop_background();
+    process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status);
+  };
   try {
     run_process_rank(mesh, body);
   } catch (const Error& error) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace echelon {
 namespace {
@@ -48,6 +49,7 @@ Chunks::Chunks(int num_parties)
       out_(static_cast<std::size_t>(num_parties)),
       in_parts_(static_cast<std::size_t>(num_parties)),
       out_parts_(static_cast<std::size_t>(num_parties)),
+      rows_(static_cast<std::size_t>(num_parties)),
       sent_(static_cast<std::size_t>(num_parties)) {}
 
 void Chunks::reset(const Signature& signature) {
@@ -60,6 +62,7 @@ void Chunks::reset(const Signature& signature) {
   // Of every source.
   if (signature.kind == CommKind::all_to_all)
     chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);
+  if (signature.num_columns > 0) divide_columns();
   chunks_per_part_ = (part_bytes_ + chunk_bytes_ - 1) / chunk_bytes_;
   count_ = parts * chunks_per_part_;
   is_small_ = bytes * num_parties() <= small_bytes;
@@ -79,6 +82,7 @@ void Chunks::set_buffers(int party, const PartyBuffers& buffers) {
   out_[static_cast<std::size_t>(party)] = buffers.out;
   in_parts_[static_cast<std::size_t>(party)] = buffers.in_parts;
   out_parts_[static_cast<std::size_t>(party)] = buffers.out_parts;
+  rows_[static_cast<std::size_t>(party)] = buffers.rows;
   if (!signature_.has_parts) return;
   std::int64_t rows = 0;
   for (int i = 0; i < num_parties(); ++i) rows += buffers.in_parts[i].count;
@@ -95,7 +99,8 @@ void Chunks::perform(std::int64_t chunk) {
     case CommKind::all_reduce: return all_reduce(first, num_bytes);
     case CommKind::reduce_scatter: return reduce_scatter(part, first, num_bytes);
     case CommKind::all_gather: return copy(part, {first, part * part_bytes_ + first, num_bytes});
-    case CommKind::all_to_all: return all_to_all(part, first, num_bytes);
+    case CommKind::all_to_all:
+      return signature_.num_columns > 0 ? exchange_columns(part, first, num_bytes) : all_to_all(part, first, num_bytes);
     case CommKind::broadcast: return copy(signature_.root, {first, first, num_bytes});
     case CommKind::send:
     case CommKind::receive: return transfer({first, first, num_bytes});
@@ -130,6 +135,34 @@ void Chunks::all_to_all(int destination, std::int64_t first, std::int64_t num_by
     copy_to_all({&out, 1}, in_[static_cast<std::size_t>(i)],
                 {destination * part_bytes_ + first, i * part_bytes_ + first, num_bytes}, stores_);
     if (i != destination) count_sent(i, num_bytes);
+  }
+}
+
+// A part is what a party receives, and a chunk has whole rows of it. Padding counts as sent.
+void Chunks::divide_columns() {
+  const std::int64_t row_bytes = signature_.num_columns * size_of(signature_.dtype),
+                     received_bytes = signature_.num_rows > 0 ? row_bytes : num_parties() * row_bytes;
+  for (int i = 0; i < num_parties(); ++i) count_sent(i, (num_parties() - 1) * part_bytes_);
+  if (signature_.num_rows > 0)
+    part_bytes_ = signature_.num_rows * row_bytes;
+  else
+    part_bytes_ *= num_parties();
+  chunk_bytes_ = std::max<std::int64_t>(1, most_chunk_bytes / received_bytes) * received_bytes;
+}
+
+void Chunks::exchange_columns(int destination, std::int64_t first, std::int64_t num_bytes) {
+  const std::int64_t n = num_parties(), W = signature_.num_columns * size_of(signature_.dtype),
+                     N = signature_.num_elements / (n * signature_.num_columns);
+  const std::int32_t* const rows = rows_[static_cast<std::size_t>(destination)];
+  std::byte* const out = out_[static_cast<std::size_t>(destination)];
+  for (std::int64_t at = first / W; at < (first + num_bytes) / W; ++at) {
+    const bool gathers = signature_.num_rows > 0;
+    const std::int64_t row = rows[gathers ? at : destination * N + at / n];
+    const std::int64_t source = gathers ? row / N : at % n, place = gathers ? row % N * n + destination : row;
+    if (row < 0)
+      std::memset(out + at * W, 0, static_cast<std::size_t>(W));
+    else
+      std::memcpy(out + at * W, in_[static_cast<std::size_t>(source)] + place * W, static_cast<std::size_t>(W));
   }
 }
 

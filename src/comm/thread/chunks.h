@@ -32,9 +32,11 @@ class Chunks {
 
  private:
   [[nodiscard]] int num_parties() const { return static_cast<int>(in_.size()); }
+  void divide_columns();
   void all_reduce(std::int64_t first, std::int64_t num_bytes);
   void reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes);
   void all_to_all(int destination, std::int64_t first, std::int64_t num_bytes);
+  void exchange_columns(int destination, std::int64_t first, std::int64_t num_bytes);
   void exchange_rows(int source, int destination);
   void copy(int source, const ByteRange& range);
   void transfer(const ByteRange& range);
@@ -44,6 +46,7 @@ class Chunks {
   std::vector<const std::byte*> in_;  // by party
   std::vector<std::byte*> out_;
   std::vector<const RowPart*> in_parts_, out_parts_;  // of each, by party
+  std::vector<const std::int32_t*> rows_;             // of an exchange of columns, by party
   std::atomic<std::int64_t> num_rows_ = 0;            // of all parts
   std::vector<std::atomic<std::int64_t>> sent_;
   std::int64_t part_bytes_ = 0;  // of each of the parts that no chunk crosses

@@ -48,6 +48,19 @@ Pending ThreadComm::all_to_all_rows(const RowExchange& exchange) {
                 .out_parts = exchange.received_parts.data()});
 }
 
+Pending ThreadComm::exchange_columns(const ColumnExchange& exchange) {
+  check_exchange_columns(*this, exchange);
+  const auto& [received, sent, rows, gathers_rows] = exchange;
+  const Tensor &own = gathers_rows ? sent : received, &all = gathers_rows ? received : sent;
+  return start(group_.collectives(), rank_,
+               {.kind = CommKind::all_to_all,
+                .dtype = sent.dtype,
+                .num_elements = own.num_elements(),
+                .num_columns = all.size(1),
+                .num_rows = gathers_rows ? all.size(0) : -all.size(0)},
+               {.in = sent.data, .out = received.data, .rows = rows.data()});
+}
+
 Pending ThreadComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
   auto& transfers = to_[static_cast<std::size_t>(peer)];

@@ -24,6 +24,8 @@ class ThreadComm final : public Comm {
   [[nodiscard]] Pending broadcast(Tensor x, int root) override;
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override;
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override;
+  [[nodiscard]] Pending exchange_columns(const ColumnExchange& exchange) override;
+  [[nodiscard]] bool can_exchange_columns() const override { return mesh_.transport() == nullptr; }
   [[nodiscard]] Pending send(Tensor x, int peer) override;
   [[nodiscard]] Pending receive(Tensor x, int peer) override;
   [[nodiscard]] Pending barrier() override;

@@ -60,6 +60,11 @@ class TimedMesh::TimedComm final : public Comm {
     return start(
         CommKind::all_to_all, exchange.sent, [&] { return inner_.all_to_all_rows(exchange); }, exchange.purpose);
   }
+  [[nodiscard]] Pending exchange_columns(const ColumnExchange& exchange) override {
+    const Tensor& own = exchange.gathers_rows ? exchange.sent : exchange.received;
+    return start(CommKind::all_to_all, own, [&] { return inner_.exchange_columns(exchange); });
+  }
+  [[nodiscard]] bool can_exchange_columns() const override { return inner_.can_exchange_columns(); }
   [[nodiscard]] Pending send(Tensor x, int peer) override {
     return start(CommKind::send, x, [&] { return inner_.send(x, peer); });
   }

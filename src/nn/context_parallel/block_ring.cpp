@@ -4,15 +4,6 @@
 #include "spec/groups.h"
 
 namespace echelon {
-namespace {
-
-void wait_for(std::vector<Pending>& all) {
-  for (Pending& each : all) each.wait();
-  all.clear();
-}
-
-}  // namespace
-
 Group ring_group(const KeyExchange& exchange) {
   return exchange.head_ranks > 1 ? cp_ring_group(exchange.head_ranks) : cp_group;
 }

@@ -50,12 +50,14 @@ class GatheredAttention final : public KeyAttention {
           heads_.backward_args({of_head(split[0], q, head), all[0], all[1]}, of_head_gradient,
                                {of_head(dsplit[0], q, head), dall[0], dall[1]}, mask(context.microbatch, q), dq_sums));
       scatter.wait();
+      scatter.finish();
       for (const std::size_t i : {0, 1})
         context.ops.gather_rows(
             {.x = as_rows(dall[i]), .index = context.microbatch.rows_by_rank, .y = as_rows(dfull[i])});
       scatter.start(own_of(dsplit, head), dfull);
     });
     scatter.wait();
+    scatter.finish();
     for (std::size_t i = 0; i < dqkv.size(); ++i) join(context, dqkv[i], dsplit[i]);
   }
 
@@ -75,6 +77,7 @@ class GatheredAttention final : public KeyAttention {
       if (head + 1 < num_kv_heads_) gather.start(full, own_of(split, head + 1));
       f(head, all);
     }
+    gather.finish();
   }
 
   /// Of one kv head: this rank's, [1, B, T, C]; those of all as ranks send them, [cp, B, T, C]; and in ascending order,

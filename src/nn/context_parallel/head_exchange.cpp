@@ -3,6 +3,7 @@
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace echelon {
@@ -11,19 +12,21 @@ namespace {
 Tensor as_rows(const Tensor& x, std::int64_t columns) { return x.reshaped({x.num_elements() / columns, columns}); }
 
 /// Starts all of them, and lets each be used when it has arrived.
-template <class Use>
-void exchange(Context& context, const Group& group, const std::vector<Tensor>& received,
-              const std::vector<Tensor>& sent, Use use) {
-  Comm& comm = context.mesh.comm(group);
-  std::vector<Pending> pending(sent.size());
+template <class Start, class Use>
+void exchange(Context& context, std::size_t count, Start start, Use use) {
+  std::vector<Pending> pending(count);
   context.ops.publish();
   context.mesh.together([&] {
-    for (std::size_t i = 0; i < sent.size(); ++i) pending[i] = comm.all_to_all(received[i], sent[i]);
+    for (std::size_t i = 0; i < count; ++i) pending[i] = start(i);
   });
-  for (std::size_t i = 0; i < sent.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     pending[i].wait();
     use(i);
   }
+}
+
+std::span<const std::int32_t> all_of(const Tensor& index) {
+  return {index.as<std::int32_t>(), static_cast<std::size_t>(index.num_elements())};
 }
 
 }  // namespace
@@ -47,36 +50,58 @@ Tensor HeadExchange::take_parts(Stack& workspace, const Pair& pair) const {
   return workspace.take(x.dtype, {u_, x.size(0) * x.size(1), pair.by_heads.size(2) * pair.by_heads.size(3)});
 }
 
+bool HeadExchange::is_direct(const Comm& comm, const Pair& pair) const {
+  return comm.can_exchange_columns() && copies(pair.by_tokens.size(2)) == 1;
+}
+
 void HeadExchange::to_heads(Context& context, std::initializer_list<Pair> pairs) const {
   const Stack::Scope scope(context.workspace);
+  Comm& comm = context.mesh.comm(group_);
+  const Tensor& index = context.microbatch.rows_by_position;
   std::vector<Tensor> sent, received;
   for (const Pair& pair : pairs) {
     sent.push_back(take_parts(context.workspace, pair));
     received.push_back(take_parts(context.workspace, pair));
+    if (is_direct(comm, pair)) continue;
     context.ops.split_heads(
         {.x = parts_of_tokens(pair.by_tokens), .y = sent.back(), .copies = copies(pair.by_tokens.size(2))});
   }
-  exchange(context, group_, received, sent, [&](std::size_t i) {
-    const std::int64_t columns = received[i].size(2);
-    context.ops.gather_rows({.x = as_rows(received[i], columns),
-                             .index = context.microbatch.rows_by_position,
-                             .y = as_rows(std::data(pairs)[i].by_heads, columns)});
+  const auto rows_of = [&](std::size_t i) { return as_rows(std::data(pairs)[i].by_heads, sent[i].size(2)); };
+  const auto start = [&](std::size_t i) {
+    const Pair& pair = std::data(pairs)[i];
+    if (!is_direct(comm, pair)) return comm.all_to_all(received[i], sent[i]);
+    return comm.exchange_columns(
+        {.received = rows_of(i), .sent = parts_of_tokens(pair.by_tokens), .rows = all_of(index), .gathers_rows = true});
+  };
+  exchange(context, sent.size(), start, [&](std::size_t i) {
+    if (is_direct(comm, std::data(pairs)[i])) return;
+    context.ops.gather_rows({.x = as_rows(received[i], received[i].size(2)), .index = index, .y = rows_of(i)});
   });
 }
 
 void HeadExchange::to_tokens(Context& context, std::initializer_list<Pair> pairs) const {
   const Stack::Scope scope(context.workspace);
+  Comm& comm = context.mesh.comm(group_);
+  const Tensor& index = context.microbatch.rows_by_rank;
   std::vector<Tensor> sent, received;
   for (const Pair& pair : pairs) {
     sent.push_back(take_parts(context.workspace, pair));
     received.push_back(take_parts(context.workspace, pair));
+    if (is_direct(comm, pair)) continue;
     const std::int64_t columns = sent.back().size(2);
-    context.ops.gather_rows({.x = as_rows(pair.by_heads, columns),
-                             .index = context.microbatch.rows_by_rank,
-                             .y = as_rows(sent.back(), columns)});
+    context.ops.gather_rows({.x = as_rows(pair.by_heads, columns), .index = index, .y = as_rows(sent.back(), columns)});
   }
-  exchange(context, group_, received, sent, [&](std::size_t i) {
+  const auto start = [&](std::size_t i) {
+    const Pair& pair = std::data(pairs)[i];
+    if (!is_direct(comm, pair)) return comm.all_to_all(received[i], sent[i]);
+    return comm.exchange_columns({.received = parts_of_tokens(pair.by_tokens),
+                                  .sent = as_rows(pair.by_heads, sent[i].size(2)),
+                                  .rows = all_of(index),
+                                  .gathers_rows = false});
+  };
+  exchange(context, sent.size(), start, [&](std::size_t i) {
     const Tensor& by_tokens = std::data(pairs)[i].by_tokens;
+    if (is_direct(comm, std::data(pairs)[i])) return;
     context.ops.join_heads({.x = received[i], .y = parts_of_tokens(by_tokens), .copies = copies(by_tokens.size(2))});
   });
 }

@@ -6,6 +6,9 @@
 //
 //     to_heads     split_heads, all_to_all, gather_rows        to_tokens     gather_rows, all_to_all, join_heads
 //
+// Where ranks read one another's memory, one pass (exchange_columns) does all three, unless ranks share a kv head. It
+// leaves the same bits, and sends as many bytes; plans and types have the three.
+//
 // A rank gets 1/u of the query heads and the kv heads that they read: 1/u of them, or one kv head that u / K ranks
 // share. Each of these computes an addend of its gradient; join_heads sums them in accumulate_dtype. A rank sends
 // (u - 1)/u of a tensor, of kv heads that ranks share (u - 1)/K.
@@ -33,6 +36,7 @@ class HeadExchange {
   void to_tokens(Context& context, std::initializer_list<Pair> pairs) const;
 
  private:
+  [[nodiscard]] bool is_direct(const Comm& comm, const Pair& pair) const;
   [[nodiscard]] std::int64_t copies(std::int64_t num_heads) const { return num_heads < u_ ? u_ / num_heads : 1; }
   /// [u, rows, columns] as it travels.
   [[nodiscard]] Tensor take_parts(Stack& workspace, const Pair& pair) const;

@@ -38,22 +38,20 @@ void KeyGather::start(const KeyBlock& full, const KeyBlock& own) {
   context_.ops.publish();
   context_.mesh.together([&] {
     for (const std::size_t i : {0, 1}) {
-      if (rows.empty()) pending_[i].push_back(comm_.all_gather(full[i], own[i]));
+      if (rows.empty()) receives_[i].push_back(comm_.all_gather(full[i], own[i]));
       for (int distance = 1; distance < n && !rows.empty(); ++distance) {
         const int to = (rank + distance) % n, from = (rank - distance + n) % n;
         const RowPath path = {.sent = part_of(own[i], 0), .received = part_of(full[i], from), .to = to, .from = from};
         for (std::size_t b = 0; b < rows.size(); ++b)
-          start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].keys(distance),
-                          {pending_[i], pending_[i]});
+          start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].keys(distance), {sends_, receives_[i]});
       }
     }
   });
 }
 
-void KeyGather::wait(std::size_t i) {
-  for (Pending& each : pending_[i]) each.wait();
-  pending_[i].clear();
-}
+void KeyGather::wait(std::size_t i) { wait_for(receives_[i]); }
+
+void KeyGather::finish() { wait_for(sends_); }
 
 GradientScatter::GradientScatter(Context& context, const KeyBlock& full, bool skips_rows)
     : context_(context), comm_(context.mesh.comm(cp_group)) {
@@ -71,7 +69,7 @@ void GradientScatter::start(const KeyBlock& own, const KeyBlock& full) {
   context_.ops.publish();
   context_.mesh.together([&] {
     if (skips_rows) return start_transfers_of(full);
-    for (const std::size_t i : {0, 1}) pending_.push_back(comm_.reduce_scatter(own[i], full[i], ReduceOp::sum));
+    for (const std::size_t i : {0, 1}) receives_.push_back(comm_.reduce_scatter(own[i], full[i], ReduceOp::sum));
   });
 }
 
@@ -85,14 +83,13 @@ void GradientScatter::start_transfers_of(const KeyBlock& full) {
       const RowPath path = {
           .sent = part_of(full[i], to), .received = part_of(arrived_[i], from), .to = to, .from = from};
       for (std::size_t b = 0; b < rows.size(); ++b)
-        start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].gradients(distance), {pending_, pending_});
+        start_transfers(comm_, path, static_cast<std::int64_t>(b), rows[b].gradients(distance), {sends_, receives_});
     }
 }
 
 void GradientScatter::wait() {
-  if (pending_.empty() && !own_[0].exists()) return;
-  for (Pending& each : pending_) each.wait();
-  pending_.clear();
+  if (!own_[0].exists()) return;
+  wait_for(receives_);
   if (!context_.microbatch.key_transfers.empty())
     for (const std::size_t i : {0, 1}) {
       const Tensor &x = arrived_[i], &sum = own_[i];
@@ -103,5 +100,7 @@ void GradientScatter::wait() {
     }
   own_ = {};
 }
+
+void GradientScatter::finish() { wait_for(sends_); }
 
 }  // namespace echelon

@@ -20,13 +20,17 @@ class KeyGather {
   [[nodiscard]] KeyBlock take_full(const KeyBlock& own);
   /// full = own of all ranks. Rows that do not travel keep what `full` has.
   void start(const KeyBlock& full, const KeyBlock& own);
+  /// Until they have arrived. A rank whose peers are late attends: they need what it sends until finish().
   void wait(std::size_t i);
+  /// Until all has been sent.
+  void finish();
 
  private:
   Context& context_;
   Comm& comm_;
   bool skips_rows_;
-  std::array<std::vector<Pending>, 2> pending_;
+  std::array<std::vector<Pending>, 2> receives_;
+  std::vector<Pending> sends_;
 };
 
 /// Sums gradients, of one kv head after the other.
@@ -35,9 +39,11 @@ class GradientScatter {
   /// `full` gives the sizes of what it receives, in the workspace.
   GradientScatter(Context& context, const KeyBlock& full, bool skips_rows);
 
-  /// own = the sum over the ranks of this rank's part of their `full`. Both belong to it until wait().
+  /// own = the sum over the ranks of this rank's part of their `full`. They belong to it, own until wait() and full
+  /// until finish().
   void start(const KeyBlock& own, const KeyBlock& full);
   void wait();
+  void finish();
 
  private:
   void start_transfers_of(const KeyBlock& full);
@@ -45,7 +51,7 @@ class GradientScatter {
   Context& context_;
   Comm& comm_;
   KeyBlock arrived_, own_;  // where rows are skipped
-  std::vector<Pending> pending_;
+  std::vector<Pending> receives_, sends_;
 };
 
 }  // namespace echelon

@@ -19,6 +19,11 @@ struct PendingRows {
   std::vector<Pending>&sends, &receives;
 };
 
+inline void wait_for(std::vector<Pending>& all) {
+  for (Pending& each : all) each.wait();
+  all.clear();
+}
+
 /// Starts the transfers of sequence b. Both ranks of a pair start them in the same order.
 inline void start_transfers(Comm& comm, const RowPath& path, std::int64_t b, const RowTransfer& rows,
                             const PendingRows& pending) {
