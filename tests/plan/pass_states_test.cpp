@@ -82,5 +82,45 @@ TEST(PassStates, HoldAsMuchAsAllPasses) {
     }
 }
 
+// Every third stage is of a kind with the same weights; no pass weighs anything itself.
+TEST(PassStates, OfKindsHoldAsMuchAsThoseOfStages) {
+  std::mt19937 random(2);
+  const auto most_held = [](const RankStates& rank, const Weights& weights, int num_open_weight) {
+    std::int64_t most = 0;
+    for (const PassState& pass : rank.states) {
+      std::int64_t held = 0;
+      for (std::size_t i = 0; i < rank.stages.size(); ++i)
+        held += pass.held[i].stashes * weights.stash[rank.stages[i]] +
+                pass.held[i].input_stashes * weights.input_stash[rank.stages[i]] +
+                pass.held[i].gradient_stashes * weights.gradient_stash[rank.stages[i]] +
+                pass.held[i].open * num_open_weight;
+      most = std::max(most, held);
+    }
+    return most;
+  };
+  for (const ScheduleEntry& entry : all_schedules()) {
+    constexpr int num_ranks = 4, num_kinds = 3;
+    const ScheduleRequest request{.num_ranks = num_ranks,
+                                  .num_microbatches = 8,
+                                  .num_virtual = std::min(entry.most_virtual, std::max(entry.least_virtual, 6))};
+    const CompactSchedule schedule = compact(entry.generate(request), entry.backward);
+    std::vector<std::size_t> kinds;
+    for (int stage = 0; stage < schedule.num_stages(); ++stage) kinds.push_back(stage % num_kinds);
+    const std::vector<RankStates> all = states_of(schedule), of_kinds = states_of_kinds(all, kinds);
+    ASSERT_EQ(of_kinds.size(), all.size());
+    for (int draw = 0; draw < 20; ++draw) {
+      Weights weights = any_weights(schedule.num_stages(), random);
+      for (std::vector<std::int64_t>* each : {&weights.stash, &weights.input_stash, &weights.gradient_stash})
+        for (std::size_t stage = num_kinds; stage < each->size(); ++stage) (*each)[stage] = (*each)[stage % num_kinds];
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        SCOPED_TRACE(fmt::format("{}, rank {}", entry.name, rank));
+        EXPECT_EQ(most_held(of_kinds[rank], weights, 100), most_held(all[rank], weights, 100));
+        EXPECT_LE(of_kinds[rank].states.size(), all[rank].states.size());
+        EXPECT_LE(of_kinds[rank].stages.size(), std::size_t{num_kinds});
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace echelon

@@ -133,7 +133,12 @@ double PlanBounds::step_seconds(const PlanCosts& costs, double transfer_seconds,
 }
 
 double PlanBounds::least_transfer_seconds(const PlanShape& shape, TensorPlacement placement) {
+  const auto is_of = [&](const LeastTransfers::value_type& each) {
+    return each.first.second == placement && each.first.first == shape;
+  };
+  if (least_transfer_ != least_transfers_.end() && is_of(*least_transfer_)) return least_transfer_->second;
   const auto [known, is_new] = least_transfers_.try_emplace({shape, placement}, no_time);
+  least_transfer_ = known;
   if (!is_new) return known->second;
   for (const PlanData& data : space_->data_layouts(shape))
     for (const AxisOrder& order : costs_.orders().of(shape, data, placement))
@@ -152,21 +157,31 @@ double PlanBounds::clocked_pipeline_seconds(const PlanComputation& computation, 
   return std::max(unplayed, rounding * *std::max_element(ranks.begin(), ranks.end()));
 }
 
+PlanBounds::Placed PlanBounds::placed(const PlanComputation& computation, TensorPlacement placement) {
+  const LayerCosts& placed = layers(computation.shape, computation.recompute, placement);
+  return {placed, stages_.stages(computation, placed), stages_.passes(computation.shape, computation.pipeline),
+          placement};
+}
+
+double PlanBounds::unclocked_seconds(const PlanChoice& choice, const Placed& placed, const StateCosts& state) {
+  return step_seconds({choice, placed.stages, placed.layers, state, placed.passes}, 0, Clocking::none);
+}
+
 double PlanBounds::unclocked_seconds(const PlanChoice& choice, TensorPlacement placement) {
-  const LayerCosts& placed = layers(choice.shape, choice.recompute, placement);
-  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
-  return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, placement),
-                       stages_.passes(choice.shape, choice.pipeline)},
-                      0, Clocking::none);
+  return unclocked_seconds(choice, placed({choice.shape, choice.pipeline, choice.recompute}, placement),
+                           costs_.state(choice.shape, choice.data, placement));
+}
+
+double PlanBounds::seconds_of_any_order(const PlanChoice& choice, const Placed& placed, const StateCosts& state,
+                                        bool clocks_lanes) {
+  return step_seconds({choice, placed.stages, placed.layers, state, placed.passes},
+                      least_transfer_seconds(choice.shape, placed.placement),
+                      clocks_lanes ? Clocking::of_lanes : Clocking::of_passes);
 }
 
 double PlanBounds::seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes) {
-  const LayerCosts& placed = layers(choice.shape, choice.recompute, placement);
-  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
-  return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, placement),
-                       stages_.passes(choice.shape, choice.pipeline)},
-                      least_transfer_seconds(choice.shape, placement),
-                      clocks_lanes ? Clocking::of_lanes : Clocking::of_passes);
+  return seconds_of_any_order(choice, placed({choice.shape, choice.pipeline, choice.recompute}, placement),
+                              costs_.state(choice.shape, choice.data, placement), clocks_lanes);
 }
 
 double PlanBounds::seconds(const PlanChoice& choice) {

@@ -42,6 +42,19 @@ class PlanBounds {
   [[nodiscard]] double unclocked_seconds(const PlanChoice& choice, TensorPlacement placement);
   /// The same. A clock goes over the schedule; `clocks_lanes`: again, with the data axes' part of it.
   [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice, TensorPlacement placement, bool clocks_lanes);
+
+  /// What layouts of a computation have in common, whose groups have a placement. Valid as long as its stages are.
+  struct Placed {
+    const LayerCosts& layers;
+    const PlanStages& stages;
+    const std::vector<StagePasses>& passes;
+    TensorPlacement placement = any_placement;
+  };
+  [[nodiscard]] Placed placed(const PlanComputation& computation, TensorPlacement placement);
+  /// As above, of a layout of it with the state of its data axes.
+  [[nodiscard]] double unclocked_seconds(const PlanChoice& choice, const Placed& placed, const StateCosts& state);
+  [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice, const Placed& placed, const StateCosts& state,
+                                            bool clocks_lanes);
   [[nodiscard]] double seconds(const PlanChoice& choice);
 
  private:
@@ -69,7 +82,9 @@ class PlanBounds {
   PlanStageTable stages_;
   PlanBytes bytes_;
   std::list<Ends> ends_;  // a few, those that were used last come first
-  std::map<std::pair<PlanShape, TensorPlacement>, double> least_transfers_;
+  using LeastTransfers = std::map<std::pair<PlanShape, TensorPlacement>, double>;
+  LeastTransfers least_transfers_;
+  LeastTransfers::iterator least_transfer_ = least_transfers_.end();  // that was asked for last
 };
 
 }  // namespace echelon

@@ -5,16 +5,6 @@
 #include <utility>
 
 namespace echelon {
-namespace {
-
-/// The least persistent memory: all parameters, gradients and states in as many shards as there are data ranks.
-PlanData most_sharded(const PlanShape& shape) { return {.replicate = 1, .shard = shape.dp, .zero_level = 3}; }
-PlanChoice most_sharded(const PlanComputation& computation) {
-  return {computation.shape, computation.pipeline, computation.recompute, most_sharded(computation.shape)};
-}
-
-}  // namespace
-
 const LayerCosts& PlanBytes::layers(const PlanComputation& computation) {
   return costs_->layers(computation.shape, computation.recompute.operations);
 }
@@ -23,11 +13,19 @@ const PlanStages& PlanBytes::stages(const PlanComputation& computation) {
   return stages_->stages(computation, layers(computation));
 }
 
-PlanBytes::States PlanBytes::states(const PlanChoice& choice) {
-  States all = {costs_->traces(choice.shape, choice.data)};
-  all.of_no_unit = all.of_units.constant_bytes;
-  for (const std::int64_t size : costs_->layers(choice.shape, {}).batch_elements)
-    all.of_no_unit += choice.shape.num_microbatches * size * size_of(DType::int32);
+/// The least persistent memory: all parameters, gradients and states in as many shards as there are data ranks.
+const UnitStates& PlanBytes::most_sharded(const PlanShape& shape) {
+  if (most_sharded_ == nullptr || shape_ != shape) {
+    most_sharded_ = &costs_->traces(shape, {.replicate = 1, .shard = shape.dp, .zero_level = 3});
+    shape_ = shape;
+  }
+  return *most_sharded_;
+}
+
+PlanBytes::States PlanBytes::states(const PlanShape& shape, const LayerCosts& layers, const UnitStates& traces) {
+  States all = {traces, traces.constant_bytes};
+  for (const std::int64_t size : layers.batch_elements)
+    all.of_no_unit += shape.num_microbatches * size * size_of(DType::int32);
   return all;
 }
 
@@ -68,9 +66,8 @@ std::int64_t PlanBytes::snapshot(const UnitStates& state, const PlanStages& stag
 
 // A rank's memory use is highest during a pass: what is kept, the gradient from the next stage and what passes between
 // units.
-const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation) {
-  const LayerCosts& costs = layers(computation);
-  const PlanStages& all = stages(computation);
+const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation, const LayerCosts& costs,
+                                                          const PlanStages& all) {
   if (number_ == all.number) return passing_;
   number_ = all.number;
   passing_.clear();
@@ -83,7 +80,7 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
       if (block.kind.layer.has_experts) least_workspace[1][kind] = std::min(least_workspace[1][kind], bytes);
     }
   });
-  for (const RankStates& rank : stages_->states(computation.shape, computation.pipeline)) {
+  for (const RankStates& rank : stages_->states(computation.shape, computation.pipeline, request_->base.model)) {
     Passing& peak = passing_.emplace_back();
     for (const PassState& pass : rank.states) {
       const StageCost& stage = all.stages[pass.stage];
@@ -91,12 +88,11 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
       std::int64_t held = 0, num_open = 0, num_open_mixtures = 0;
       for (std::size_t i = 0; i < rank.stages.size(); ++i) {
         const StageCost& of = all.stages[rank.stages[i]];
-        const auto& [stashes, input_stashes, gradient_stashes] = pass.held[i];
+        const auto& [stashes, input_stashes, gradient_stashes, open] = pass.held[i];
         held += stashes * of.stash_bytes + input_stashes * of.input_stash_bytes +
                 gradient_stashes * of.gradient_stash_bytes;
-        if (stashes == 0) continue;
-        num_open += of.num_blocks;
-        num_open_mixtures += of.num_mixtures;
+        num_open += open * of.num_blocks;
+        num_open_mixtures += open * of.num_mixtures;
       }
       if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) held += stage.flow_bytes;
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
@@ -153,11 +149,12 @@ void PlanBytes::count_open(Passing& peak, const Passing::Open& now) {
   if (std::pair(now.bytes, now.num_blocks) > std::pair(largest.bytes, largest.num_blocks)) largest = now;
 }
 
-std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
+std::int64_t PlanBytes::of_layout(const PlanChoice& choice, const UnitStates& traces) {
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
-  const std::vector<Passing>& at_passes = passing(computation);
-  const PlanStages& all = stages(computation);
-  const States own = states(choice);
+  const LayerCosts& costs = layers(computation);
+  const PlanStages& all = stages_->stages(computation, costs);
+  const std::vector<Passing>& at_passes = passing(computation, costs, all);
+  const States own = states(choice.shape, costs, traces);
   std::int64_t peak = 0;
   for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank) {
     const Passing& passing = at_passes[static_cast<std::size_t>(rank)];
@@ -169,9 +166,10 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
 }
 
 std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
-  const States own = states(most_sharded(computation));
-  const std::vector<Passing>& at_passes = passing(computation);
-  const PlanStages& all = stages(computation);
+  const LayerCosts& costs = layers(computation);
+  const PlanStages& all = stages_->stages(computation, costs);
+  const States own = states(computation.shape, costs, most_sharded(computation.shape));
+  const std::vector<Passing>& at_passes = passing(computation, costs, all);
   std::int64_t peak = 0;
   for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
     peak = std::max(peak, persistent(own, all, rank) + at_passes[static_cast<std::size_t>(rank)].any);
@@ -179,8 +177,9 @@ std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
 }
 
 std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
-  const States own = states(most_sharded(computation));
-  const PlanStages& all = stages(computation);
+  const LayerCosts& costs = layers(computation);
+  const PlanStages& all = stages_->stages(computation, costs);
+  const States own = states(computation.shape, costs, most_sharded(computation.shape));
   const PipelineSchedule schedule = computation.pipeline.schedule;
   // All go forward before the first goes back.
   const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;
@@ -205,7 +204,7 @@ std::int64_t PlanBytes::of_any_layout() const {
 }
 
 std::int64_t PlanBytes::of_any_pipeline(const PlanShape& shape) {
-  const UnitStates& state = costs_->traces(shape, most_sharded(shape));
+  const UnitStates& state = most_sharded(shape);
   const ModelSpec& model = request_->base.model;
   const std::int64_t num_blocks = model.num_hidden_layers, most_blocks = (num_blocks + shape.pp - 1) / shape.pp;
   std::int64_t all = 0;

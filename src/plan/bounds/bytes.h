@@ -14,7 +14,11 @@ class PlanBytes {
   PlanBytes(const PlanRequest& request, CostTable& costs, PlanStageTable& stages)
       : request_(&request), costs_(&costs), stages_(&stages) {}
 
-  [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice);
+  [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice) {
+    return of_layout(choice, costs_->traces(choice.shape, choice.data));
+  }
+  /// `traces`: of its data axes.
+  [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice, const UnitStates& traces);
   /// Without the snapshots of checkpoints, of which no data axes have the least.
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
@@ -48,12 +52,14 @@ class PlanBytes {
   };
   [[nodiscard]] const LayerCosts& layers(const PlanComputation& computation);
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation);
-  [[nodiscard]] const std::vector<Passing>& passing(const PlanComputation& computation);
+  [[nodiscard]] const std::vector<Passing>& passing(const PlanComputation& computation, const LayerCosts& costs,
+                                                    const PlanStages& all);
   struct States {
     const UnitStates& of_units;
     std::int64_t of_no_unit = 0;  // constants and the step's batch
   };
-  [[nodiscard]] States states(const PlanChoice& choice);
+  [[nodiscard]] static States states(const PlanShape& shape, const LayerCosts& layers, const UnitStates& traces);
+  [[nodiscard]] const UnitStates& most_sharded(const PlanShape& shape);
   [[nodiscard]] static std::int64_t persistent(const States& states, const PlanStages& stages, int rank);
   [[nodiscard]] std::int64_t snapshot(const UnitStates& state, const PlanStages& stages, int rank) const;
   [[nodiscard]] static std::int64_t beside_passes(const PlanChoice& choice, const UnitStates& traces,
@@ -65,6 +71,8 @@ class PlanBytes {
   const PlanRequest* request_;
   CostTable* costs_;
   PlanStageTable* stages_;
+  PlanShape shape_ = {};  // that was asked for last
+  const UnitStates* most_sharded_ = nullptr;
   std::vector<Passing> passing_;  // by rank, of the stages with this number
   std::int64_t number_ = 0;
 };

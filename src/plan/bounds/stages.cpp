@@ -134,7 +134,7 @@ double core_seconds(const PlanComputation& computation, const PlanStages& stages
 
 const PlanStages& PlanStageTable::stages(const PlanComputation& computation, const LayerCosts& layers) {
   const auto known = std::find_if(known_stages_.begin(), known_stages_.end(), [&](const KnownStages& each) {
-    return each.layers == &layers && each.computation == computation;
+    return each.layers == &layers && each.are_of(computation);
   });
   if (known != known_stages_.end()) {
     known_stages_.splice(known_stages_.begin(), known_stages_, known);
@@ -142,7 +142,9 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
     if (known_stages_.size() < num_known_stages) known_stages_.emplace_back();
     known_stages_.splice(known_stages_.begin(), known_stages_, std::prev(known_stages_.end()));
     KnownStages& oldest = known_stages_.front();  // whose memory is used again
-    oldest.computation = computation;
+    oldest.shape = computation.shape;
+    oldest.pipeline = computation.pipeline;
+    oldest.recompute = computation.recompute;
     oldest.layers = &layers;
     make(computation, layers, oldest.stages);
   }
@@ -170,13 +172,23 @@ void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& 
   }
 }
 
+const std::vector<RankStates>& PlanStageTable::states(const PlanShape& shape, const PlanPipeline& pipeline,
+                                                      const ModelSpec& model) {
+  const KnownSchedule& schedule = known(shape, pipeline);
+  const std::vector<StageLayers>& stages = space_->stages_of(shape.pp * pipeline.num_virtual, pipeline.layout);
+  const auto [known, is_new] = states_.try_emplace({&schedule, &stages});
+  if (is_new) known->second = states_of_kinds(schedule.states, first_equals(stages, model));
+  return known->second;
+}
+
 const std::vector<std::size_t>& PlanStageTable::first_equals(const std::vector<StageLayers>& stages,
                                                              const ModelSpec& model) {
   const auto [known, is_new] = first_equals_.try_emplace(&stages);
-  for (std::size_t i = 0; is_new && i < stages.size(); ++i)
-    known->second.push_back(static_cast<std::size_t>(
-        std::ranges::find_if(stages, [&](const StageLayers& each) { return have_same_units(each, stages[i], model); }) -
-        stages.begin()));
+  for (std::size_t i = 0; is_new && i < stages.size(); ++i) {
+    const auto is_equal = [&](const StageLayers& each) { return have_same_units(each, stages[i], model); };
+    const auto end = stages.begin() + static_cast<std::ptrdiff_t>(i);  // blocks of several kinds equal no others
+    known->second.push_back(static_cast<std::size_t>(std::find_if(stages.begin(), end, is_equal) - stages.begin()));
+  }
   return known->second;
 }
 

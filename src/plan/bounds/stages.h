@@ -11,12 +11,11 @@
 
 namespace echelon {
 
-/// A layout without its data axes.
+/// A layout without its data axes. It refers to its parts, which are never copied: a search asks a million times.
 struct PlanComputation {
-  PlanShape shape = {};
-  PlanPipeline pipeline = {};
-  PlanRecompute recompute = {};
-  bool operator==(const PlanComputation&) const = default;
+  const PlanShape& shape;
+  const PlanPipeline& pipeline;
+  const PlanRecompute& recompute;
 };
 
 struct StageCost {
@@ -88,9 +87,9 @@ class PlanStageTable {
   [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).passes;
   }
-  [[nodiscard]] const std::vector<RankStates>& states(const PlanShape& shape, const PlanPipeline& pipeline) {
-    return known(shape, pipeline).states;
-  }
+  /// Of kinds of stages that have the same units.
+  [[nodiscard]] const std::vector<RankStates>& states(const PlanShape& shape, const PlanPipeline& pipeline,
+                                                      const ModelSpec& model);
 
  private:
   [[nodiscard]] const KnownSchedule& known(const PlanShape& shape, const PlanPipeline& pipeline);
@@ -99,15 +98,22 @@ class PlanStageTable {
   KnownSchedules own_schedules_;
   KnownSchedules* schedules_;
   struct KnownStages {
-    PlanComputation computation;
+    PlanShape shape = {};
+    PlanPipeline pipeline = {};
+    PlanRecompute recompute = {};
     const LayerCosts* layers = nullptr;
     PlanStages stages = {};
+    [[nodiscard]] bool are_of(const PlanComputation& other) const {
+      return recompute == other.recompute && shape == other.shape && pipeline == other.pipeline;
+    }
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
   /// By stage: the first one with the same units.
   [[nodiscard]] const std::vector<std::size_t>& first_equals(const std::vector<StageLayers>& stages,
                                                              const ModelSpec& model);
   std::map<const std::vector<StageLayers>*, std::vector<std::size_t>> first_equals_;  // by the stages of the space
+  /// By the schedule, and by the stages of the space.
+  std::map<std::pair<const KnownSchedule*, const std::vector<StageLayers>*>, std::vector<RankStates>> states_;
   std::list<KnownStages> known_stages_;  // those that were used last come first
   std::int64_t num_made_ = 0;
 };

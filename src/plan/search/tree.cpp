@@ -176,22 +176,29 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
     if (!rest.chain.empty()) push_pipeline(std::move(rest), open);
     return;
   }
-  const std::vector<PlanData>& all = space_.data_layouts(node.choice.shape);
+  const PlanShape& shape = node.choice.shape;
+  const auto num_data = std::ssize(space_.data_layouts(shape));
   // The clock is quicker than a look at all data axes where there are few passes.
-  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * std::ssize(all)) return clock_pipeline(node, open);
+  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * num_data) return clock_pipeline(node, open);
   PlanNode fitting = node;
   fitting.grade = PlanGrade::fitting;
   fitting.key.first = no_time;
   PlanChoice choice = node.choice, least = node.choice;
   least.recompute = node.chain.back();
-  for (const PlanData& data : all) {
-    counts_.work += work_of_set;
-    if (bounds_.costs().orders().of(choice.shape, data, node.placement).empty()) continue;
-    choice.data = least.data = data;
-    const double seconds = std::max(node.key.first, bounds_.unclocked_seconds(choice, node.placement));
-    if (seconds < fitting.key.first && may_fit(least, bounds_.bytes().of_layout(least))) fitting.key.first = seconds;
-    if (fitting.key.first == node.key.first) break;
+  const PlanBounds::Placed placed = bounds_.placed({shape, choice.pipeline, choice.recompute}, node.placement);
+  std::int64_t num_tried = num_data;
+  for (PlacedData& each : data_of(shape, node.placement)) {
+    choice.data = least.data = each.data;
+    const double seconds =
+        std::max(node.key.first, bounds_.unclocked_seconds(choice, placed, state_of(shape, each, node.placement)));
+    if (seconds < fitting.key.first && may_fit(bounds_.bytes().of_layout(least, *each.traces), each.most_bytes))
+      fitting.key.first = seconds;
+    if (fitting.key.first == node.key.first) {
+      num_tried = each.place + 1;
+      break;
+    }
   }
+  counts_.work += work_of_set * num_tried;
   if (fitting.key.first < no_time) open.push(std::move(fitting));
 }
 
@@ -220,12 +227,12 @@ void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
 }
 
 void PlanTree::expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open) {
-  for (const PlanData& data : space_.data_layouts(choice.shape)) {
-    if (bounds_.costs().orders().of(choice.shape, data, placement).empty()) continue;
-    choice.data = data;
-    const std::int64_t bytes = bounds_.bytes().of_layout(choice);
-    if (!may_fit(choice, bytes)) continue;
-    const double seconds = bounds_.seconds_of_any_order(choice, placement, false);
+  const PlanBounds::Placed placed = bounds_.placed({choice.shape, choice.pipeline, choice.recompute}, placement);
+  for (PlacedData& each : data_of(choice.shape, placement)) {
+    choice.data = each.data;
+    const std::int64_t bytes = bounds_.bytes().of_layout(choice, *each.traces);
+    if (!may_fit(bytes, each.most_bytes)) continue;
+    const double seconds = bounds_.seconds_of_any_order(choice, placed, state_of(choice.shape, each, placement), false);
     open.push({.key = key({seconds, bytes}), .grade = PlanGrade::any_order, .choice = choice, .placement = placement});
   }
 }
@@ -330,14 +337,34 @@ std::int64_t PlanTree::most_arena_bytes(const Communicators& communicators) cons
 }
 
 bool PlanTree::may_fit(const PlanChoice& choice, std::int64_t bytes) const {
-  if (!must_fit_) return true;
-  const PlanShape& shape = choice.shape;
+  return !must_fit_ || (bytes <= device_bytes_ && bytes <= most_arena_bytes(choice.shape, choice.data));
+}
+
+std::vector<PlanTree::PlacedData>& PlanTree::data_of(const PlanShape& shape, TensorPlacement placement) {
+  const auto [known, is_new] = data_.try_emplace({shape, placement});
+  if (!is_new) return known->second;
+  const std::vector<PlanData>& all = space_.data_layouts(shape);
+  for (const PlanData& data : all)
+    if (!bounds_.costs().orders().of(shape, data, placement).empty())
+      known->second.push_back({.data = data,
+                               .place = &data - all.data(),
+                               .traces = &bounds_.costs().traces(shape, data),
+                               .most_bytes = must_fit_ ? most_arena_bytes(shape, data) : 0});
+  return known->second;
+}
+
+const StateCosts& PlanTree::state_of(const PlanShape& shape, PlacedData& data, TensorPlacement placement) {
+  if (data.state == nullptr) data.state = &bounds_.costs().state(shape, data.data, placement);
+  return *data.state;
+}
+
+/// How many groups the ranks of a mesh have does not depend on its order.
+std::int64_t PlanTree::most_arena_bytes(const PlanShape& shape, const PlanData& data) const {
   PartialGroups parts =
       partial_groups(request_.base.model, static_cast<int>(shape.tp), static_cast<int>(shape.cp), shape.exchange);
   parts.expert_ranks = static_cast<int>(num_expert_ranks(shape));
   parts.feature_ranks = static_cast<int>(std::max(shape.etp, shape.ranks_per_node));
-  const MeshShape mesh = space_.mesh_of(choice.shape, choice.data, choice.order);
-  return bytes <= most_arena_bytes(communicators_of(mesh, parts));
+  return most_arena_bytes(communicators_of(space_.mesh_of(shape, data, {}), parts));
 }
 
 }  // namespace echelon

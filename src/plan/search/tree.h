@@ -101,7 +101,23 @@ class PlanTree {
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
   [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
+  [[nodiscard]] bool may_fit(std::int64_t bytes, std::int64_t most_bytes) const {
+    return !must_fit_ || bytes <= most_bytes;
+  }
   [[nodiscard]] bool may_fit(const PlanChoice& choice, std::int64_t bytes) const;
+  [[nodiscard]] std::int64_t most_arena_bytes(const PlanShape& shape, const PlanData& data) const;
+
+  /// Data axes of a shape that have an order with a placement, and what every layout with them shares. The seconds are
+  /// counted once they are asked for.
+  struct PlacedData {
+    PlanData data;
+    std::ptrdiff_t place = 0;  // among those of the shape
+    const UnitStates* traces = nullptr;
+    const StateCosts* state = nullptr;
+    std::int64_t most_bytes = 0;  // of an arena
+  };
+  [[nodiscard]] std::vector<PlacedData>& data_of(const PlanShape& shape, TensorPlacement placement);
+  [[nodiscard]] const StateCosts& state_of(const PlanShape& shape, PlacedData& data, TensorPlacement placement);
 
   const PlanRequest& request_;
   bool must_fit_;
@@ -109,6 +125,7 @@ class PlanTree {
   PlanBounds& bounds_;
   LayoutSteps& steps_;
   std::int64_t device_bytes_;
+  std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
   PlanHeap timed_;
   std::vector<Plan> plans_;
   PlanCounts counts_;
