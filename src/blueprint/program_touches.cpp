@@ -2,7 +2,6 @@
 
 #include "executor/action_executor.h"
 #include "executor/unit_state.h"
-#include "ops/description.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -31,34 +30,24 @@ class PlannedAddresses final : public Buffers {
 };
 
 /// Tells the listener of the current run what is performed and waited for.
-class TouchOps final : public TraceOps, public CommListener {
+class Teller final : public CommListener {
  public:
-  explicit TouchOps(const Arena& arena) : base_(arena.tensor(0, DType::float32, {1}).data) {
-    TraceOps::listen([this](const OpRecord& record) { listener_->performed(record, touches_); });
+  Teller(const Arena& arena, TraceOps& ops, TraceMesh& mesh) : base_(arena.tensor(0, DType::float32, {1}).data) {
+    ops.listen_to_operands([this](const Operands& operands) {
+      touches_.clear();
+      for (const std::vector<Tensor>* const tensors : {&operands.reads, &operands.overwrites})
+        for (const Tensor& tensor : *tensors) add(tensor);
+    });
+    ops.listen([this](const OpRecord& record) {
+      if (listener_ != nullptr) listener_->performed(record, touches_);
+    });
+    mesh.listen(*this);
   }
-  void listen(TouchListener& listener) { listener_ = &listener; }
-
-  void perform(const Operation& operation) override {
-    touches_.clear();
-    const Operands operands = operands_of(operation);
-    for (const std::vector<Tensor>* const tensors : {&operands.reads, &operands.overwrites})
-      for (const Tensor& tensor : *tensors) add(tensor);
-    TraceOps::perform(operation);
-  }
-  void upload(Tensor out, const void* host) override {
-    touches_.clear();
-    add(out);
-    TraceOps::upload(out, host);
-  }
-  void download(void* host, Tensor x) override {
-    touches_.clear();
-    add(x);
-    TraceOps::download(host, x);
-  }
+  void tell(TouchListener& listener) { listener_ = &listener; }
 
   void started(const CommRecord& record) override { group_sizes_.push_back(record.group_size); }
   void waited(std::size_t start) override {
-    if (group_sizes_[start] > 1) listener_->waited();
+    if (group_sizes_[start] > 1 && listener_ != nullptr) listener_->waited();
   }
 
  private:
@@ -82,24 +71,18 @@ void execute_on_addresses(const Blueprint& blueprint, const RankBlueprint& rank,
   const Arena arena(rank.arena_bytes(), bare_addresses());
   PlannedAddresses buffers(rank.memory(kind), arena);
   ModelPart part = make_model_part(config, blueprint.schedule(), rank.rank());
-  TouchOps ops(arena);
+  TraceOps ops;
   TraceMesh mesh(blueprint.mesh(), rank.rank());
-  mesh.listen(ops);
+  Teller teller(arena, ops, mesh);
   ActionExecutor executor(config, {part, ops, mesh});
   StepValues values;
   values.trains = is_training(kind);
   values.has_loss_scale = part.options.dtype == DType::float16;
   const Program& program = rank.program(kind);
-  class Ignored final : public TouchListener {
-    void begins(const Action& /*action*/) override {}
-    void performed(const OpRecord& /*operation*/, std::span<const Touch> /*touches*/) override {}
-    void waited() override {}
-  } ignored;
-  ops.listen(ignored);
   bind_state(part, buffers);
   bind_rope(part, ops, buffers);
   for (TouchListener* const listener : runs) {
-    ops.listen(*listener);
+    teller.tell(*listener);
     executor.start(buffers, values);
     std::vector<std::vector<Pending>> in_progress(program.size());
     for (const Action& action : program) {

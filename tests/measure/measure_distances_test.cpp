@@ -1,5 +1,5 @@
 // Operations on operands that have left the closest caches.
-#include "measure/measure_distances.h"
+#include "measure/operations/measure_distances.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Operations that are timed in another's place.
-#include "measure/measure_operations.h"
+#include "measure/operations/measure_operations.h"
 
 #include "ops/operations/attention.h"
 

@@ -16,17 +16,23 @@ OpRecord record_of(OpKind kind, DType dtype, const OpCost& cost) {
 
 void TraceOps::perform(const Operation& operation) {
   check(operation);
-  OpRecord record = record_of(operation.kind(), operands_of(operation).dtype, cost(operation));
+  const Operands operands = operands_of(operation);
+  if (operand_listener_) operand_listener_(operands);
+  OpRecord record = record_of(operation.kind(), operands.dtype, cost(operation));
   const auto* const product = operation.get_if<MatmulArgs>();
   record.is_float8 = product != nullptr && product->is_float8();
   note(record);
 }
 
 void TraceOps::upload(Tensor out, const void* /*host*/) {
+  if (operand_listener_) operand_listener_({.dtype = out.dtype, .reads = {}, .overwrites = {out}});
   note(record_of(OpKind::upload, out.dtype, cost_of_transfer(out)));
 }
 
-void TraceOps::download(void* /*host*/, Tensor x) { note(record_of(OpKind::download, x.dtype, cost_of_transfer(x))); }
+void TraceOps::download(void* /*host*/, Tensor x) {
+  if (operand_listener_) operand_listener_({.dtype = x.dtype, .reads = {x}, .overwrites = {}});
+  note(record_of(OpKind::download, x.dtype, cost_of_transfer(x)));
+}
 
 void TraceOps::note(const OpRecord& record) {
   if (listener_)

@@ -2,6 +2,7 @@
 // cost model of the layer.
 #pragma once
 
+#include "ops/operands.h"
 #include "ops/ops.h"
 
 #include <functional>
@@ -27,6 +28,8 @@ class TraceOps : public Ops {
   void clear() { records_.clear(); }
   /// `listener` receives every record as it is made; none is kept.
   void listen(std::function<void(const OpRecord&)> listener) { listener_ = std::move(listener); }
+  /// `listener` receives the tensors of every operation, before its record is made.
+  void listen_to_operands(std::function<void(const Operands&)> listener) { operand_listener_ = std::move(listener); }
   [[nodiscard]] std::int64_t total_flops() const;
   [[nodiscard]] std::int64_t total_bytes() const;
 
@@ -41,6 +44,7 @@ class TraceOps : public Ops {
 
   std::vector<OpRecord> records_;
   std::function<void(const OpRecord&)> listener_;
+  std::function<void(const Operands&)> operand_listener_;
 };
 
 }  // namespace echelon

@@ -44,21 +44,22 @@ class Builder {
           add({Piece::Kind::wait, id, exchange, {}});
       add({Piece::Kind::begin, action.id, -1, {}});
       const CallTrace& trace = like.trace(kind_).of(action);
-      under_way[static_cast<std::size_t>(action.id)] = add_events(trace, representative.more_of(action));
+      under_way[static_cast<std::size_t>(action.id)] = add_events(action, trace, representative.more_of(action));
       add({Piece::Kind::end, action.id, -1, {}});
       add({Piece::Kind::poll, -1, -1, {}});
     }
   }
 
   /// Returns the exchanges that the action does not wait for itself.
-  std::vector<int> add_events(const CallTrace& trace, std::span<const CoreSeconds> more) {
+  std::vector<int> add_events(const Action& action, const CallTrace& trace, std::span<const CoreSeconds> more) {
     constexpr int of_one_rank = -1, has_ended = -2;
     std::vector<int> exchanges;  // by number of the start
     std::size_t number = 0;
     CoreSeconds computed;
     for (const TraceEvent& event : trace.events) {
       if (const auto* operation = std::get_if<OpRecord>(&event)) {
-        computed += seconds_of(*operation, more.empty() ? CoreSeconds() : more[number]);
+        computed += seconds_of(action, *operation);
+        if (!more.empty()) computed += more[number];
         ++number;
       } else if (const auto* started = std::get_if<CommRecord>(&event)) {
         if (started->group_size > 1) compute(std::exchange(computed, {}));
@@ -73,9 +74,11 @@ class Builder {
     return exchanges;
   }
 
-  [[nodiscard]] CoreSeconds seconds_of(const OpRecord& operation, const CoreSeconds& more) {
+  [[nodiscard]] CoreSeconds seconds_of(const Action& action, const OpRecord& operation) {
+    // No cache has a unit's state, which was last touched by its update.
+    if (action.kind == ActionKind::take_snapshot && time_.host().distances.empty())
+      return time_.of_cold_copy(operation);
     CoreSeconds seconds = time_.of(operation);
-    seconds += more;
     if (operation.kind == OpKind::attention || operation.kind == OpKind::attention_backward)
       seconds = {attention_share_ * seconds.busy, attention_share_ * seconds.shared};
     return seconds;

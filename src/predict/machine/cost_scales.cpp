@@ -45,6 +45,12 @@ void slow_down(HostSpec& host, const CostScales& scales) {
         point.busy_seconds *= scales.compute;
         point.shared_seconds *= scales.compute;
       }
+  for (auto& [operation, formats] : host.distances)
+    for (auto& [format, curve] : formats)
+      for (DistancePoint& point : curve) {
+        point.busy_seconds *= scales.compute;
+        point.shared_seconds *= scales.compute;
+      }
   if (host.operations.empty()) {  // rates stand in for curves
     host.core = host.core * (1 / scales.compute);
     host.device = host.device * (1 / scales.compute);

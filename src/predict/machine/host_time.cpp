@@ -111,6 +111,15 @@ CoreSeconds HostTime::of(const OpRecord& operation) {
   return known_[key] = measured(operation);
 }
 
+CoreSeconds HostTime::of_cold_copy(const OpRecord& copy) {
+  CoreSeconds seconds = of(copy);
+  const double bandwidth = host_->device.copy_bandwidth, bytes = static_cast<double>(copy.bytes);
+  if (bandwidth <= 0) return seconds;
+  seconds.busy = std::max(seconds.busy, bytes * static_cast<double>(host_->num_cores) / bandwidth);
+  seconds.shared = std::max(seconds.shared, bytes / bandwidth);
+  return seconds;
+}
+
 CoreSeconds HostTime::per_distant_byte(const OpRecord& operation, double distance) {
   const std::vector<DistancePoint>*& curve = distances_[{operation.kind, operation.dtype}];
   if (curve == nullptr) curve = &distances_of(operation);

@@ -34,6 +34,8 @@ class HostTime {
 
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
+  /// Of a copy whose operands no cache has, on a host whose distances are not measured.
+  [[nodiscard]] CoreSeconds of_cold_copy(const OpRecord& copy);
   /// What the operation takes longer for each byte of an operand after whose last use so many other bytes were used.
   [[nodiscard]] CoreSeconds per_distant_byte(const OpRecord& operation, double distance);
   [[nodiscard]] HostRanks ranks() const { return ranks_; }

@@ -1,10 +1,10 @@
-#include "measure/measure_operations.h"
+#include "measure/operations/measure_operations.h"
 
 #include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
-#include "measure/repeated_samples.h"
+#include "measure/operations/repeated_samples.h"
 #include "ops/cpu/cpu_ops.h"
 #include "spec/groups.h"
 #include "tensor/arena.h"
