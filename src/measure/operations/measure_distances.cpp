@@ -28,7 +28,7 @@ constexpr DType timed_formats[] = {DType::float32, DType::bfloat16};
 std::optional<OperationSize> timed_size(OpKind kind, DType dtype, std::int64_t pool_bytes) {
   const SampleSizes usual = usual_sizes(kind);
   if (dtype == DType::bfloat16 && !usual.has_activations) return std::nullopt;
-  constexpr double wanted_bytes = close_bytes / 2;
+  constexpr double wanted_bytes = static_cast<double>(close_bytes) / 2;
   std::optional<OperationSize> best;
   double best_ratio = 0;
   for (const std::int64_t m : usual.m)
