@@ -1,12 +1,9 @@
 #include "measure/operations/measure_distances.h"
 
 #include "base/median.h"
-#include "comm/thread/thread_world.h"
-#include "machine/cores.h"
 #include "machine/cpus.h"
+#include "measure/operations/each_core.h"
 #include "measure/operations/repeated_samples.h"
-#include "ops/cpu/cpu_ops.h"
-#include "spec/groups.h"
 
 #include <cmath>
 #include <memory>
@@ -140,20 +137,12 @@ class DistanceSession {
   }
 
   void time_on_each() {
-    const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_cores_);
-    run_thread_ranks(MeshShape({{Axis::dp_shard, num_cores_}}), {}, [&](Mesh& mesh) {
-      if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
-      const auto ops = make_cpu_ops({.num_threads = 1, .products = options_.products});
-      Comm& world = mesh.comm(world_group);
-      const Arena means(alignment_bytes);
+    on_each_core(num_cores_, options_.products, [&](EachCore& core) {
       for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        Timer timer(sizes_[i], *pools_[static_cast<std::size_t>(mesh.rank())], options_);
-        const std::vector<double> seconds = timer.time(*ops, [&] { world.barrier().wait(); });
-        const Tensor sums = means.tensor(0, DType::float64, {std::ssize(seconds)});
-        std::copy(seconds.begin(), seconds.end(), sums.as<double>());
-        world.all_reduce(sums, ReduceOp::sum).wait();
-        if (mesh.rank() != 0) continue;
-        for (std::size_t d = 0; d < seconds.size(); ++d) busy_[i].push_back(sums.as<double>()[d] / num_cores_);
+        Timer timer(sizes_[i], *pools_[static_cast<std::size_t>(core.index())], options_);
+        const std::vector<double> seconds = core.means(timer.time(core.ops(), [&] { core.await_all(); }));
+        if (core.index() != 0) continue;
+        busy_[i] = seconds;
         tell(1, i);
       }
     });

@@ -1,12 +1,9 @@
 #include "measure/operations/measure_operations.h"
 
 #include "base/median.h"
-#include "comm/thread/thread_world.h"
-#include "machine/cores.h"
 #include "machine/cpus.h"
+#include "measure/operations/each_core.h"
 #include "measure/operations/repeated_samples.h"
-#include "ops/cpu/cpu_ops.h"
-#include "spec/groups.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -98,21 +95,13 @@ class Session {
   }
 
   void time_on_each() {
-    const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_cores_);
-    run_thread_ranks(MeshShape({{Axis::dp_shard, num_cores_}}), {}, [&](Mesh& mesh) {
-      if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
-      const auto ops = make_cpu_ops({.num_threads = 1, .products = options_.products});
-      Comm& world = mesh.comm(world_group);
-      const Arena vote_arena(alignment_bytes);
-      const Tensor sum = vote_arena.tensor(0, DType::float64, {1});
+    on_each_core(num_cores_, options_.products, [&](EachCore& core) {
       for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        RepeatedSamples samples = samples_of(timed_size(sizes_[i]), *pools_[static_cast<std::size_t>(mesh.rank())]);
-        (void)samples.time(*ops, 1);
-        world.barrier().wait();
-        *sum.as<double>() = samples.time(*ops, calls_[i]);
-        world.all_reduce(sum, ReduceOp::sum).wait();
-        if (mesh.rank() == 0)
-          seconds_[static_cast<std::size_t>(Cores::each)][i].push_back(*sum.as<double>() / num_cores_);
+        RepeatedSamples samples = samples_of(timed_size(sizes_[i]), *pools_[static_cast<std::size_t>(core.index())]);
+        (void)samples.time(core.ops(), 1);
+        core.await_all();
+        const double seconds = core.means({samples.time(core.ops(), calls_[i])}).front();
+        if (core.index() == 0) seconds_[static_cast<std::size_t>(Cores::each)][i].push_back(seconds);
       }
     });
   }
