@@ -89,14 +89,14 @@ class Backward {
     look_ahead(at, next, seen);
     sums_.skip_to(seen.first, sums);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
-      MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
-      tile.num_queries = rounded_up(count, softmax_.queries_at_once());
+      MaskedTile tile =
+          visible_.tile({at.b, first_query, count}, {j, seen.last}, softmax_.queries_at_once(), first_keys_);
       // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, heads_.Tk - j), block_rows);
       tile.queries_at_once = Format::is_paired ? softmax_.queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + place(j) * width, q_.over_C, softmax_.p);
       products_.multiply_over_C(tile, v_ + place(j) * width, dout_.over_C, softmax_.ds);
-      if (Format::has_matrices && !tile.is_seen_by_all())
+      if (Format::has_matrices && !tile.is_full())
         for (Number* x : {softmax_.p_over_queries, softmax_.ds_over_queries, softmax_.ds_over_keys})
           std::fill_n(x, p_size, Number{0});
       if (cap_ > 0) {

@@ -122,11 +122,10 @@ class Forward {
     pack_keys(at, seen);
     look_ahead(at, next, seen);
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
-      MaskedTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
-      tile.num_queries = rounded_up(count, num_lanes<Sum>());
+      const MaskedTile tile = visible_.tile({at.b, first_query, count}, {j, seen.last}, num_lanes<Sum>(), first_keys_);
       products_.multiply_over_C(tile, k_ + place(j) * packed_width<Format>(C_), q_transposed_, softmax_.scores);
       if (cap_ > 0) cap_scores<Sum>(tile, cap_, num_lanes<Sum>(), softmax_.scores);
-      if (Format::has_matrices && !tile.is_seen_by_all()) std::fill_n(softmax_.p, p_size, Number{0});
+      if (Format::has_matrices && !tile.is_full()) std::fill_n(softmax_.p, p_size, Number{0});
       const bool grew = softmax_.apply(tile);
       if (grew && j > all.first) out_.rescale(softmax_.rescale);
       products_.multiply_over_keys(tile, softmax_.p, v_ + place(j) / Format::per_number * padded<Format>(C_),

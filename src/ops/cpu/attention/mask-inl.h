@@ -21,23 +21,25 @@ namespace HWY_NAMESPACE {
 /// A tile of queries and a tile of keys: of each query the keys that it sees, of each key the queries that see it. Both
 /// counts may reach beyond the end, where packed rows are zero.
 struct MaskedTile {
-  std::int64_t true_queries = 0;  // those that there are
-  std::int64_t num_queries = 0;   // a multiple of the lanes
+  std::int64_t true_queries = 0;  // those that there are, and that see some key
+  std::int64_t num_queries = 0;   // a multiple of the lanes and of block_rows
   std::int64_t true_keys = 0;     // those that exist, and that some query sees
   std::int64_t num_keys = 0;      // a multiple of block_rows
   std::int64_t queries_at_once = 1;
-  bool is_cut_by_documents = false;  // some query's range starts after the tile's first key
+  std::int64_t num_uncut = tile_queries;  // queries before the first whose range starts after the tile's first key
   // Keys before the end of query i's range, and the first query whose range ends after key r: neither decreases.
   std::array<std::int16_t, tile_queries> ends = {};
   std::array<std::int16_t, tile_keys> first_queries = {};
 
   /// How many keys of the tile are before the end of query i's range.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] bool is_seen_by_all() const { return visible(0) == tile_keys; }  // but for what starts later
+  [[nodiscard]] bool is_cut_by_documents() const { return num_uncut < tile_queries; }
+  /// Whether products read every query and key; but for what starts later.
+  [[nodiscard]] bool is_full() const { return visible(0) == tile_keys && num_queries == tile_queries; }
   /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
   /// of the others of their block.
-  [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i) const {
-    return is_cut_by_documents ? 0 : visible(i) / block_rows * block_rows;
+  [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i, std::int64_t count) const {
+    return i + count > num_uncut ? 0 : visible(i) / block_rows * block_rows;
   }
   [[nodiscard]] std::int64_t blocks_seen(std::int64_t i, std::int64_t count) const {
     return rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows);
@@ -52,8 +54,14 @@ struct MaskedTile {
     return first_queries[static_cast<std::size_t>(r)];
   }
 
+  /// All keys: most tiles of a long sequence.
+  void cut_nothing() {
+    ends.fill(static_cast<std::int16_t>(true_keys));
+    first_queries.fill(0);
+  }
   /// Query i sees the keys up to i + diagonal.
   void cut_along(std::int64_t diagonal) {
+    if (diagonal >= true_keys - 1 && true_keys == tile_keys) return cut_nothing();
     for (std::int64_t i = 0; i < tile_queries; ++i)
       ends[static_cast<std::size_t>(i)] =
           static_cast<std::int16_t>(std::clamp<std::int64_t>(i + diagonal + 1, 0, true_keys));
@@ -63,10 +71,10 @@ struct MaskedTile {
   }
   /// Query i sees the keys before last[i] - key.
   void cut_at(const std::int32_t* last, std::int64_t key) {
+    if (*last - key >= true_keys) return cut_nothing();
     for (std::int64_t i = 0; i < tile_queries; ++i)
       ends[static_cast<std::size_t>(i)] =
           static_cast<std::int16_t>(std::clamp<std::int64_t>(last[std::min(i, true_queries - 1)] - key, 0, true_keys));
-    if (ends.front() == true_keys) return first_queries.fill(0);
     std::int16_t i = 0;
     for (std::int16_t r = 0; r < tile_keys; ++r) {
       while (i < tile_queries && ends[static_cast<std::size_t>(i)] <= r) ++i;
@@ -84,6 +92,11 @@ struct KeyRange {
   [[nodiscard]] KeyRange within(const KeyRange& other) const {
     return {std::max(first, other.first), std::min(last, other.last)};
   }
+};
+
+/// Queries of sequence b, of one tile.
+struct QueryRange {
+  std::int64_t b = 0, first = 0, count = 0;
 };
 
 /// f(block) for the keys of a range, in as many blocks as there is room for.
@@ -104,7 +117,7 @@ HWY_INLINE auto seeing(const MaskedTile& tile, const A* first_keys, std::int64_t
   const Tag<A> d;
   const std::int64_t first_query = r < tile.true_keys ? tile.first_ending_after(r) : tile_queries;
   const auto is_before = hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(first_query)));
-  return tile.is_cut_by_documents
+  return tile.is_cut_by_documents()
              ? hn::And(is_before, hn::Ge(hn::Set(d, static_cast<A>(r)), hn::Load(d, first_keys + query)))
              : is_before;
 }
@@ -126,25 +139,35 @@ class VisibleKeys {
     const std::int64_t first = first_of(b, first_query);
     return first < last ? KeyRange{first / tile_keys * tile_keys, last} : KeyRange{};
   }
-  /// Those queries with the keys from `key` on, of the range of of(). Writes first_keys [tile_queries], if the tile
-  /// needs it.
+  /// Those queries with the keys from `key` on, of the range of of(); but for its first tile, which starts their sums,
+  /// without the queries whose range starts after the tile. `multiple`: of num_queries. Writes first_keys
+  /// [tile_queries], if the tile needs it.
   template <class Sum>
-  [[nodiscard]] MaskedTile tile(std::int64_t b, std::int64_t first_query, std::int64_t count, const KeyRange& keys,
+  [[nodiscard]] MaskedTile tile(const QueryRange& queries, const KeyRange& keys, std::int64_t multiple,
                                 Sum* first_keys) const {
-    const std::int64_t key = keys.first, num_keys = std::min(tile_keys, keys.last - key);
-    MaskedTile tile{.true_queries = count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
+    const std::int64_t b = queries.b, first_query = queries.first, key = keys.first,
+                       num_keys = std::min(tile_keys, keys.last - key);
+    MaskedTile tile{.true_queries = queries.count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
     ends_ == nullptr ? tile.cut_along(first_query + Tk_ - Tq_ - key) : tile.cut_at(ends_ + b * Tq_ + first_query, key);
-    tile.is_cut_by_documents = first_of(b, first_query + count - 1) > key;
-    if (tile.is_cut_by_documents)
+    if (first_of(b, first_query + queries.count - 1) > key) {
+      tile.num_uncut = num_starting_before(queries, key + 1);
+      if (key > first_of(b, first_query)) tile.true_queries = num_starting_before(queries, key + num_keys);
       for (std::int64_t i = 0; i < tile_queries; ++i)
         first_keys[i] = static_cast<Sum>(
             std::clamp<std::int64_t>(first_of(b, std::min(first_query + i, Tq_ - 1)) - key, 0, tile_keys));
+    }
+    tile.num_queries = rounded_up(tile.true_queries, std::max(multiple, block_rows));
     return tile;
   }
 
  private:
   [[nodiscard]] std::int64_t first_of(std::int64_t b, std::int64_t query) const {
     return begins_ == nullptr ? 0 : begins_[b * Tq_ + query];
+  }
+  /// Of the queries, those whose range starts before `key`: the first ones.
+  [[nodiscard]] std::int64_t num_starting_before(const QueryRange& queries, std::int64_t key) const {
+    const std::int32_t* first = begins_ + queries.b * Tq_ + queries.first;
+    return std::lower_bound(first, first + queries.count, key) - first;
   }
 
   std::int64_t Tq_, Tk_;

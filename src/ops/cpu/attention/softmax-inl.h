@@ -50,6 +50,7 @@ struct RunningSoftmax {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity()), tolerated = hn::Set(d, Sum{8});
     bool has_grown = false;
+    std::fill(rescale + tile.num_queries, rescale + tile_queries, Sum{1});
     for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>()) {
       const auto top = largest_score(tile, i), before = hn::Load(d, max + i);
       const auto grown = hn::Gt(top, hn::Add(before, tolerated));
@@ -82,7 +83,8 @@ struct RunningSoftmax {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
     Vec<Sum> largest[block_rows] = {lowest, lowest, lowest, lowest};
-    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, num_lanes<Sum>());
+    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i, num_lanes<Sum>()),
+                       seen = tile.blocks_seen(i, num_lanes<Sum>());
     Sum* row = scores + i;
     std::int64_t r = 0;
     for (; r < seen_by_all; r += block_rows, row += block_rows * tile_queries)
@@ -148,7 +150,7 @@ struct SoftmaxGradient {
   HWY_NOINLINE void apply(const MaskedTile& tile) const {
     const std::int64_t step = queries_at_once();
     for (std::int64_t i = 0; i < tile.num_queries; i += step) {
-      const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, step);
+      const std::int64_t seen_by_all = tile.blocks_seen_by_all(i, step), seen = tile.blocks_seen(i, step);
       for (std::int64_t r = 0; r < seen_by_all; r += 2) differentiate_rows<false>(tile, r, i);
       for (std::int64_t r = seen_by_all; r < seen; r += 2) differentiate_rows<true>(tile, r, i);
     }
