@@ -34,7 +34,7 @@ struct MaskedTile {
   /// How many keys of the tile are before the end of query i's range.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
   [[nodiscard]] bool is_cut_by_documents() const { return num_uncut < tile_queries; }
-  /// Whether products read every query and key; but for what starts later.
+  /// Whether matmuls read every query and key; but for what starts later.
   [[nodiscard]] bool is_full() const { return visible(0) == tile_keys && num_queries == tile_queries; }
   /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
   /// of the others of their block.
