@@ -1,5 +1,12 @@
 // How evenly context parallelism distributes pairs (query, key), how many keys travel, and how long the lists take.
 // usage: bench_context_lists   (one core)
+//
+// Claim (speed): Context parallelism evens the pairs (query, key) of packed documents over eight ranks, and few keys
+//   travel.
+// Bound: sequences of 131,072 tokens, four kinds of lengths, `packed`: the busiest rank has at most 1.005 of the mean
+//   (headtail: 1.1 to 2.4), and 0.21, 0.14, 0.35 and 0.002 of the keys travel. Lists for 2^20 tokens take 1.6 to 4.6
+//   ms; with documents of one token, up to 28 ms.
+// Run: build/release/bench_context_lists
 #include "base/clock.h"
 #include "context/drawn_lengths.h"
 #include "context/key_ranges.h"
