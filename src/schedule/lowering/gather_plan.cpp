@@ -26,7 +26,7 @@ class Uses {
       const int position = static_cast<int>(units_.size());
       units_.push_back(units_of(pass, options));
       for (const UnitKey& key : units_.back()) {
-        of_microbatch_[key][pass.microbatch].add(position);
+        if (keeps_ == KeepsGathered::for_backward) of_microbatch_[key][pass.microbatch].add(position);
         of_step_[key].add(position);
       }
     }

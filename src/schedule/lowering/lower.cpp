@@ -6,6 +6,7 @@
 #include "schedule/lowering/gather_plan.h"
 #include "schedule/lowering/gradient_chains.h"
 #include "schedule/lowering/gradient_plan.h"
+#include "schedule/lowering/id_table.h"
 #include "schedule/lowering/receives.h"
 
 #include <algorithm>
@@ -19,6 +20,16 @@ namespace {
 using Ids = std::vector<int>;
 using Kind = ActionKind;
 
+/// Of the kinds of passes.
+int index_of(Kind kind) {
+  switch (kind) {
+    case Kind::forward: return 0;
+    case Kind::backward: return 1;
+    case Kind::backward_input: return 2;
+    default: return 3;  // backward_weight
+  }
+}
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options);
@@ -29,6 +40,7 @@ class ProgramBuilder {
   int add(const Action& place, Ids after);
   void begin_step();
   void run(int position);
+  void receive(const Action& place);
   void send_results(const Action& pass, int writer);
   void send(Kind kind, int stage, int microbatch, int writer);
   void gather(const UnitKey& key);
@@ -40,7 +52,6 @@ class ProgramBuilder {
   void update(const UnitKey& key);
   void report();
 
-  [[nodiscard]] int find(const Action& place) const;
   [[nodiscard]] Ids inputs_of(const Action& pass);
   [[nodiscard]] std::vector<UnitKey> own_units() const;
   [[nodiscard]] Action gradient_of(const Action& pass, const UnitKey& key) const;
@@ -55,11 +66,12 @@ class ProgramBuilder {
   GatherPlan gathers_;
   GradientPlan gradients_;
   Program program_;
-  Ids passes_ids_;                                      // of each pass
-  std::map<std::tuple<Kind, int, int, int>, int> ids_;  // (kind, stage, microbatch, unit)
-  std::map<std::tuple<Kind, int, int>, int> end_of_;    // (kind, stage, microbatch) -> the last unit of that pass
-  std::map<std::pair<int, int>, int> end_of_backward_;  // (stage, microbatch) -> the pass that ends its input gradient
-  std::map<std::pair<Kind, int>, int> last_send_;       // (kind, stage)
+  Ids passes_ids_;  // of each pass
+  IdTable received_forward_{schedule_}, received_backward_{schedule_};
+  IdTable opened_{schedule_};                      // open_gradients, by unit
+  IdTable last_of_{schedule_};                     // the last unit of a pass, by index_of(kind)
+  IdTable end_of_backward_{schedule_};             // the pass that ends the gradient of the stage's input
+  std::map<std::pair<Kind, int>, int> last_send_;  // (kind, stage)
   std::map<UnitKey, int> snapshots_;
   std::map<UnitKey, int> gathered_, released_, done_;  // the last such action; done_: on the gradient
   GradientChains chains_;
@@ -77,11 +89,13 @@ ProgramBuilder::ProgramBuilder(const Schedule& schedule, int rank, const Lowerin
 }
 
 Program ProgramBuilder::build(const std::vector<Program>& receives) {
+  program_.reserve(4 * passes_.size());
+  passes_ids_.reserve(passes_.size());
   begin_step();
   std::size_t num_begun = 0;
   for (int position = 0; position < static_cast<int>(passes_.size()); ++position) {
     if (begins_pass(passes_[position], options_))
-      for (const Action& receive : receives[num_begun++]) add(receive, {});
+      for (const Action& each : receives[num_begun++]) receive(each);
     run(position);
   }
   if (options_.trains) {
@@ -100,13 +114,7 @@ int ProgramBuilder::add(const Action& place, Ids after) {
   std::sort(after.begin(), after.end());
   after.erase(std::unique(after.begin(), after.end()), after.end());
   program_.push_back({place.kind, place.stage, place.microbatch, place.unit, id, std::move(after)});
-  ids_[{place.kind, place.stage, place.microbatch, place.unit}] = id;
   return id;
-}
-
-int ProgramBuilder::find(const Action& place) const {
-  const auto found = ids_.find({place.kind, place.stage, place.microbatch, place.unit});
-  return found == ids_.end() ? -1 : found->second;
 }
 
 void ProgramBuilder::begin_step() {
@@ -128,7 +136,7 @@ void ProgramBuilder::run(int position) {
 
   const int id = add(pass, inputs_of(pass));
   passes_ids_.push_back(id);
-  end_of_[{pass.kind, pass.stage, pass.microbatch}] = id;
+  last_of_.set(pass.stage, pass.microbatch, index_of(pass.kind), id);
   if (ends_pass(pass, options_)) send_results(pass, id);
   if (options_.shards_parameters)
     for (const UnitKey& key : gathers_.after[position]) release(key, id);
@@ -136,16 +144,19 @@ void ProgramBuilder::run(int position) {
   for (const CompleteGradient& formed : gradients_.complete_after[position]) finish_gradients(formed, pass);
 }
 
+void ProgramBuilder::receive(const Action& place) {
+  IdTable& received = place.kind == Kind::receive_forward ? received_forward_ : received_backward_;
+  received.set(place.stage, place.microbatch, add(place, {}));
+}
+
 // What a pass must wait for: the unit before it, its messages, or the output of a stage of this rank; its parameters;
 // and the buffers of its gradients. The first pass also waits for the batch, the cleared gradients and the count of
 // targets; once is enough, since compute blocks.
 Ids ProgramBuilder::inputs_of(const Action& pass) {
   const auto& [kind, stage, microbatch, unit, id, after] = pass;
-  const auto end_of = [&](Kind wanted, int of_stage) {
-    const auto found = end_of_.find({wanted, of_stage, microbatch});
-    return found == end_of_.end() ? -1 : found->second;
-  };
+  const auto end_of = [&](Kind wanted, int of_stage) { return last_of_.at(of_stage, microbatch, index_of(wanted)); };
   Ids inputs;
+  inputs.reserve(4);  // most have fewer
   if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
   if (computes_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
   if (kind != Kind::forward) inputs.push_back(std::exchange(unread_count_, -1));
@@ -153,24 +164,20 @@ Ids ProgramBuilder::inputs_of(const Action& pass) {
     inputs.push_back(std::exchange(gathered_[key], -1));
   if (computes_weight_gradients(kind) && options_.shards_gradients)
     for (const UnitKey& key : units_of(pass, options_)) {
-      Action opened = gradient_of(pass, key);
-      opened.kind = Kind::open_gradients;
-      inputs.push_back(find(opened));
+      const Action opened = gradient_of(pass, key);
+      inputs.push_back(opened_.at(opened.stage, opened.microbatch, opened.unit));
     }
   if (!begins_pass(pass, options_)) {
     inputs.push_back(end_of(kind, stage));
   } else if (kind == Kind::forward) {
-    inputs.push_back(is_elsewhere(stage - 1)
-                         ? find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch})
-                         : end_of(Kind::forward, stage - 1));
+    inputs.push_back(is_elsewhere(stage - 1) ? received_forward_.at(stage, microbatch)
+                                             : end_of(Kind::forward, stage - 1));
   } else if (kind == Kind::backward_weight) {
     inputs.push_back(end_of(Kind::backward_input, stage));
   } else {
-    const auto behind = end_of_backward_.find({stage + 1, microbatch});
+    const int behind = end_of_backward_.at(stage + 1, microbatch);
     inputs.push_back(end_of(Kind::forward, stage));
-    inputs.push_back(behind != end_of_backward_.end()
-                         ? behind->second
-                         : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
+    inputs.push_back(behind >= 0 ? behind : received_backward_.at(stage, microbatch));
   }
   return inputs;
 }
@@ -182,7 +189,7 @@ void ProgramBuilder::send_results(const Action& pass, int writer) {
     if (is_elsewhere(stage + 1)) send(Kind::send_forward, stage, microbatch, writer);
     return;
   }
-  end_of_backward_[{stage, microbatch}] = writer;
+  end_of_backward_.set(stage, microbatch, writer);
   if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, microbatch, writer);
 }
 
@@ -210,7 +217,7 @@ void ProgramBuilder::open_gradients(const Action& pass, const UnitKey& key) {
   chains_.finish(key);
   Action opened = gradient_of(pass, key);
   opened.kind = Kind::open_gradients;
-  add(opened, {chains_.done(key)});
+  opened_.set(opened.stage, opened.microbatch, opened.unit, add(opened, {chains_.done(key)}));
 }
 
 void ProgramBuilder::finish_gradients(const CompleteGradient& formed, const Action& pass) {
