@@ -61,14 +61,14 @@ const Activation* Activations::of(const ReadName& name) const {
 Values Activations::expected(const Read& read) const {
   Values values(read.values.size(), std::numeric_limits<double>::quiet_NaN());
   const bool is_range = is_of_ranges(read.name);
-  const int cp = places_.cp(), source = (places_.place_of(read.rank, read.microbatch).cp_rank - read.hop + cp) % cp;
+  const int block = places_.block_at(places_.place_of(read.rank, read.microbatch).cp_rank, read.hop);
   for (std::int64_t row = 0; row < read.num_rows(); ++row) {
     const std::int64_t token = read.tokens[static_cast<std::size_t>(row)];
     if (token == no_token) continue;
     double* out = values.data() + row * read.num_columns;
     if (is_range) {
       const RowRange range =
-          places_.keys_seen_by(token, source, window_of_layer(places_.config().model, read.name.tensor));
+          places_.rows_seen_by(token, block, window_of_layer(places_.config().model, read.name.tensor));
       out[0] = static_cast<double>(range.begin);
       out[1] = static_cast<double>(range.end);
       continue;
