@@ -67,6 +67,12 @@ class TransferGraph {
     graph_.first_node.push_back(static_cast<int>(nodes_.size()));
     std::vector<std::pair<Name, std::size_t>> of_records;
     std::map<std::tuple<Group, int, int>, int> counts;
+    std::map<Group, std::vector<int>> groups;
+    const auto ranks_of = [&](const Group& group) -> const std::vector<int>& {
+      const auto [known, is_new] = groups.try_emplace(group);
+      if (is_new) known->second = mesh_.ranks_of(group, rank);
+      return known->second;
+    };
     int last = -1;
     const auto follow = [&](int node) {
       if (last >= 0) graph_.before[static_cast<std::size_t>(node)].push_back(last);
@@ -74,7 +80,7 @@ class TransferGraph {
     };
     for (const TraceEvent& event : events) {
       if (const auto* record = std::get_if<CommRecord>(&event)) {
-        const auto [from, to] = ends_of(rank, *record);
+        const auto [from, to] = ends_of(rank, *record, ranks_of(record->group));
         const Name name = {record->group, from, to, counts[{record->group, from, to}]++};
         const int node = add({.rank = rank, .record = record});
         follow(node);
@@ -91,8 +97,7 @@ class TransferGraph {
     }
   }
 
-  [[nodiscard]] std::pair<int, int> ends_of(int rank, const CommRecord& record) const {
-    const std::vector<int> ranks = mesh_.ranks_of(record.group, rank);
+  [[nodiscard]] static std::pair<int, int> ends_of(int rank, const CommRecord& record, const std::vector<int>& ranks) {
     if (record.kind != CommKind::send && record.kind != CommKind::receive) return {ranks.front(), -1};
     const int peer = ranks[static_cast<std::size_t>(record.peer)];
     return record.kind == CommKind::send ? std::pair{rank, peer} : std::pair{peer, rank};
@@ -143,17 +148,19 @@ std::map<int, PassTraces> passes_of_peers(const Blueprint& blueprint, const Unit
   const UnitTraces units(blueprint.config());
   std::map<int, PassTraces> passes;
   std::vector<int> found = {rank};
-  std::set<std::pair<Group, int>> known;  // groups, by their first rank
+  std::set<std::pair<Group, int>> known;  // by the first rank
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto [known_passes, is_new] = passes.try_emplace(found[i]);
+    const auto [of_rank, is_new] = passes.try_emplace(found[i]);
     if (!is_new) continue;
-    known_passes->second = units.first_passes(kind, found[i]);
-    for (const CallTrace& pass : known_passes->second)
+    of_rank->second = units.first_passes(kind, found[i]);
+    std::set<Group> groups;
+    for (const CallTrace& pass : of_rank->second)
       for (const TraceEvent& event : pass.events)
-        if (const auto* record = std::get_if<CommRecord>(&event)) {
-          const std::vector<int> ranks = blueprint.mesh().ranks_of(record->group, found[i]);
-          if (known.emplace(record->group, ranks.front()).second) found.insert(found.end(), ranks.begin(), ranks.end());
-        }
+        if (const auto* record = std::get_if<CommRecord>(&event)) groups.insert(record->group);
+    for (const Group& group : groups) {
+      const std::vector<int> ranks = blueprint.mesh().ranks_of(group, found[i]);
+      if (known.emplace(group, ranks.front()).second) found.insert(found.end(), ranks.begin(), ranks.end());
+    }
   }
   return passes;
 }
