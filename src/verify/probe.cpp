@@ -7,6 +7,13 @@
 
 namespace echelon {
 
+namespace {
+
+template <class A, class... Others>
+constexpr bool is_one_of = (std::is_same_v<A, Others> || ...);
+
+}  // namespace
+
 class Probe::ProbeOps final : public Ops {
  public:
   ProbeOps(Probe& probe, Ops& inner) : probe_(probe), inner_(inner) {}
@@ -64,7 +71,11 @@ void Probe::before(const Operation& operation) {
   if (!is_listening_) return;
   operation.visit([&](const auto& args) {
     using A = std::decay_t<decltype(args)>;
-    if constexpr (std::is_same_v<A, MatmulArgs>) read_matmul(args);
+    is_of_forward_ = is_one_of<A, AttentionArgs, LayerNormArgs, RmsNormArgs, AddArgs>;
+    if constexpr (std::is_same_v<A, MatmulArgs>) {
+      is_of_forward_ = args.transpose_b;
+      read_matmul(args);
+    }
     if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>)
       read_norm(args.w, args.x, args.residual.data != nullptr);
     if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
@@ -145,6 +156,7 @@ void Probe::emit(const std::string& tensor, Read read, std::vector<std::int64_t>
   if (tokens.empty()) tokens = places_.tokens_of(place());
   const auto first = tokens.begin() + read.first_row;
   read.name = {action_.kind != ActionKind::forward, tensor};
+  read.is_recomputed = read.name.is_backward && is_of_forward_;
   read.rank = plain_mesh_.rank();
   read.stage = action_.stage;
   read.microbatch = action_.microbatch;

@@ -10,6 +10,7 @@
 #include "verify/context/token_places.h"
 #include "verify/finding.h"
 
+#include <optional>
 #include <vector>
 
 namespace echelon {
@@ -30,6 +31,7 @@ struct PartialResult {
 
 struct Read {
   ReadName name = {};
+  bool is_recomputed = false;  // by the forward pass of a layer within backward
   int rank = 0;
   int stage = 0, microbatch = 0;
   int hop = 0;                            // of a ring: keys are those of the block that is this many places before
@@ -53,6 +55,8 @@ inline const std::string read_of_targets = "targets";
 [[nodiscard]] bool is_of_ranges(const ReadName& name);
 /// The layer of such a name, or of that of a parameter of attention; empty: of none.
 [[nodiscard]] std::string attention_layer_of(const std::string& tensor);
+/// The index of the layer of a tensor; none outside of layers.
+[[nodiscard]] std::optional<std::int64_t> layer_index_of(const std::string& tensor);
 /// ModelSpec::window_of the layer of a tensor; 0 outside of layers.
 [[nodiscard]] std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor);
 /// Likewise has_rope; false outside of layers.
@@ -117,9 +121,10 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string matmul_;     // the weight of the last forward matmul of the action,
-  int num_added_ = 0;      // and how often its branch was added to something since
-  std::string attention_;  // the layer of the last attention of the action, "model.layers.3.self_attn"
+  bool is_of_forward_ = false;  // the operation that reads
+  std::string matmul_;          // the weight of the last forward matmul of the action,
+  int num_added_ = 0;           // and how often its branch was added to something since
+  std::string attention_;       // the layer of the last attention of the action, "model.layers.3.self_attn"
   bool is_attention_backward_ = false;
   int call_ = 0;                       // of this attention: a hop of a ring, or a kv head of gathered keys
   std::int64_t num_targets_read_ = 0;  // in this action

@@ -23,23 +23,19 @@ std::string attention_layer_of(const std::string& tensor) {
   return tensor.substr(first, last + attention.size() - first);
 }
 
-namespace {
-
-std::optional<std::int64_t> layer_of(const std::string& tensor) {
+std::optional<std::int64_t> layer_index_of(const std::string& tensor) {
   constexpr std::string_view layers = "model.layers.";
   const std::size_t first = tensor.find(layers);
   return first == std::string::npos ? std::nullopt : std::optional(std::stoll(tensor.substr(first + layers.size())));
 }
 
-}  // namespace
-
 std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor) {
-  const std::optional<std::int64_t> layer = layer_of(tensor);
+  const std::optional<std::int64_t> layer = layer_index_of(tensor);
   return layer ? model.window_of(*layer) : 0;
 }
 
 bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor) {
-  const std::optional<std::int64_t> layer = layer_of(tensor);
+  const std::optional<std::int64_t> layer = layer_index_of(tensor);
   return layer && model.has_rope(*layer);
 }
 

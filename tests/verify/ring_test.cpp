@@ -8,7 +8,7 @@ namespace {
 
 // Claim (checks): `echelon verify` names faults of context parallelism: in positions, targets,
 //   masks, blocks of keys, exchanges of heads and sums over cp.
-// Bound: kind, axis and tensor of each of 98 faults of 20 kinds, over all methods.
+// Bound: kind, axis and tensor of each of 99 faults of 20 kinds, over all methods.
 // Tests: RingPlants|MethodPlants
 class RingPlants : public ::testing::TestWithParam<PlantedInContext> {};
 
