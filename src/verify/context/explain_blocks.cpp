@@ -150,7 +150,8 @@ std::vector<Finding> explain_heads(const WrongContext& wrong) {
   const Activation& whole = *wrong.expected.of(wrong.name());
   std::string evidence;
   bool are_zero = true;
-  for (const auto& [read, partial] : wrong.first.wrong) {
+  for (const WrongRead& each : wrong.first.wrong) {
+    const Read& read = each.read;
     if (read.num_columns % C != 0 || whole.num_columns % C != 0) return {};
     for (std::int64_t column = 0; column < read.num_columns; column += C) {
       const auto all_tokens = [&](const std::function<bool(std::int64_t token, const double* head)>& visit) {
