@@ -59,6 +59,7 @@ class Mesh {
   virtual void enter_layer(std::string_view layer) { layer_ = layer, hop_ = -1; }
   virtual void enter_hop(int hop) { hop_ = hop; }
   void leave_layer() { enter_layer({}); }
+  [[nodiscard]] std::string_view layer() const { return layer_; }  // empty: in no such layer
   /// "model.layers.3.self_attn, hop 2 of the ring"; empty: in no such layer.
   [[nodiscard]] std::string place_in_model() const;
 

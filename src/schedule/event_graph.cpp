@@ -1,5 +1,6 @@
 #include "schedule/event_graph.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -90,6 +91,21 @@ std::vector<int> sorted_nodes(const EventGraph& graph) {
     }
   }
   return sorted;
+}
+
+std::vector<int> cycle_of(const EventGraph& graph, const std::vector<int>& sorted) {
+  if (sorted.size() == graph.before.size()) return {};
+  std::vector<bool> is_sorted(graph.before.size(), false);
+  for (const int node : sorted) is_sorted[node] = true;
+  int node = static_cast<int>(std::find(is_sorted.begin(), is_sorted.end(), false) - is_sorted.begin());
+  std::vector<int> path;
+  while (std::find(path.begin(), path.end(), node) == path.end()) {
+    path.push_back(node);
+    const auto& before = graph.before[node];
+    node = *std::find_if(before.begin(), before.end(), [&](int other) { return !is_sorted[other]; });
+  }
+  path.erase(path.begin(), std::find(path.begin(), path.end(), node));
+  return path;
 }
 
 bool crosses_ranks(ActionKind kind) {

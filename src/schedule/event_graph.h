@@ -29,6 +29,9 @@ struct EventGraph {
 /// The nodes in an order in which they can happen (Kahn 1962). Nodes on a cycle, or after one, are omitted.
 [[nodiscard]] std::vector<int> sorted_nodes(const EventGraph& graph);
 
+/// The nodes of one cycle, each before the one that it waits for; empty: there is none. `sorted`: sorted_nodes(graph).
+[[nodiscard]] std::vector<int> cycle_of(const EventGraph& graph, const std::vector<int>& sorted);
+
 /// A collective in which every pipeline rank takes part, or the first and the last one.
 [[nodiscard]] bool crosses_ranks(ActionKind kind);
 

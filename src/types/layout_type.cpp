@@ -40,6 +40,10 @@ bool is_sharded_between_rows(AxisLayout layout, const Tensor& x) {
 }
 
 std::string describe(AxisLayout layout, const Tensor& x) {
+  if (layout.order == RowOrder::by_rank) {
+    layout.order = RowOrder::ascending;
+    return fmt::format("{}, rank after rank", describe(layout, x));
+  }
   if (layout.distance != 0) {
     const int distance = std::exchange(layout.distance, 0);
     return fmt::format("{} of the rank {} before", describe(layout, x), distance);

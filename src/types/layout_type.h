@@ -46,6 +46,12 @@ enum class TensorPlacement : std::uint8_t {
   addends_at_node,
 };
 
+/// By which lists of positions the rows of a context-parallel tensor are ordered where it has those of several ranks.
+enum class RowOrder : std::uint8_t {
+  ascending,  // of all of them together, as a single rank's rows are
+  by_rank,    // those of one rank's list after the other's: as they were gathered, or are to be given back
+};
+
 /// A value of AxisLayout::block: sharded along the outermost dim.
 inline constexpr std::int64_t outermost = 0;
 
@@ -64,6 +70,8 @@ struct AxisLayout {
   int first = 0, count = 0;
   /// Of parts along a dim: how many ranks in a row have the same part.
   int copies = 1;
+  /// Along the axis over which rows are gathered. Of the index of gather_rows: of the rows that it takes.
+  RowOrder order = RowOrder::ascending;
   bool operator==(const AxisLayout&) const = default;
 };
 

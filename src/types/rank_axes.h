@@ -33,6 +33,11 @@ class RankAxes {
   /// Those of `group`. Throws Failure for a group that is not made of whole axes.
   [[nodiscard]] std::vector<TypeAxis> of(const Group& group) const;
 
+  /// Over which context-parallel ranks gather rows: those that exchange heads, or all.
+  [[nodiscard]] TypeAxis gathered_rows_axis() const {
+    return spans(TypeAxis::cp_heads) ? TypeAxis::cp_heads : TypeAxis::cp;
+  }
+
   /// Whether ranks along the axis have different experts, or tokens for them.
   [[nodiscard]] bool divides_experts(TypeAxis axis) const;
   /// The ranks with the same experts as this one, and its place among them.

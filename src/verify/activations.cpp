@@ -43,7 +43,9 @@ Activations::Activations(const Case& at, std::int64_t step)
 }
 
 void Activations::add(const Read& read) {
-  positions_.try_emplace(read.name, static_cast<int>(positions_.size()));
+  const auto position = positions_.try_emplace(read.name, static_cast<int>(positions_.size())).first->second;
+  if (const auto layer = layer_index_of(read.name.tensor); layer && read.name.is_backward)
+    first_gradients_.try_emplace(*layer, position);
   Activation& activation = activations_[read.name];
   activation.num_columns = read.num_columns;
   activation.values.resize(static_cast<std::size_t>(num_tokens_ * read.num_columns));
@@ -61,14 +63,14 @@ const Activation* Activations::of(const ReadName& name) const {
 Values Activations::expected(const Read& read) const {
   Values values(read.values.size(), std::numeric_limits<double>::quiet_NaN());
   const bool is_range = is_of_ranges(read.name);
-  const int cp = places_.cp(), source = (places_.place_of(read.rank, read.microbatch).cp_rank - read.hop + cp) % cp;
+  const int block = places_.block_at(places_.place_of(read.rank, read.microbatch).cp_rank, read.hop);
   for (std::int64_t row = 0; row < read.num_rows(); ++row) {
     const std::int64_t token = read.tokens[static_cast<std::size_t>(row)];
     if (token == no_token) continue;
     double* out = values.data() + row * read.num_columns;
     if (is_range) {
       const RowRange range =
-          places_.keys_seen_by(token, source, window_of_layer(places_.config().model, read.name.tensor));
+          places_.rows_seen_by(token, block, window_of_layer(places_.config().model, read.name.tensor));
       out[0] = static_cast<double>(range.begin);
       out[1] = static_cast<double>(range.end);
       continue;
@@ -87,20 +89,28 @@ double Activations::error_of(const Read& read) const {
   return largest_difference(read, expected(read)) / std::max(activation->largest, std::numeric_limits<double>::min());
 }
 
-int Activations::position(const ReadName& name) const {
-  // Layouts that split sequences alone read ranges: after the keys.
-  if (is_of_ranges(name)) return position({name.is_backward, read_of_heads("keys", attention_layer_of(name.tensor))});
+Activations::Position Activations::position(const Read& read) const {
+  const auto layer = layer_index_of(read.name.tensor);
+  const auto first = read.is_recomputed && layer ? first_gradients_.find(*layer) : first_gradients_.end();
+  if (first == first_gradients_.end()) return {position_of(read.name), std::numeric_limits<int>::max()};
+  return {first->second, position_of({false, read.name.tensor})};
+}
+
+int Activations::position_of(const ReadName& name) const {
+  // Ranges are read after the keys.
+  if (is_of_ranges(name))
+    return position_of({name.is_backward, read_of_heads("keys", attention_layer_of(name.tensor))});
   const auto found = positions_.find(name);
   return found != positions_.end() ? found->second : std::numeric_limits<int>::max();
 }
 
 FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, bool is_backward) {
-  using Place = std::tuple<int, int, ReadName>;  // position, microbatch
+  using Place = std::tuple<Activations::Position, int, ReadName>;  // position, microbatch
   std::mutex mutex;
   std::optional<Place> first;
   run_probed(at, at.blueprint, expected.places(), at.interpose, [&](const Read& read) {
     if (read.name.is_backward != is_backward || expected.error_of(read) <= at.tolerance) return;
-    const Place place = {expected.position(read.name), read.microbatch, read.name};
+    const Place place = {expected.position(read), read.microbatch, read.name};
     const std::lock_guard lock(mutex);
     if (!first || place < *first) first = place;
   });

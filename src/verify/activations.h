@@ -28,15 +28,19 @@ class Activations {
   [[nodiscard]] const TokenPlaces& places() const { return places_; }
   /// Largest difference over the largest magnitude in the tensor.
   [[nodiscard]] double error_of(const Read& read) const;
-  [[nodiscard]] int position(const ReadName& name) const;  // in the order of the reads of one microbatch
+  /// The place of a read in the order of those of one microbatch: what a layer recomputes comes before its gradients.
+  using Position = std::pair<int, int>;
+  [[nodiscard]] Position position(const Read& read) const;
 
  private:
   void add(const Read& read);
+  [[nodiscard]] int position_of(const ReadName& name) const;
 
   TokenPlaces places_;  // of the layout
   std::int64_t num_tokens_;
   std::map<ReadName, Activation> activations_;
   std::map<ReadName, int> positions_;
+  std::map<std::int64_t, int> first_gradients_;  // of each layer, the position of the first read in backward
 };
 
 /// A read that differs, with everything that a diagnosis needs.

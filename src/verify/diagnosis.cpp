@@ -101,6 +101,9 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
   if (axis == "cp") {
     p.context_parallel_degree = 1;
     p.context_parallel_load_balancer = plain.context_parallel_load_balancer;
+    p.context_parallel_method = plain.context_parallel_method;
+    p.context_parallel_ulysses_degree = plain.context_parallel_ulysses_degree;
+    p.hierarchical_context_parallel_sizes.clear();
   }
   if (axis == "tp") p.tensor_parallel_degree = 1;
   if (axis == "tp" || axis == "sequence_parallel") p.sequence_parallel = false;

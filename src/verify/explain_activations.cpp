@@ -170,7 +170,7 @@ class ActivationExplainer {
         std::int64_t as = 0;
         while (as < T_ && !is_same(actual, moved(right, as - position, num_columns).data(), num_columns)) ++as;
         if (as == T_) return;
-        misplaced.push_back({current_token_, current_token_ - position + as, row_in_sequence(wrong.read, row)});
+        misplaced.push_back({current_token_, current_token_ - position + as, row_of(current_token_)});
       }
     }
     add_misplaced(kind, how, misplaced);
@@ -238,7 +238,7 @@ class ActivationExplainer {
             all_are_zero && std::all_of(actual, actual + num_columns, [](double number) { return number == 0; });
         std::int64_t as = 0;
         while (as < num_tokens && !token_like(as)) ++as;
-        misplaced.push_back({token, as < num_tokens ? as : -1, row_in_sequence(wrong.read, row)});
+        misplaced.push_back({token, as < num_tokens ? as : -1, row_of(token)});
       }
     }
     if (all_are_zero)
@@ -255,9 +255,7 @@ class ActivationExplainer {
     return true;
   }
 
-  [[nodiscard]] std::int64_t row_in_sequence(const Read& read, std::int64_t row) const {
-    return (read.first_row + row) % expected_.places().rows_per_sequence();
-  }
+  [[nodiscard]] std::int64_t row_of(std::int64_t token) const { return expected_.places().row_of(token); }
 
   void add_misplaced(FaultKind kind, const char* how, const std::vector<Misplaced>& misplaced) {
     if (misplaced.empty()) return;

@@ -27,13 +27,15 @@ enum class FaultKind : std::uint8_t {
   wrong_sequence,         // tokens have the values of another sequence
   wrong_message,          // a stage uses another microbatch's tensor
   // of context parallelism
-  missing_block,    // a block of the ring was left out: its keys, or the part of a gradient that it gives
+  missing_block,    // a block of keys was left out: the keys, or the part of a gradient that it gives
   repeated_block,   // a block counts twice
   own_block_only,   // the gradients of keys and values have the part of the rank's own queries alone
   unmerged_parts,   // results of blocks were averaged or added instead of merged
-  stale_block,      // the keys and values of the hop before
+  stale_block,      // the keys and values of the hop before, or of the heads before
   wrong_block,      // those of another rank
   stray_gradient,   // gradients of another rank's block
+  one_replica,      // the gradients of keys and values that ranks share have the part of some of their query heads
+  exchanged_heads,  // heads have the values of other heads
   wrong_ranges,     // the keys of a block are masked like those of another
   wrong_document,   // documents start at other positions
   visible_padding,  // queries see rows that are no tokens

@@ -1,10 +1,18 @@
 #include "verify/probe.h"
 
 #include "engine/param_pieces.h"
+#include "nn/head_split.h"
 
 #include <type_traits>
 
 namespace echelon {
+
+namespace {
+
+template <class A, class... Others>
+constexpr bool is_one_of = (std::is_same_v<A, Others> || ...);
+
+}  // namespace
 
 class Probe::ProbeOps final : public Ops {
  public:
@@ -49,7 +57,7 @@ void Probe::begins(const Action& action, ActionPart part) {
   is_listening_ = current_step_ == places_.step() && part == ActionPart::perform && is_compute(action.kind);
   partial_ = {};
   matmul_.clear();
-  attended_ = nullptr;
+  attention_.clear();
   num_targets_read_ = 0;
   if (inner_ && inner_->observer()) inner_->observer()->begins(action, part);
 }
@@ -63,7 +71,11 @@ void Probe::before(const Operation& operation) {
   if (!is_listening_) return;
   operation.visit([&](const auto& args) {
     using A = std::decay_t<decltype(args)>;
-    if constexpr (std::is_same_v<A, MatmulArgs>) read_matmul(args);
+    is_of_forward_ = is_one_of<A, AttentionArgs, LayerNormArgs, RmsNormArgs, AddArgs>;
+    if constexpr (std::is_same_v<A, MatmulArgs>) {
+      is_of_forward_ = args.transpose_b;
+      read_matmul(args);
+    }
     if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>)
       read_norm(args.w, args.x, args.residual.data != nullptr);
     if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
@@ -81,7 +93,6 @@ void Probe::before(const Operation& operation) {
 }
 
 void Probe::after(const Operation& operation) {
-  if (is_listening_) note_queries(operation);
   if (!is_listening_ || plain_mesh_.shape().degree(Axis::tp) == 1) return;
   if (const auto* product = operation.get_if<MatmulArgs>()) {
     const Param* weight = product->transpose_a ? nullptr : param_at(product->b);
@@ -100,7 +111,7 @@ void Probe::read_matmul(const MatmulArgs& args) {
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
   // The head overwrites the logits with their gradient; they are too many to compare.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
-  if (is_forward || !is_head)
+  if (is_forward || !(is_head || has_addends(weight->name)))
     read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
 }
 
@@ -124,7 +135,7 @@ void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {
 
 void Probe::read_norm_gradient(Tensor weight, Tensor dy) {
   const Param* param = param_at(weight);
-  if (param == nullptr) return;
+  if (param == nullptr || has_addends(param->name)) return;
   if (param->name.ends_with("q_norm.weight") || param->name.ends_with("k_norm.weight"))
     return read_head_gradient(*param, dy);
   read("gradient of the output of " + param->name, dy, 0, true);
@@ -135,42 +146,31 @@ void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column,
   const std::int64_t num_rows = config_.training.micro_batch_size * places_.rows_per_sequence();
   const bool is_split = is_local && config_.parallelism.sequence_parallel && tp > 1;
   if (x.size(0) != (is_split ? num_rows / tp : num_rows)) return;  // a chunk of the head's tokens, or single heads
-  emit(tensor,
-       {.first_row = is_split ? plain_mesh_.coordinate(Axis::tp) * x.size(0) : 0,
-        .first_column = first_column,
-        .num_columns = x.size(1),
-        .values = downloaded(plain_ops_, x)},
-       0);
+  emit(tensor, {.first_row = is_split ? plain_mesh_.coordinate(Axis::tp) * x.size(0) : 0,
+                .first_column = first_column,
+                .num_columns = x.size(1),
+                .values = downloaded(plain_ops_, x)});
 }
 
-void Probe::emit(const std::string& tensor, Read read, int source) {
-  BlockPlace block = places_.place_of(plain_mesh_.rank(), action_.microbatch);
-  block.cp_rank = (block.cp_rank - source + places_.cp()) % places_.cp();
-  const std::vector<std::int64_t> tokens = places_.tokens_of(block);
+void Probe::emit(const std::string& tensor, Read read, std::vector<std::int64_t> tokens) {
+  if (tokens.empty()) tokens = places_.tokens_of(place());
   const auto first = tokens.begin() + read.first_row;
   read.name = {action_.kind != ActionKind::forward, tensor};
+  read.is_recomputed = read.name.is_backward && is_of_forward_;
   read.rank = plain_mesh_.rank();
   read.stage = action_.stage;
   read.microbatch = action_.microbatch;
   read.tokens = {first, first + read.num_rows()};
-  if (source > 0) leave_out_unseen(block, read.tokens);
   read.partial = &partial_;
   listener_(read);
 }
 
-void Probe::leave_out_unseen(const BlockPlace& source, std::vector<std::int64_t>& tokens) const {
-  const std::int64_t window = window_of_layer(config_.model, attention_),
-                     rows_per_sequence = places_.rows_per_sequence();
-  std::vector<bool> is_seen(tokens.size());
-  const std::vector<std::int64_t> queries = places_.tokens_of(places_.place_of(plain_mesh_.rank(), action_.microbatch));
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    if (queries[i] == no_token) continue;
-    const RowRange range = places_.keys_seen_by(queries[i], source.cp_rank, window);
-    const std::int64_t first = static_cast<std::int64_t>(i) / rows_per_sequence * rows_per_sequence;
-    for (std::int64_t row = range.begin; row < range.end; ++row) is_seen[static_cast<std::size_t>(first + row)] = true;
-  }
-  for (std::size_t row = 0; row < tokens.size(); ++row)
-    if (!is_seen[row]) tokens[row] = no_token;
+// Of kv heads that several tp ranks hold, and of a router where each has features of all experts.
+bool Probe::has_addends(const std::string& weight) const {
+  const int tp = plain_mesh_.shape().degree(Axis::tp);
+  if (weight.find(".self_attn.k_") != std::string::npos || weight.find(".self_attn.v_") != std::string::npos)
+    return tp > 1 && !config_.model.has_latents() && kv_replicas(config_.model, tp) > 1;
+  return tp > 1 && weight.ends_with(".mlp.gate.weight") && divides_experts_as_dense(config_.parallelism);
 }
 
 void Probe::keep_partial(const Param& weight, Tensor c) {

@@ -10,7 +10,7 @@
 #include "verify/context/token_places.h"
 #include "verify/finding.h"
 
-#include <map>
+#include <optional>
 #include <vector>
 
 namespace echelon {
@@ -31,10 +31,11 @@ struct PartialResult {
 
 struct Read {
   ReadName name = {};
+  bool is_recomputed = false;  // by the forward pass of a layer within backward
   int rank = 0;
   int stage = 0, microbatch = 0;
-  int hop = 0;                 // of a ring: the values are those of the cp rank that is this many places before
-  std::int64_t first_row = 0;  // of this rank's rows of the microbatch
+  int hop = 0;                            // of a ring: keys are those of the block that is this many places before
+  std::int64_t first_row = 0;             // of this rank's rows of the microbatch
   std::vector<std::int64_t> tokens = {};  // of each row, in the global batch; no_token: padding
   std::int64_t first_column = 0;          // of the whole tensor
   std::int64_t num_columns = 0;
@@ -54,6 +55,8 @@ inline const std::string read_of_targets = "targets";
 [[nodiscard]] bool is_of_ranges(const ReadName& name);
 /// The layer of such a name, or of that of a parameter of attention; empty: of none.
 [[nodiscard]] std::string attention_layer_of(const std::string& tensor);
+/// The index of the layer of a tensor; none outside of layers.
+[[nodiscard]] std::optional<std::int64_t> layer_index_of(const std::string& tensor);
 /// ModelSpec::window_of the layer of a tensor; 0 outside of layers.
 [[nodiscard]] std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor);
 /// Likewise has_rope; false outside of layers.
@@ -86,17 +89,24 @@ class Probe final : public RankInterposer, public StepObserver {
   void read_head_gradient(const Param& norm, Tensor dy);
   void read_attention(const AttentionArgs& args);
   void read_attention_gradient(const AttentionBackwardArgs& args);
-  void read_heads(const char* what, const char* projection, Tensor x, int hop);
-  void read_ranges(const AttentionMask& mask);
+  void read_queries(const char* what, Tensor x);
+  void read_keys(const char* what, const char* projection, Tensor x);
+  /// Heads of the projection's, of these tokens.
+  void read_heads(const char* what, const char* projection, Tensor x, std::vector<std::int64_t> tokens);
+  void read_ranges(const AttentionMask& mask, std::int64_t num_keys);
   void read_targets(Tensor targets);
   void read_branch(Tensor y);
-  void note_queries(const Operation& operation);
-  void start_attention(Tensor q, bool is_backward);
-  /// Completes the read of rows of the rank `source` places before this one, and hands it to the listener.
-  void emit(const std::string& tensor, Read read, int source);
-  /// Keys of another rank that no query of this one sees are not sent: their rows become padding.
-  void leave_out_unseen(const BlockPlace& source, std::vector<std::int64_t>& tokens) const;
+  void start_attention(bool is_backward);
+  /// The first column of heads that this attention has, among those of the rank's projection.
+  [[nodiscard]] std::int64_t first_column_of(const Param& projection, std::int64_t num_columns) const;
+  /// Completes the read and hands it to the listener. Without `tokens` its rows are those of this rank.
+  void emit(const std::string& tensor, Read read, std::vector<std::int64_t> tokens = {});
+  /// Keys of other ranks that no query sees are not sent: their rows become padding.
+  void leave_out_unseen(int block, std::vector<std::int64_t>& tokens) const;
+  [[nodiscard]] BlockPlace place() const { return places_.place_of(plain_mesh_.rank(), action_.microbatch); }
   void keep_partial(const Param& weight, Tensor c);
+  /// Whether tp ranks have addends of the gradient of the output of this weight, which the reference has no part like.
+  [[nodiscard]] bool has_addends(const std::string& weight) const;
   [[nodiscard]] const Param* param_at(const Tensor& x) const;
   [[nodiscard]] const Param* param_named(const std::string& name) const;
 
@@ -111,13 +121,12 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string matmul_;                              // the weight of the last forward matmul of the action,
-  int num_added_ = 0;                               // and how often its branch was added to something since
-  std::map<const std::byte*, std::string> layers_;  // "model.layers.3.self_attn", by where its queries are
-  std::string attention_;                           // the layer of the last attention
-  const std::byte* attended_ = nullptr;             // its queries
+  bool is_of_forward_ = false;  // the operation that reads
+  std::string matmul_;          // the weight of the last forward matmul of the action,
+  int num_added_ = 0;           // and how often its branch was added to something since
+  std::string attention_;       // the layer of the last attention of the action, "model.layers.3.self_attn"
   bool is_attention_backward_ = false;
-  int hop_ = 0;                        // of the attention
+  int call_ = 0;                       // of this attention: a hop of a ring, or a kv head of gathered keys
   std::int64_t num_targets_read_ = 0;  // in this action
   PartialResult partial_;
 };

@@ -23,77 +23,97 @@ std::string attention_layer_of(const std::string& tensor) {
   return tensor.substr(first, last + attention.size() - first);
 }
 
-namespace {
-
-std::optional<std::int64_t> layer_of(const std::string& tensor) {
+std::optional<std::int64_t> layer_index_of(const std::string& tensor) {
   constexpr std::string_view layers = "model.layers.";
   const std::size_t first = tensor.find(layers);
   return first == std::string::npos ? std::nullopt : std::optional(std::stoll(tensor.substr(first + layers.size())));
 }
 
-}  // namespace
-
 std::int64_t window_of_layer(const ModelSpec& model, const std::string& tensor) {
-  const std::optional<std::int64_t> layer = layer_of(tensor);
+  const std::optional<std::int64_t> layer = layer_index_of(tensor);
   return layer ? model.window_of(*layer) : 0;
 }
 
 bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor) {
-  const std::optional<std::int64_t> layer = layer_of(tensor);
+  const std::optional<std::int64_t> layer = layer_index_of(tensor);
   return layer && model.has_rope(*layer);
 }
 
-// Attention has no parameters. Its layer is that of the projection or norm that wrote its queries; a layer whose
-// queries were saved in forward finds them again in backward.
-void Probe::note_queries(const Operation& operation) {
-  const auto note = [&](const Tensor& weight, const char* name, const Tensor& out) {
-    const Param* param = param_at(weight);
-    if (param != nullptr && param->name.ends_with(name)) layers_[out.data] = attention_layer_of(param->name);
-  };
-  if (const auto* product = operation.get_if<MatmulArgs>(); product != nullptr && product->transpose_b)
-    note(product->b, "q_proj.weight", product->c);
-  if (const auto* norm = operation.get_if<RmsNormArgs>()) note(norm->w, "q_norm.weight", norm->y);
-}
-
-// The calls with the same queries are the hops of a ring.
-void Probe::start_attention(Tensor q, bool is_backward) {
-  const bool is_next = attended_ == q.data && is_attention_backward_ == is_backward && hop_ + 1 < places_.cp();
-  hop_ = is_next ? hop_ + 1 : 0;
-  attended_ = q.data;
+// Attention has no parameters; a layer says that it is in it. Its calls are the hops of a ring, or the kv heads of
+// gathered keys.
+void Probe::start_attention(bool is_backward) {
+  const std::string_view layer = mesh().layer();
+  const bool is_same = attention_ == layer && is_attention_backward_ == is_backward;
+  call_ = is_same ? call_ + 1 : 0;
+  if (places_.num_blocks() > 1) call_ %= places_.num_blocks();
+  attention_ = layer;
   is_attention_backward_ = is_backward;
-  const auto found = layers_.find(q.data);
-  attention_ = found == layers_.end() ? std::string() : found->second;
 }
 
 void Probe::read_attention(const AttentionArgs& args) {
-  start_attention(args.q, false);
-  if (hop_ == 0) read_heads("queries", "q_proj.weight", args.q, 0);
-  read_heads("keys", "k_proj.weight", args.k, hop_);
-  read_heads("values", "v_proj.weight", args.v, hop_);
-  read_ranges(args.mask);
+  start_attention(false);
+  read_queries("queries", args.q);
+  read_keys("keys", "k_proj.weight", args.k);
+  read_keys("values", "v_proj.weight", args.v);
+  read_ranges(args.mask, args.k.size(1));
 }
 
 void Probe::read_attention_gradient(const AttentionBackwardArgs& args) {
-  start_attention(args.q, true);
-  if (hop_ == 0) {
-    read_heads("queries", "q_proj.weight", args.q, 0);
-    read_heads("gradient of the result", "q_proj.weight", args.dout, 0);
-  }
-  read_heads("keys", "k_proj.weight", args.k, hop_);
-  read_heads("values", "v_proj.weight", args.v, hop_);
-  read_ranges(args.mask);
+  start_attention(true);
+  read_queries("queries", args.q);
+  read_queries("gradient of the result", args.dout);
+  read_keys("keys", "k_proj.weight", args.k);
+  read_keys("values", "v_proj.weight", args.v);
+  read_ranges(args.mask, args.k.size(1));
 }
 
-void Probe::read_heads(const char* what, const char* projection, Tensor x, int hop) {
+// Those of a ring are the same at every hop.
+void Probe::read_queries(const char* what, Tensor x) {
+  if (places_.num_blocks() == 1 || call_ == 0) read_heads(what, "q_proj.weight", x, places_.queries_of(place()));
+}
+
+void Probe::read_keys(const char* what, const char* projection, Tensor x) {
+  const int block = places_.block_at(place().cp_rank, places_.num_blocks() > 1 ? call_ : 0);
+  std::vector<std::int64_t> tokens = places_.keys_of(place(), block);
+  leave_out_unseen(block, tokens);
+  read_heads(what, projection, x, std::move(tokens));
+}
+
+void Probe::leave_out_unseen(int block, std::vector<std::int64_t>& tokens) const {
+  const std::int64_t window = window_of_layer(config_.model, attention_),
+                     rows_per_sequence = std::ssize(tokens) / config_.training.micro_batch_size;
+  const std::vector<std::int64_t> queries = places_.queries_of(place());
+  const std::int64_t queries_per_sequence = std::ssize(queries) / config_.training.micro_batch_size;
+  std::vector<bool> is_seen(tokens.size());
+  for (std::int64_t i = 0; i < std::ssize(queries); ++i) {
+    const std::int64_t query = queries[static_cast<std::size_t>(i)];
+    if (query == no_token) continue;
+    const RowRange range = places_.rows_seen_by(query, block, window);
+    const std::int64_t first = i / queries_per_sequence * rows_per_sequence;
+    for (std::int64_t row = range.begin; row < range.end; ++row) is_seen[static_cast<std::size_t>(first + row)] = true;
+  }
+  for (std::size_t row = 0; row < tokens.size(); ++row)
+    if (!is_seen[row] && tokens[row] != no_token && places_.part_of(tokens[row]) != place().cp_rank)
+      tokens[row] = no_token;
+}
+
+// Ranks that exchange heads have a part of them each; fewer kv heads than ranks are shared by neighbours.
+std::int64_t Probe::first_column_of(const Param& projection, std::int64_t num_columns) const {
+  const std::int64_t u = places_.head_ranks(), num_parts = projection.value.size(0) / num_columns;
+  const std::int64_t part = u > 1 ? place().cp_rank % u * num_parts / u : places_.num_blocks() > 1 ? 0 : call_;
+  return projection.slice.entries(0).first + part % num_parts * num_columns;
+}
+
+void Probe::read_heads(const char* what, const char* projection, Tensor x, std::vector<std::int64_t> tokens) {
   const Param* weight = attention_.empty() ? nullptr : param_named(attention_ + "." + projection);
-  if (weight == nullptr || x.size(0) * x.size(1) != config_.training.micro_batch_size * places_.rows_per_sequence())
-    return;
+  if (weight == nullptr || x.size(0) * x.size(1) != std::ssize(tokens)) return;
+  const std::int64_t num_columns = x.size(2) * x.size(3);
   emit(read_of_heads(what, attention_),
-       {.hop = hop,
-        .first_column = weight->slice.entries(0).first,
-        .num_columns = x.size(2) * x.size(3),
+       {.hop = places_.num_blocks() > 1 ? call_ : 0,
+        .first_column = first_column_of(*weight, num_columns),
+        .num_columns = num_columns,
         .values = downloaded(plain_ops_, x)},
-       hop);
+       std::move(tokens));
 }
 
 // dy [N H, C], before the norm of each head.
@@ -102,29 +122,32 @@ void Probe::read_head_gradient(const Param& norm, Tensor dy) {
   const Param* weight = param_named(attention_layer_of(norm.name) + projection);
   const std::int64_t num_rows = config_.training.micro_batch_size * places_.rows_per_sequence();
   if (weight == nullptr || dy.num_elements() % num_rows != 0) return;
-  emit("gradient of the output of " + norm.name,
-       {.first_column = weight->slice.entries(0).first,
-        .num_columns = dy.num_elements() / num_rows,
-        .values = downloaded(plain_ops_, dy)},
-       0);
+  emit("gradient of the output of " + norm.name, {.first_column = weight->slice.entries(0).first,
+                                                  .num_columns = dy.num_elements() / num_rows,
+                                                  .values = downloaded(plain_ops_, dy)});
 }
 
-// Two columns: which rows of the block's keys a query sees. Without `end` the mask is that of one rank.
-void Probe::read_ranges(const AttentionMask& mask) {
-  if (mask.is_causal() || attention_.empty()) return;
+// Two columns: which rows of the block's keys a query sees. Without `end` the last query sees the last key.
+void Probe::read_ranges(const AttentionMask& mask, std::int64_t num_keys) {
+  if (!mask.begin.exists() || attention_.empty()) return;
   const auto bounds = [&](const Tensor& x) {
-    std::vector<std::int32_t> values(static_cast<std::size_t>(mask.end.num_elements()));
+    std::vector<std::int32_t> values(static_cast<std::size_t>(x.exists() ? x.num_elements() : 0));
     if (x.exists()) plain_ops_.download(values.data(), x);
     return values;
   };
   const std::vector<std::int32_t> begin = bounds(mask.begin), end = bounds(mask.end);
+  const std::int64_t num_queries = mask.begin.size(1);
   Values ranges;
-  for (std::size_t i = 0; i < end.size(); ++i) {
-    const bool is_empty = begin[i] >= end[i];
-    ranges.push_back(is_empty ? 0 : begin[i]);
-    ranges.push_back(is_empty ? 0 : end[i]);
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    const std::int64_t row = static_cast<std::int64_t>(i) % num_queries;
+    const std::int64_t last = end.empty() ? row + 1 + num_keys - num_queries : end[i];
+    const bool is_empty = begin[i] >= last;
+    ranges.push_back(is_empty ? 0 : static_cast<double>(begin[i]));
+    ranges.push_back(is_empty ? 0 : static_cast<double>(last));
   }
-  emit(read_of_ranges(attention_), {.hop = hop_, .num_columns = 2, .values = std::move(ranges)}, 0);
+  emit(read_of_ranges(attention_),
+       {.hop = places_.num_blocks() > 1 ? call_ : 0, .num_columns = 2, .values = std::move(ranges)},
+       places_.queries_of(place()));
 }
 
 // The head has chunks of the tokens.
@@ -132,7 +155,7 @@ void Probe::read_targets(Tensor targets) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(targets.num_elements()));
   plain_ops_.download(values.data(), targets);
   emit(read_of_targets,
-       {.first_row = num_targets_read_, .num_columns = 1, .values = Values(values.begin(), values.end())}, 0);
+       {.first_row = num_targets_read_, .num_columns = 1, .values = Values(values.begin(), values.end())});
   num_targets_read_ += targets.num_elements();
 }
 

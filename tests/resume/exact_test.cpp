@@ -56,6 +56,19 @@ const Format formats[] = {
        config.model.hidden_size = 64;
        config.model.head_dim = 16;  // blocks of 16 values
      }},
+    // With context parallelism: what is packed is resumed in matrix_test.cpp.
+    {"ring",
+     [](RunConfig& config) {
+       config.training.dtype = DType::bfloat16;
+       config.parallelism.tensor_parallel_degree = 1;
+       config.parallelism.context_parallel_degree = 3;
+     }},
+    {"ulysses",
+     [](RunConfig& config) {
+       config.parallelism.tensor_parallel_degree = 1;
+       config.parallelism.context_parallel_degree = 2;
+       config.parallelism.context_parallel_method = ContextMethod::ulysses;
+     }},
 };
 
 class Resumed : public SmallRun, public ::testing::WithParamInterface<Format> {
@@ -74,7 +87,7 @@ class Resumed : public SmallRun, public ::testing::WithParamInterface<Format> {
 // 63 windows are an epoch, and it ends in the sixth step.
 //
 // Claim (training): A run that is resumed after any step, or five times in a chain, equals the run
-//   that is not, in seven formats from float64 to float8.
+//   that is not, in seven formats from float64 to float8, and with context parallelism.
 // Bound: identical bits of losses, norms, weights and moments.
 // Tests: Formats/Resumed
 TEST_P(Resumed, AfterEachStepIsTheRunThatWasNotInterrupted) {

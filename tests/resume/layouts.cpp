@@ -41,6 +41,19 @@ const std::vector<NamedLayout>& layouts() {
          p.pipeline_parallel_degree = 2;
          p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
        }},
+      {"ring-3", [](ParallelConfig& p) { p.context_parallel_degree = 3; }},
+      {"gathered-zero3-2x2",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = 2;
+         p.zero_level = 3;
+         p.context_parallel_method = ContextMethod::all_gather;
+         p.context_parallel_load_balancer = LoadBalancer::striped;
+       }},
+      {"ulysses-pp-2x2",
+       [](ParallelConfig& p) {
+         p.context_parallel_degree = p.pipeline_parallel_degree = 2;
+         p.context_parallel_method = ContextMethod::ulysses;
+       }},
       {"mpi-2x2x2",
        [](ParallelConfig& p) {
          p.data_parallel_shard_degree = p.tensor_parallel_degree = p.pipeline_parallel_degree = 2;
@@ -71,6 +84,13 @@ const std::vector<NamedLayout>& layouts_of_documents() {
          p.pipeline_parallel_degree = 2;
          p.context_parallel_degree = 3;
          p.context_parallel_load_balancer = LoadBalancer::per_document;
+       }},
+      {"packed-ulysses-ring-4",
+       [](ParallelConfig& p) {
+         p.context_parallel_degree = 4;
+         p.context_parallel_ulysses_degree = 2;
+         p.context_parallel_method = ContextMethod::ulysses_ring;
+         p.context_parallel_load_balancer = LoadBalancer::packed;
        }},
   };
   return all;

@@ -16,7 +16,7 @@ struct NamedLayout {
   Place place = Place::threads;
 };
 
-/// Twelve that have little in common; in each list the first one is one rank.
+/// Fifteen that have little in common; in each list the first one is one rank.
 [[nodiscard]] const std::vector<NamedLayout>& layouts();
 
 /// On documents that are packed, whose token lists, positions and balanced batches are part of what is resumed.

@@ -1,4 +1,4 @@
-// What one layout saved, another one resumes: twelve layouts that have little in common, in float64.
+// What one layout saved, another one resumes: fifteen layouts that have little in common, in float64.
 #include "resume/layouts.h"
 #include "resume/small_run.h"
 
@@ -151,7 +151,7 @@ class ResumeMatrix : public SmallRun {
 
 // Each layout resumes itself, bit for bit, and one other layout, in an order that the seed decides.
 //
-// Claim (training): Any of twelve layouts that have little in common resumes the checkpoint of any
+// Claim (training): Any of fifteen layouts that have little in common resumes the checkpoint of any
 //   other one, and its own with identical bits.
 // Bound: 5 steps in float64: losses to 1e-11, weights and moments to 1e-9.
 // Tests: ResumeMatrix
@@ -176,7 +176,7 @@ TEST_F(ResumeMatrix, LayoutsOfExpertsResumeThemselvesAndTheNext) {
   expect_each_resumes(layouts_of_experts());
 }
 
-/// The last three of layouts_of_experts(), and some of the twelve.
+/// The last three of layouts_of_experts(), and some of the fifteen.
 TEST_F(ResumeMatrix, MixedLayoutsOfExpertsResumeOthersAndAreResumed) {
   use_experts();
   const auto mixed = std::span(layouts_of_experts()).last(3);
@@ -220,7 +220,7 @@ TEST_F(ResumeMatrix, LayoutsOfAdaptersOnChatsResumeThemselvesAndTheNext) {
 }
 
 TEST_F(ResumeMatrix, EveryPairLong) {
-  if (std::getenv("ECHELON_LONG_TESTS") == nullptr) GTEST_SKIP() << "set ECHELON_LONG_TESTS to run all 144 pairs";
+  if (std::getenv("ECHELON_LONG_TESTS") == nullptr) GTEST_SKIP() << "set ECHELON_LONG_TESTS to run all 225 pairs";
   for (const NamedLayout& from : layouts())
     for (const NamedLayout& to : layouts())
       if (is_here(from) && is_here(to)) expect_resumes(from, to);

@@ -80,6 +80,59 @@ TEST(ExchangeFaults, ABlockOfTheRingThatIsLeftOutOrSeenTwice) {
               HasSubstr("do not belong together"));
 }
 
+// Every rank has as many tokens, so that both orders have as many rows.
+std::vector<RunConfig> with_gathered_rows() {
+  std::vector<RunConfig> configs = {ulysses(4), exchanging(ContextMethod::ulysses_ring, 4, 2),
+                                    exchanging(ContextMethod::all_gather, 2)};
+  for (RunConfig& config : configs) config.training.seq_len = 16;
+  return configs;
+}
+
+TEST(ExchangeFaults, RowsThatStayInTheOrderOfTheRanksLists) {
+  const auto in_place = [](StoredOperation& operation) {
+    if (const auto* gather = std::get_if<GatherRowsArgs>(&operation))
+      operation = CopyArgs{.out = gather->y, .x = gather->x};
+    return true;
+  };
+  for (const RunConfig& config : with_gathered_rows()) {
+    EXPECT_EQ(fault_of(config, {}), "");
+    EXPECT_THAT(fault_of(config, {.ops = in_place}),
+                AllOf(HasSubstr("rank after rank"), HasSubstr("but rows are attended to in ascending order")));
+  }
+}
+
+PlantInOps left_in_ascending_order() {
+  return [first = std::make_shared<Tensor>()](StoredOperation& operation) {
+    const auto* gather = std::get_if<GatherRowsArgs>(&operation);
+    if (gather == nullptr) return true;
+    if (!first->exists()) *first = gather->index;
+    if (gather->index.data != first->data) operation = CopyArgs{.out = gather->y, .x = gather->x};
+    return true;
+  };
+}
+
+TEST(ExchangeFaults, RowsThatGoBackInAscendingOrder) {
+  for (const RunConfig& config : with_gathered_rows())
+    EXPECT_THAT(fault_of(config, {.ops = left_in_ascending_order()}),
+                HasSubstr("in ascending order, but each rank of 'cp"));
+}
+
+PlantInOps gathered_by_the_first_index() {
+  return [first = std::make_shared<Tensor>()](StoredOperation& operation) {
+    auto* gather = std::get_if<GatherRowsArgs>(&operation);
+    if (gather == nullptr) return true;
+    if (!first->exists()) *first = gather->index;
+    gather->index = *first;
+    return true;
+  };
+}
+
+TEST(ExchangeFaults, RowsByTheIndexOfTheOtherWay) {
+  for (const RunConfig& config : with_gathered_rows())
+    EXPECT_THAT(fault_of(config, {.ops = gathered_by_the_first_index()}),
+                HasSubstr("but the index takes rows rank after rank"));
+}
+
 TEST(ExchangeFaults, GradientsOfGatheredKeysThatAreNotSummed) {
   const auto none = [](const Collective& collective) {
     const bool is_of_keys = collective.kind == CommKind::reduce_scatter && collective.group == cp_group;

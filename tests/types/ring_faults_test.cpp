@@ -93,5 +93,33 @@ TEST(RingFaults, GradientsOfABlockThatMissAPart) {
   }
 }
 
+// The sums of the last hop are of another rank's block: with the own part they make no gradient of one block.
+TEST(RingFaults, GradientsThatStayAbroad) {
+  for (const int cp : {3, 4}) {
+    const int num_additions = 3 * (cp - 1);  // as in the test above; the last two are those of what arrived
+    for (const int which : {1, 2}) {
+      const auto leave = [=, outs = std::make_shared<std::vector<Tensor>>()](AddArgs& args, int /*n*/) {
+        if (args.a.sizes.num_dims() != 4) return true;
+        if (std::ssize(*outs) == num_additions - which) args.b = (*outs)[outs->size() - 2];
+        outs->push_back(args.out);
+        return true;
+      };
+      EXPECT_THAT(fault_of(ring_of(cp), {.ops = in<AddArgs>(leave)}), HasSubstr("before over cp"))
+          << cp << " " << which;
+    }
+  }
+}
+
+// At cp = 2 there is one hop, whose sums are copies.
+TEST(RingFaults, GradientsOfTheOnlyHopThatStayAbroad) {
+  const auto leave = [out = std::make_shared<Tensor>()](StoredOperation& operation) {
+    if (const auto* copy = std::get_if<CopyArgs>(&operation); copy && copy->out.sizes.num_dims() == 4) *out = copy->out;
+    if (auto* add = std::get_if<AddArgs>(&operation); add && add->a.sizes.num_dims() == 4 && out->exists())
+      add->b = *out;
+    return true;
+  };
+  EXPECT_THAT(fault_of(ring_of(2), {.ops = leave}), HasSubstr("before over cp"));
+}
+
 }  // namespace
 }  // namespace echelon::testing

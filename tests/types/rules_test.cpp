@@ -383,13 +383,19 @@ TEST_F(ExchangeRules, TokensBecomeHeadsAndReturn) {
   exchange_.split_heads({.x = x, .y = sent, .copies = 2});
   EXPECT_EQ(type_of(sent), "sharded(0) on 2 ranks each");
   comms_.comm(cp_group).all_to_all(received, sent).wait();
-  EXPECT_EQ(type_of(received), "sharded(2) on 2 ranks each");
-  const Tensor by_heads = tensor({18, 8}), index = typed(tensor({18}, DType::int32), whole);
+  EXPECT_EQ(type_of(received), "sharded(2) on 2 ranks each, rank after rank");
+  AxisLayout takes_by_rank = whole;
+  takes_by_rank.order = RowOrder::by_rank;
+  const Tensor by_heads = tensor({18, 8}), index = typed(tensor({18}, DType::int32), takes_by_rank);
   exchange_.gather_rows({.x = received.reshaped({20, 8}), .index = index, .y = by_heads});
   EXPECT_EQ(type_of(by_heads), "sharded(1) on 2 ranks each");
 
   AxisLayout addends = as_addends(sharded_along(by_heads, 1));
   addends.copies = 2;
+  typed(sent, addends);
+  EXPECT_THAT(fault([&] { comms_.comm(cp_group).all_to_all(received, sent).wait(); }),
+              HasSubstr("in ascending order, but each rank of 'cp' takes the rows of its own list"));
+  addends.order = RowOrder::by_rank;
   typed(sent, addends);
   comms_.comm(cp_group).all_to_all(received, sent).wait();
   EXPECT_EQ(type_of(received), "addends of parts, sharded(0) on 2 ranks each");
@@ -402,8 +408,9 @@ TEST_F(ExchangeRules, TokensBecomeHeadsAndReturn) {
               HasSubstr("but 1 of 2 ranks are added"));
   EXPECT_THAT(fault([&] { comms_.comm(cp_group).all_to_all(received, typed(sent, whole)).wait(); }),
               HasSubstr("replicated over cp, but rows of heads are exchanged"));
+  const Tensor other_index = typed(tensor({5}, DType::int32), whole);
   EXPECT_THAT(fault([&] {
-                exchange_.gather_rows({.x = dx.reshaped({5, 16}), .index = index.rows(0, 5), .y = tensor({5, 16})});
+                exchange_.gather_rows({.x = dx.reshaped({5, 16}), .index = other_index, .y = tensor({5, 16})});
               }),
               HasSubstr("do not belong together"));
 }

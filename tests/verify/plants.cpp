@@ -60,6 +60,10 @@ class Received final : public Pending::Operation {
   std::function<void()> at_end_;
 };
 
+Pending then(Pending inner, std::function<void()> at_end) {
+  return Pending(std::make_unique<Received>(std::move(inner), std::move(at_end)));
+}
+
 class PlantedComm final : public Comm {
  public:
   PlantedComm(Plant& plant, Place& place, const Group& group)
@@ -96,7 +100,8 @@ class PlantedComm final : public Comm {
     return {};
   }
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
-    if (plant_.gathers(place_, group_)) return inner_.all_gather(full, shard);
+    if (plant_.gathers(place_, group_))
+      return then(inner_.all_gather(full, shard), [this, full] { plant_.gathered(place_, group_, full); });
     const std::int64_t rows = shard.size(0);
     if (place_.action.kind == ActionKind::gather_parameters) return {};
     for (int other = 0; other < size(); ++other) {
@@ -107,14 +112,15 @@ class PlantedComm final : public Comm {
     return {};
   }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override { return inner_.broadcast(x, root); }
-  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
+  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
+    return then(inner_.all_to_all(received, sent), [this, received] { plant_.exchanged(place_, group_, received); });
+  }
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
     return inner_.all_to_all_rows(exchange);
   }
   [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
   [[nodiscard]] Pending receive(Tensor x, int peer) override {
-    return Pending(std::make_unique<Received>(
-        inner_.receive(x, peer), [this, x, action = place_.action] { plant_.received(place_, action, x); }));
+    return then(inner_.receive(x, peer), [this, x, action = place_.action] { plant_.received(place_, action, x); });
   }
   [[nodiscard]] Pending barrier() override { return inner_.barrier(); }
 

@@ -48,6 +48,9 @@ class Plant {
   virtual bool gathers(Place& /*place*/, const Group& /*group*/) { return true; }
   /// After a reduce-scatter whose times() was `scattered_later`: `full` has the whole sum.
   virtual void scattered(Place& /*place*/, Tensor /*shard*/, Tensor /*full*/) {}
+  /// `x` was gathered over a group, or received in an exchange of equal parts among its ranks.
+  virtual void gathered(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) {}
+  virtual void exchanged(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) {}
   /// `x` was received for the microbatch of an action.
   virtual void received(Place& /*place*/, const Action& /*action*/, Tensor /*x*/) {}
 };

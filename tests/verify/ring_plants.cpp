@@ -11,6 +11,12 @@ namespace {
 
 int cp_of(const Place& place) { return place.mesh.shape().degree(Axis::cp); }
 
+/// How many blocks of keys a rank attends to, one after the other.
+int blocks_of(const Place& place) {
+  const RankTokens* tokens = place.run->model().part().options.tokens.get();
+  return tokens == nullptr ? 1 : tokens->blocks.num_blocks();
+}
+
 std::vector<double> downloaded_from(const Place& place, const Tensor& x) {
   std::vector<double> values(static_cast<std::size_t>(x.num_elements()));
   place.ops.download(values.data(), x);
@@ -59,7 +65,7 @@ class WrongMerge final : public Plant {
   bool replaces(Place& place, const Operation& operation) override {
     const auto* merge = operation.get_if<MergeAttentionArgs>();
     if (merge == nullptr) return false;
-    merged_ = merged_ % (cp_of(place) - 1) + 1;
+    merged_ = merged_ % (blocks_of(place) - 1) + 1;
     switch (merging_) {
       case Merging::left_out: return merged_ == hop_;
       case Merging::twice:
@@ -76,8 +82,8 @@ class WrongMerge final : public Plant {
   void add(Place& place, const MergeAttentionArgs& merge) const {
     std::vector<double> sum = downloaded_from(place, merge.out);
     const std::vector<double> part = downloaded_from(place, merge.part);
-    const bool is_divided = merging_ == Merging::averaged && merged_ + 1 == cp_of(place);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = (sum[i] + part[i]) / (is_divided ? cp_of(place) : 1);
+    const bool is_divided = merging_ == Merging::averaged && merged_ + 1 == blocks_of(place);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = (sum[i] + part[i]) / (is_divided ? blocks_of(place) : 1);
     place.ops.perform(merge);
     place.ops.upload(merge.out, sum.data());
   }
@@ -91,14 +97,14 @@ const AddArgs* addition_of_ring(const Operation& operation) {
   const auto* add = operation.get_if<AddArgs>();
   return add != nullptr && add->a.sizes.num_dims() == 4 ? add : nullptr;
 }
-int num_additions(int cp) { return cp - 1 + 2 * (cp - 2) + 2; }
+int num_additions(int num_blocks) { return num_blocks - 1 + 2 * (num_blocks - 2) + 2; }
 
 class MissingAdditions final : public Plant {
  public:
   explicit MissingAdditions(std::vector<int> which) : which_(std::move(which)) {}
   bool replaces(Place& place, const Operation& operation) override {
     if (addition_of_ring(operation) == nullptr) return false;
-    return std::ranges::count(which_, seen_++ % num_additions(cp_of(place))) > 0;
+    return std::ranges::count(which_, seen_++ % num_additions(blocks_of(place))) > 0;
   }
 
  private:
@@ -112,7 +118,7 @@ class GradientsThatStayAbroad final : public Plant {
   bool replaces(Place& place, const Operation& operation) override {
     const AddArgs* add = addition_of_ring(operation);
     if (add == nullptr) return false;
-    const int count = num_additions(cp_of(place)), which = seen_++ % count, i = which - (count - 4);
+    const int count = num_additions(blocks_of(place)), which = seen_++ % count, i = which - (count - 4);
     if (i < 0) return false;
     if (i < 2) {
       place.ops.add(*add);
@@ -133,7 +139,7 @@ class StaleBlock final : public Plant {
   StaleBlock(int hop, bool is_backward, bool values_alone)
       : hop_(hop), is_backward_(is_backward), values_alone_(values_alone) {}
   bool replaces(Place& place, const Operation& operation) override {
-    if (cp_of(place) == 1) return false;
+    if (blocks_of(place) == 1) return false;
     const auto* forward = operation.get_if<AttentionArgs>();
     const auto* backward = operation.get_if<AttentionBackwardArgs>();
     if (is_backward_ ? backward == nullptr : forward == nullptr) return false;
@@ -143,7 +149,7 @@ class StaleBlock final : public Plant {
  private:
   template <class Args>
   bool stale(Place& place, Args args) {
-    const int hop = seen_++ % cp_of(place);
+    const int hop = seen_++ % blocks_of(place);
     std::vector<double> keys = downloaded_from(place, args.k), values = downloaded_from(place, args.v);
     std::swap(keys, keys_);
     std::swap(values, values_);
@@ -164,7 +170,7 @@ class OwnMask final : public Plant {
  public:
   OwnMask(int hop, bool is_backward) : hop_(hop), is_backward_(is_backward) {}
   bool replaces(Place& place, const Operation& operation) override {
-    if (cp_of(place) == 1) return false;
+    if (blocks_of(place) == 1) return false;
     const auto* forward = operation.get_if<AttentionArgs>();
     const auto* backward = operation.get_if<AttentionBackwardArgs>();
     if (is_backward_ ? backward == nullptr : forward == nullptr) return false;
@@ -174,7 +180,7 @@ class OwnMask final : public Plant {
  private:
   template <class Args>
   bool masked(Place& place, Args args) {
-    const int hop = seen_++ % cp_of(place);
+    const int hop = seen_++ % blocks_of(place);
     if (hop == 0) own_ = args.mask;
     if (hop != hop_) return false;
     args.mask = own_;

@@ -16,8 +16,8 @@ enum class Merging : std::uint8_t { left_out, twice, averaged, added };
 [[nodiscard]] Seed wrong_merge(Merging merging, int hop);
 
 /// Which of the additions of a ring's backward pass in a layer is left out, in the order in which they are done: with
-/// cp ranks, at each hop from the first on that of dq, and after the first hop those of dk and dv on their way; at the
-/// end those of dk and dv that arrived.
+/// several blocks, at each hop from the first on that of dq, and after the first hop those of dk and dv on their way;
+/// at the end those of dk and dv that arrived.
 [[nodiscard]] Seed missing_additions(std::vector<int> which);
 /// The gradients that arrive are left where they are: a rank takes those of the last block that it attended to.
 [[nodiscard]] Seed gradients_that_stay_abroad();

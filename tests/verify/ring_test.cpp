@@ -1,124 +1,33 @@
-// Injected faults of context parallelism are named, over load balancers and layouts.
-#include "verify/verify.h"
-
-#include "base/error.h"
-#include "data/masked_batches.h"
-#include "spec/groups.h"
+// Injected faults of context parallelism are named, in rings and of what every method has, over load balancers and
+// layouts. Of the other methods: method_test.cpp.
+#include "verify/context_layout.h"
 #include "verify/ring_plants.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace echelon::testing {
 namespace {
 
-struct RingLayout {
-  int cp = 2, replicate = 1, shard = 1, tp = 1, pp = 1;
-  bool sequence_parallel = false;
-  LoadBalancer balancer = LoadBalancer::headtail;
-  bool documents = false;
-  Family family = Family::llama;
-  int zero = 1;
-  BlockOperations recompute = {};
-  int seq_len = 13, micro_batch_size = 1, microbatches = 2;
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  bool positions = false;  // that restart at documents
-  int window = 0;          // of the layers after the first
-};
-
-RunConfig ring_config(const RingLayout& layout) {
-  RunConfig config;
-  ModelSpec& model = config.model;
-  model = family_defaults(layout.family);
-  model.num_attention_heads = 4;
-  model.num_key_value_heads = layout.family == Family::gpt2 ? 4 : 2;
-  model.head_dim = 4;
-  model.hidden_size = 16;
-  model.num_hidden_layers = 2;
-  model.intermediate_size = 23;
-  model.vocab_size = 41;
-  model.max_position_embeddings = 32;
-  model.initializer_range = 0.15;
-  config.data.reset_attention_mask = layout.documents;
-  config.data.reset_position_ids = layout.positions;
-  model.sliding_window = layout.window;
-  model.max_window_layers = layout.window > 0 ? 1 : 0;
-  config.training.steps = 3;
-  config.training.seq_len = layout.seq_len;
-  config.training.micro_batch_size = layout.micro_batch_size;
-  config.training.global_batch_size = layout.micro_batch_size * layout.microbatches * layout.replicate * layout.shard;
-  config.training.dtype = DType::float64;
-  config.training.recompute = layout.recompute;
-  config.optimizer.lr = 1e-2;
-  config.optimizer.eps = 1e-7;
-  ParallelConfig& p = config.parallelism;
-  p.data_parallel_replicate_degree = layout.replicate;
-  p.data_parallel_shard_degree = layout.shard;
-  p.tensor_parallel_degree = layout.tp;
-  p.sequence_parallel = layout.sequence_parallel;
-  p.pipeline_parallel_degree = layout.pp;
-  p.pipeline_parallel_schedule = layout.schedule;
-  p.context_parallel_degree = layout.cp;
-  p.context_parallel_load_balancer = layout.balancer;
-  p.zero_level = layout.zero;
-  return config;
-}
-
-const FormulaTokens formula_tokens(1, 41);
-const UnevenTargets uneven_targets(formula_tokens, 1);
-
-Verdict ring_verdict(const RingLayout& layout, const Interpose& interpose) {
-  return verify(ring_config(layout), uneven_targets, {.num_steps = 2, .interpose = interpose});
-}
-
-struct PlantedInRing {
-  std::string name;
-  RingLayout layout;
-  Seed seed;
-  FaultKind kind;
-  std::string axis, tensor;  // `tensor`: what the finding's tensor must contain
-  std::string evidence = "";
-};
-
-void PrintTo(const PlantedInRing& planted, std::ostream* out) { *out << planted.name; }
-
 // Claim (checks): `echelon verify` names faults of context parallelism: in positions, targets,
-//   masks, blocks of the ring and sums over cp.
-// Bound: kind, axis and tensor of each of 49 faults of 17 kinds.
-// Tests: RingPlants
-class RingPlants : public ::testing::TestWithParam<PlantedInRing> {};
+//   masks, blocks of keys, exchanges of heads and sums over cp.
+// Bound: kind, axis and tensor of each of 99 faults of 20 kinds, over all methods.
+// Tests: RingPlants|MethodPlants
+class RingPlants : public ::testing::TestWithParam<PlantedInContext> {};
 
-TEST_P(RingPlants, AreNamed) {
-  const PlantedInRing& planted = GetParam();
-  const Verdict verdict = ring_verdict(planted.layout, grow(planted.seed));
-  ASSERT_FALSE(verdict.is_equal());
-  const Finding& finding = verdict.diagnosis->finding;
-  SCOPED_TRACE(verdict.diagnosis->sentence());
-  RecordProperty("sentence", verdict.diagnosis->sentence());
-  EXPECT_EQ(name_of(finding.kind), name_of(planted.kind));
-  EXPECT_EQ(finding.axis, planted.axis);
-  EXPECT_NE(finding.tensor.find(planted.tensor), std::string::npos) << finding.tensor;
-  EXPECT_NE(finding.evidence.find(planted.evidence), std::string::npos) << finding.evidence;
-  // Of a fault over several axes, the others keep their part.
-  if (planted.axis == "cp") {
-    EXPECT_THAT(verdict.diagnosis->gone_without, ::testing::Contains("cp"));
-  }
-}
+TEST_P(RingPlants, AreNamed) { expect_named(GetParam()); }
 
-std::vector<PlantedInRing> planted_in_ring() {
+std::vector<PlantedInContext> planted_in_ring() {
   using enum FaultKind;
   using enum LoadBalancer;
   const FaultKind boundary = FaultKind::wrong_document, padding = FaultKind::visible_padding,
                   stale = FaultKind::stale_block;
-  const RingLayout two, three = {.cp = 3}, four = {.cp = 4}, sharded = {.shard = 2};
-  const RingLayout tp_sp = {.tp = 2, .sequence_parallel = true, .seq_len = 14}, staged = {.cp = 3, .pp = 2};
-  const RingLayout striped3 = {.cp = 3, .balancer = striped}, chunks3 = {.cp = 3, .balancer = none};
-  const RingLayout recomputed = {.cp = 3, .recompute = whole_block},
-                   qwen3 = {.cp = 3, .tp = 2, .family = Family::qwen3};
-  const RingLayout documents = {.cp = 2, .documents = true, .seq_len = 24},
-                   striped_documents = {.cp = 3, .balancer = striped, .documents = true, .seq_len = 24},
-                   packed3 = {.cp = 3, .balancer = packed, .documents = true, .seq_len = 24, .positions = true},
-                   per_document2 = {.balancer = per_document, .documents = true, .seq_len = 24, .positions = true};
+  const ContextLayout two, three = {.cp = 3}, four = {.cp = 4}, sharded = {.shard = 2};
+  const ContextLayout tp_sp = {.tp = 2, .sequence_parallel = true, .seq_len = 14}, staged = {.cp = 3, .pp = 2};
+  const ContextLayout striped3 = {.cp = 3, .balancer = striped}, chunks3 = {.cp = 3, .balancer = none};
+  const ContextLayout recomputed = {.cp = 3, .recompute = whole_block},
+                      qwen3 = {.cp = 3, .tp = 2, .family = Family::qwen3};
+  const ContextLayout documents = {.cp = 2, .documents = true, .seq_len = 24},
+                      striped_documents = {.cp = 3, .balancer = striped, .documents = true, .seq_len = 24},
+                      packed3 = {.cp = 3, .balancer = packed, .documents = true, .seq_len = 24, .positions = true},
+                      per_document2 = {.balancer = per_document, .documents = true, .seq_len = 24, .positions = true};
   const auto reduce = ActionKind::reduce_gradients;
   return {
       // positions counted from the rank's own start
@@ -211,11 +120,11 @@ std::vector<PlantedInRing> planted_in_ring() {
        "cp",
        "range of keys of model.layers.1"},
       {"WrongMask_documents", documents, own_mask(1, false), wrong_ranges, "cp", "range of keys of model.layers.0"},
-      {"Boundary_late", documents, moved_documents_by(ring_config(documents), formula_tokens, 1), boundary, "cp",
+      {"Boundary_late", documents, moved_documents_by(context_config(documents), context_tokens(), 1), boundary, "cp",
        "range of keys of model.layers.0"},
-      {"Boundary_early", striped_documents, moved_documents_by(ring_config(striped_documents), formula_tokens, -1),
+      {"Boundary_early", striped_documents, moved_documents_by(context_config(striped_documents), context_tokens(), -1),
        boundary, "cp", "range of keys"},
-      {"Boundary_packed", packed3, moved_documents_by(ring_config(packed3), formula_tokens, 1), boundary, "cp",
+      {"Boundary_packed", packed3, moved_documents_by(context_config(packed3), context_tokens(), 1), boundary, "cp",
        "range of keys"},
       {"Padding", two, testing::visible_padding(), padding, "cp", "range of keys of model.layers.0"},
       {"Padding_striped",
@@ -243,32 +152,32 @@ INSTANTIATE_TEST_SUITE_P(Of, RingPlants, ::testing::ValuesIn(planted_in_ring()),
 // Without a fault, and with one that does nothing.
 TEST(RingControls, UnplantedLayoutsAreEqual) {
   for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::none, LoadBalancer::striped})
-    for (const RingLayout& layout :
-         {RingLayout{.cp = 3, .pp = 2, .balancer = balancer},
-          RingLayout{.shard = 2,
+    for (const ContextLayout& layout :
+         {ContextLayout{.cp = 3, .pp = 2, .balancer = balancer},
+          ContextLayout{.shard = 2,
           .tp = 2,
           .sequence_parallel = true,
           .balancer = balancer,
           .documents = true,
           .family = Family::qwen3,
           .zero = 3},
-          RingLayout{.cp = 4, .balancer = balancer, .family = Family::gpt2, .recompute = whole_block}}) {
-      EXPECT_TRUE(ring_verdict(layout, {}).is_equal());
-      EXPECT_TRUE(ring_verdict(layout, grow([] { return std::make_unique<Plant>(); })).is_equal());
+          ContextLayout{.cp = 4, .balancer = balancer, .family = Family::gpt2, .recompute = whole_block}}) {
+      EXPECT_TRUE(context_verdict(layout, {}).is_equal());
+      EXPECT_TRUE(context_verdict(layout, grow([] { return std::make_unique<Plant>(); })).is_equal());
     }
   for (const LoadBalancer balancer : {LoadBalancer::per_document, LoadBalancer::packed})
     for (const Family family : {Family::gpt2, Family::qwen3})
-      EXPECT_TRUE(ring_verdict({.cp = 3,
-                                .shard = 2,
-                                .balancer = balancer,
-                                .documents = true,
-                                .family = family,
-                                .seq_len = 24,
-                                .positions = true},
-                               grow([] { return std::make_unique<Plant>(); }))
+      EXPECT_TRUE(context_verdict({.cp = 3,
+                                   .shard = 2,
+                                   .balancer = balancer,
+                                   .documents = true,
+                                   .family = family,
+                                   .seq_len = 24,
+                                   .positions = true},
+                                  grow([] { return std::make_unique<Plant>(); }))
                       .is_equal());
   EXPECT_TRUE(
-      ring_verdict({.cp = 3, .family = Family::qwen2, .window = 4}, grow([] { return std::make_unique<Plant>(); }))
+      context_verdict({.cp = 3, .family = Family::qwen2, .window = 4}, grow([] { return std::make_unique<Plant>(); }))
           .is_equal());
 }
 

@@ -39,6 +39,7 @@ class TypedMesh::TypedComm final : public Comm {
     const Tensor own = own_part(*this, full, shard);
     // All of it is summed, and this rank's part is the result; the parts of others keep their types.
     for_ranges(CommKind::reduce_scatter, full, [&](const Inference& call, std::int64_t first, std::int64_t count) {
+      require_by_rank(call, range_of(full, first, count));
       (void)reduced(call, range_of(full, first, count), op, sharded_rows);
     });
     for_ranges(CommKind::reduce_scatter, own, [&](Inference& call, std::int64_t first, std::int64_t count) {
@@ -154,8 +155,23 @@ class TypedMesh::TypedComm final : public Comm {
         layout.placement == TensorPlacement::sharded || layout.placement == TensorPlacement::addends_of_parts;
     if (!is_sharded || (layout.block != outermost && layout.block != width))
       call.fail(fmt::format("{}, but rows of heads are exchanged over '{}'", call.words(parts, axis), over()));
+    if (layout.block != outermost && is_of_tokens()) require_order(call, parts, axis, RowOrder::by_rank);
+    if (is_of_tokens()) layout.order = layout.block == outermost ? RowOrder::by_rank : RowOrder::ascending;
     layout.block = layout.block == outermost ? width : outermost;
     return layout;
+  }
+
+  /// Within a cp group, whose ranks have lists of tokens.
+  [[nodiscard]] bool is_of_tokens() const { return group_.axes == AxisSet{Axis::cp}; }
+  void require_order(const Inference& call, const Operand& x, TypeAxis axis, RowOrder order) const {
+    if (x[axis].order != order)
+      call.fail(fmt::format("{}, in ascending order, but each rank of '{}' takes the rows of its own list",
+                            call.words(x, axis), over()));
+  }
+  void require_by_rank(const Inference& call, const Tensor& x) const {
+    const TypedPiece* piece = mesh_.memory_.piece_at(x);
+    if (!is_of_tokens() || piece == nullptr || call.is_padding(x)) return;
+    for (const TypeAxis axis : axes_) require_order(call, {"x", x, *piece}, axis, RowOrder::by_rank);
   }
 
   /// Transfers among these ranks are symmetrical: what a rank receives from k places before it, that rank sent by the
@@ -275,6 +291,7 @@ class TypedMesh::TypedComm final : public Comm {
     if (!is_flat) {
       LayoutType type = call.read("the shard", shard).piece.type;
       for (const TypeAxis axis : axes_) type[axis] = replicated_layout;
+      if (is_of_tokens()) type[axes_.front()].order = RowOrder::by_rank;
       call.write_gathered(full, type, gathered);
       return;
     }

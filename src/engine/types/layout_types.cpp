@@ -1,6 +1,7 @@
 #include "engine/types/layout_types.h"
 
 #include "base/error.h"
+#include "blueprint/transfer_check.h"
 #include "comm/typed/typed_mesh.h"
 #include "engine/types/named_memory.h"
 #include "nn/head_split.h"
@@ -39,6 +40,8 @@ void check_layout_types(const Blueprint& blueprint) {
 }
 
 void rehearse(const Blueprint& blueprint) {
+  if (const std::vector<std::string> faults = check_transfers(blueprint); !faults.empty())
+    throw Failure(faults.front());
   const RunConfig rehearsed = for_rehearsal(blueprint.config());
   rehearsed == blueprint.config() ? check_layout_types(blueprint) : check_layout_types(Blueprint(rehearsed));
 }

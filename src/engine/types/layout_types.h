@@ -12,7 +12,8 @@ namespace echelon {
 /// whole.
 void check_layout_types(const Blueprint& blueprint);
 
-/// The same for a run of the blueprint, with no more microbatches than needed.
+/// The same for a run of the blueprint, with no more microbatches than needed, after the proof that what layers send
+/// cannot deadlock (check_transfers).
 void rehearse(const Blueprint& blueprint);
 
 /// The config with four microbatches a pipeline rank if it has more: microbatches are identical, so a long step need

@@ -35,8 +35,11 @@ void name_orders(const LayerOptions& options, const std::array<Tensor, 2>& order
                  TypedMemory& memory) {
   if (options.tokens->blocks.num_blocks() == 1) type[TypeAxis::cp] = replicated_layout;
   type[TypeAxis::cp_heads] = replicated_layout;
-  for (const Tensor& order : orders)
-    memory.name(order, {.name = "the order of rows", .type = type, .is_of_host = true});
+  const auto& [by_position, by_rank] = orders;
+  memory.name(by_rank, {.name = "the order of rows by rank", .type = type, .is_of_host = true});
+  const bool exchanges_heads = options.tokens->exchange.head_ranks > 1;
+  type[exchanges_heads ? TypeAxis::cp_heads : TypeAxis::cp].order = RowOrder::by_rank;  // of what it takes
+  memory.name(by_position, {.name = "the order of rows by position", .type = type, .is_of_host = true});
 }
 
 void name_router(RankRun& run, TypedMemory& memory) {

@@ -81,6 +81,9 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   AttentionTypes types;
   for (const TypeAxis axis : call.axes()) {
     if (k[axis] != v[axis]) call.fail_together(k, v, axis);
+    for (const Operand& x : {q, k})
+      if (x[axis].order == RowOrder::by_rank)
+        call.fail(fmt::format("{}, but rows are attended to in ascending order", call.words(x, axis)));
     if (axis == TypeAxis::cp) {
       set_context_types(call, q, k, types);
       continue;

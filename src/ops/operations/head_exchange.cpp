@@ -88,16 +88,24 @@ void check(const GatherRowsArgs& args) {
 }
 OpCost cost(const GatherRowsArgs& args) { return cost_by_rows(args.y, 0, 2 * bytes_of(args.y) + bytes_of(args.index)); }
 Operands operands_of(const GatherRowsArgs& args) { return {args.x.dtype, {args.x, args.index}, {args.y}}; }
-// Rows only move. Where each rank has rows of its own, it has their index.
+// Rows only move. Where each rank has rows of its own, it has their index. They are put in ascending order, or back
+// into that of the ranks' lists.
 void infer(Inference& call, const GatherRowsArgs& args) {
   const Operand x = call.read("x", args.x), index = call.read("the index of rows", args.index);
+  LayoutType y = x.piece.type;
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(index, axis);
     const bool rows_are_cut = x.is_sharded_along(axis, dim_of_rows),
                index_is_cut = index[axis].placement == TensorPlacement::sharded;
     if (rows_are_cut != index_is_cut) call.fail_together(index, x, axis);
+    if (axis != call.ranks().gathered_rows_axis()) continue;
+    const bool are_by_rank = x[axis].order == RowOrder::by_rank;
+    if (x[axis].order != index[axis].order)
+      call.fail(fmt::format("{}, but the index takes rows {}", call.words(x, axis),
+                            are_by_rank ? "in ascending order" : "rank after rank"));
+    y[axis].order = are_by_rank ? RowOrder::ascending : RowOrder::by_rank;
   }
-  call.write(args.y, x.piece.type);
+  call.write(args.y, y);
 }
 void sample(SampleOperands& s, GatherRowsArgs& args) {
   args = {.x = s.rows(), .index = s.integers({s.m()}, [](std::int64_t i) { return i; }), .y = s.rows()};

@@ -132,28 +132,13 @@ void check_collectives(const Programs& programs, Faults& faults) {
   }
 }
 
-// The nodes of one cycle among those that could not be sorted, each before the one that it waits for.
-std::vector<int> find_cycle(const EventGraph& graph, const std::vector<int>& sorted) {
-  std::vector<bool> is_sorted(graph.before.size(), false);
-  for (const int node : sorted) is_sorted[node] = true;
-  int node = static_cast<int>(std::find(is_sorted.begin(), is_sorted.end(), false) - is_sorted.begin());
-  std::vector<int> path;
-  while (std::find(path.begin(), path.end(), node) == path.end()) {
-    path.push_back(node);
-    const auto& before = graph.before[node];
-    node = *std::find_if(before.begin(), before.end(), [&](int other) { return !is_sorted[other]; });
-  }
-  path.erase(path.begin(), std::find(path.begin(), path.end(), node));
-  return path;
-}
-
 void check_deadlock(const Programs& programs, Faults& faults) {
   const EventGraph graph = event_graph(programs);
-  const std::vector<int> sorted = sorted_nodes(graph);
-  if (sorted.size() == graph.before.size()) return;
+  const std::vector<int> cycle = cycle_of(graph, sorted_nodes(graph));
+  if (cycle.empty()) return;
   // (rank, id) around the cycle; of a run along one program only the two ends.
   std::vector<std::pair<int, int>> actions;
-  for (const int node : find_cycle(graph, sorted)) {
+  for (const int node : cycle) {
     const auto behind = std::upper_bound(graph.first_node.begin(), graph.first_node.end(), node);
     const int rank = static_cast<int>(behind - graph.first_node.begin()) - 1;
     const std::pair<int, int> action{rank, (node - graph.first_node[rank]) / 2};

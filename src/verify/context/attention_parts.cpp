@@ -75,6 +75,19 @@ std::vector<HeadPart> AttentionParts::forward(std::int64_t token, std::int64_t h
   return parts;
 }
 
+HeadPart united(const std::vector<HeadPart>& parts, const std::vector<int>& ranks) {
+  HeadPart whole = {.lse = -std::numeric_limits<double>::infinity(), .out = Values(parts.front().out.size())};
+  double sum = 0;
+  for (const int rank : ranks) sum += std::exp(parts[static_cast<std::size_t>(rank)].lse);
+  if (sum == 0) return whole;
+  whole.lse = std::log(sum);
+  for (const int rank : ranks) {
+    const HeadPart& part = parts[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < whole.out.size(); ++i) whole.out[i] += std::exp(part.lse) / sum * part.out[i];
+  }
+  return whole;
+}
+
 // delta = dout * out (Dao et al. 2022, algorithm 4).
 AttentionParts::Query AttentionParts::query_at(std::int64_t token, std::int64_t head) const {
   Query query = {.token = token, .head = head};
@@ -117,7 +130,27 @@ void AttentionParts::turn_back(HeadGradient which, double* head, std::int64_t to
 
 std::vector<Values> AttentionParts::gradient(HeadGradient which, const Read& read,
                                              std::span<const std::int64_t> turned) const {
-  std::vector<Values> parts(static_cast<std::size_t>(places_.cp()), Values(read.values.size()));
+  const bool is_of_queries = which == HeadGradient::queries;
+  return addends(which, read,
+                 {static_cast<std::size_t>(places_.cp()),
+                  [&](std::int64_t query, std::int64_t, std::int64_t key) {
+                    return places_.part_of(is_of_queries ? key : query);
+                  }},
+                 turned);
+}
+
+std::vector<Values> AttentionParts::gradient_by_heads(HeadGradient which, const Read& read, int num_parts) const {
+  return addends(which, read,
+                 {static_cast<std::size_t>(num_parts),
+                  [&](std::int64_t, std::int64_t head_in_group, std::int64_t) {
+                    return static_cast<int>(head_in_group * num_parts / group_);
+                  }},
+                 {});
+}
+
+std::vector<Values> AttentionParts::addends(HeadGradient which, const Read& read, const Addends& by,
+                                            std::span<const std::int64_t> turned) const {
+  std::vector<Values> parts(by.count, Values(read.values.size()));
   const std::int64_t first_head = read.first_column / C_, num_heads = read.num_columns / C_;
   // Of every token its query heads, once.
   std::map<std::pair<std::int64_t, std::int64_t>, Query> queries;
@@ -131,18 +164,18 @@ std::vector<Values> AttentionParts::gradient(HeadGradient which, const Read& rea
     if (token == no_token) continue;
     for (std::int64_t h = 0; h < num_heads; ++h) {
       const std::size_t at = i * static_cast<std::size_t>(read.num_columns) + static_cast<std::size_t>(h * C_);
+      const auto add_pair = [&](std::int64_t query, std::int64_t head, std::int64_t key) {
+        const int part = by.part_of(query, head % group_, key);
+        add(which, query_of(query, head), key, &parts[static_cast<std::size_t>(part)][at]);
+      };
       if (which == HeadGradient::queries) {
         for (int part = 0; part < places_.cp(); ++part)
-          for (const std::int64_t key : keys_of(token, part))
-            add(which, query_of(token, first_head + h), key, &parts[static_cast<std::size_t>(part)][at]);
+          for (const std::int64_t key : keys_of(token, part)) add_pair(token, first_head + h, key);
       } else {
         // Queries after the key, of the heads that share it.
-        for (std::int64_t query = token; query < (token / T_ + 1) * T_; ++query) {
-          if (!sees(query, token)) continue;
-          for (std::int64_t g = 0; g < group_; ++g)
-            add(which, query_of(query, (first_head + h) * group_ + g), token,
-                &parts[static_cast<std::size_t>(places_.part_of(query))][at]);
-        }
+        for (std::int64_t query = token; query < (token / T_ + 1) * T_; ++query)
+          for (std::int64_t g = 0; g < group_ && sees(query, token); ++g)
+            add_pair(query, (first_head + h) * group_ + g, token);
       }
       if (which != HeadGradient::values)
         for (Values& part : parts) turn_back(which, &part[at], turned.empty() ? token : turned[i]);

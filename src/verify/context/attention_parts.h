@@ -5,6 +5,7 @@
 #include "nn/decoder/rope_tables.h"
 #include "verify/activations.h"
 
+#include <functional>
 #include <span>
 
 namespace echelon {
@@ -14,6 +15,9 @@ struct HeadPart {
   double lse = 0;  // -inf: it sees none of them
   Values out;      // [head_dim]
 };
+
+/// Attention to the keys of several cp ranks. `parts`: of each rank.
+[[nodiscard]] HeadPart united(const std::vector<HeadPart>& parts, const std::vector<int>& ranks);
 
 enum class HeadGradient : std::uint8_t { queries, keys, values };
 
@@ -34,12 +38,23 @@ class AttentionParts {
   [[nodiscard]] std::vector<Values> gradient(HeadGradient which, const Read& read,
                                              std::span<const std::int64_t> turned = {}) const;
 
+  /// The gradient of keys or values by the query heads that read them, in `num_parts` equal parts of a group.
+  [[nodiscard]] std::vector<Values> gradient_by_heads(HeadGradient which, const Read& read, int num_parts) const;
+
  private:
   /// A query head with its softmax over all keys that it sees.
   struct Query {
     std::int64_t token = 0, head = 0;
     double lse = 0, delta = 0;
   };
+  /// Which addend a pair of a query and a key is part of: of the query's token, its head within the group, and the key.
+  using PartOf = std::function<int(std::int64_t query, std::int64_t head_in_group, std::int64_t key)>;
+  struct Addends {
+    std::size_t count = 0;
+    PartOf part_of;
+  };
+  [[nodiscard]] std::vector<Values> addends(HeadGradient which, const Read& read, const Addends& by,
+                                            std::span<const std::int64_t> turned) const;
   [[nodiscard]] Query query_at(std::int64_t token, std::int64_t head) const;
   [[nodiscard]] double score(std::int64_t query, std::int64_t key, std::int64_t head) const;
   [[nodiscard]] std::vector<std::int64_t> keys_of(std::int64_t token, int cp_rank) const;

@@ -4,14 +4,28 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace echelon {
 
-int WrongContext::source_of(const Read& read) const {
-  const int cp = places().cp();
-  return (places().place_of(read.rank, read.microbatch).cp_rank - read.hop + cp) % cp;
+std::string WrongContext::owner_of(int block) const {
+  const int count = places().ranks_of_block(), first = block * count;
+  if (count == 1) return fmt::format("rank {} of its ring", block);
+  return fmt::format("ranks {} to {} of its cp group", first, first + count - 1);
+}
+
+std::vector<std::vector<int>> WrongContext::ranks_by_distance(const Read& read, int direction) const {
+  const TokenPlaces& at = places();
+  const bool is_ring = at.num_blocks() > 1;
+  const int count = is_ring ? at.num_blocks() : at.cp(), size = is_ring ? at.ranks_of_block() : 1;
+  const int own = cp_rank_of(read) / size;
+  std::vector<std::vector<int>> ranks;
+  for (int distance = 0; distance < count; ++distance) {
+    const int unit = (own + direction * distance + count) % count;
+    std::vector<int>& of_unit = ranks.emplace_back();
+    for (int i = 0; i < size; ++i) of_unit.push_back(unit * size + i);
+  }
+  return ranks;
 }
 
 Finding WrongContext::finding(FaultKind kind, const std::string& evidence) const {
@@ -33,9 +47,14 @@ std::vector<Finding> explain_context(const Case& at, const Activations& expected
   if (is_of_ranges(wrong.name())) return explain_ranges(wrong);
   const std::string layer = attention_layer_of(tensor);
   if (wrong.places().cp() == 1 || layer.empty()) return {};
-  if (tensor == read_of_heads("keys", layer) || tensor == read_of_heads("values", layer)) return explain_blocks(wrong);
-  if (tensor == "input of " + layer + ".o_proj.weight") return explain_merged(wrong);
-  return tensor.starts_with("gradient of the output of ") ? explain_attention_gradient(wrong) : std::vector<Finding>();
+  std::vector<Finding> findings;
+  const bool exchanges_heads = wrong.places().head_ranks() > 1;
+  if (tensor == read_of_heads("keys", layer) || tensor == read_of_heads("values", layer) ||
+      (exchanges_heads && tensor == read_of_heads("queries", layer)))
+    findings = explain_blocks(wrong);
+  if (tensor == "input of " + layer + ".o_proj.weight") findings = explain_merged(wrong);
+  if (tensor.starts_with("gradient of the output of ")) findings = explain_attention_gradient(wrong);
+  return findings.empty() ? explain_heads(wrong) : findings;
 }
 
 std::vector<Finding> explain_targets(const WrongContext& wrong) {
@@ -59,42 +78,6 @@ std::vector<Finding> explain_targets(const WrongContext& wrong) {
     return {wrong.finding(FaultKind::lost_target, fmt::format("{} targets are ignored, {}", num_ignored, where))};
   return {wrong.finding(FaultKind::wrong_target,
                         fmt::format("{} targets are not the next token, {}", num_other + num_ignored, where))};
-}
-
-namespace {
-
-/// The cp rank whose tokens have the values that were read; -1: none.
-int block_of(const WrongContext& wrong, const Read& read) {
-  for (int other = 0; other < wrong.places().cp(); ++other) {
-    BlockPlace block = wrong.places().place_of(read.rank, read.microbatch);
-    block.cp_rank = other;
-    Read as = read;
-    as.tokens = wrong.places().tokens_of(block);
-    const Values right = wrong.expected.expected(as);
-    bool is_same = true;
-    for (std::size_t i = 0; i < right.size() && is_same; ++i)
-      is_same = wrong.is_same(read.name, read.values[i], right[i]);
-    if (is_same) return other;
-  }
-  return -1;
-}
-
-}  // namespace
-
-std::vector<Finding> explain_blocks(const WrongContext& wrong) {
-  const int cp = wrong.places().cp();
-  bool all_stale = true;
-  std::string evidence;
-  for (const auto& [read, partial] : wrong.first.wrong) {
-    const int source = wrong.source_of(read), found = block_of(wrong, read);
-    if (read.hop == 0 || found < 0) return {};
-    all_stale = all_stale && found == (source + 1) % cp;
-    if (evidence.empty())
-      evidence = fmt::format("at hop {} rank {} attends to the block of rank {} of its ring instead of rank {}",
-                             read.hop, read.rank, found, source);
-  }
-  if (all_stale) evidence += ": to that of the hop before, once more";
-  return {wrong.finding(all_stale ? FaultKind::stale_block : FaultKind::wrong_block, evidence)};
 }
 
 }  // namespace echelon

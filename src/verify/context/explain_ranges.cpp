@@ -1,4 +1,4 @@
-// Which keys queries see at a hop of a ring, where it differs from what the positions of the tokens and the documents
+// Which keys of a block queries see, where it differs from what the positions of the tokens and the documents
 // of the sequence say.
 #include "verify/context/explain_context.h"
 
@@ -30,8 +30,8 @@ class RangeExplainer {
         window_(window_of_layer(places_.config().model, wrong.name().tensor)) {}
 
   std::vector<Finding> explain() {
-    for (const auto& attempt :
-         {&RangeExplainer::try_padding, &RangeExplainer::try_other_block, &RangeExplainer::try_boundaries})
+    for (const auto& attempt : {&RangeExplainer::try_padding, &RangeExplainer::try_other_block,
+                                &RangeExplainer::try_other_queries, &RangeExplainer::try_boundaries})
       if (auto found = (this->*attempt)(); !found.empty()) return found;
     return {wrong_.finding(FaultKind::unknown, first_difference())};
   }
@@ -41,16 +41,16 @@ class RangeExplainer {
   std::vector<Finding> try_padding() {
     std::string evidence;
     for (const WrongRead& each : wrong_.first.wrong) {
-      const int source = wrong_.source_of(each.read);
+      const int block = wrong_.block_of(each.read);
       const bool fits = all_queries(each.read, [&](std::size_t row, std::int64_t token) {
-        const std::int64_t num_tokens = std::ssize(places_.positions(token / T_, source));
-        const RowRange right = places_.keys_seen_by(token, source, window_), range = range_at(each.read, row);
+        const std::int64_t num_tokens = std::ssize(places_.keys(token / T_, block));
+        const RowRange right = places_.rows_seen_by(token, block, window_), range = range_at(each.read, row);
         if (range == right) return true;
         if (evidence.empty())
           evidence = fmt::format(
-              "the query at position {} of sequence {} sees row {} of the block of rank {} of the "
-              "ring, which has {} tokens: the rest is padding",
-              token % T_, token / T_, range.end - 1, source, num_tokens);
+              "the query at position {} of sequence {} sees row {} of the block of {}, which has {} tokens: the rest "
+              "is padding",
+              token % T_, token / T_, range.end - 1, wrong_.owner_of(block), num_tokens);
         const bool had_keys = right.begin < right.end;
         return range.end > num_tokens &&
                (had_keys ? range.begin == right.begin && right.end == num_tokens : range.begin >= num_tokens);
@@ -60,21 +60,48 @@ class RangeExplainer {
     return {wrong_.finding(FaultKind::visible_padding, evidence)};
   }
 
-  // The ranges are right for the block of another rank.
+  // The ranges are right for another block.
   std::vector<Finding> try_other_block() {
     std::string evidence;
     for (const WrongRead& each : wrong_.first.wrong) {
       int other = 0;
       const auto is_of_other = [&](std::size_t row, std::int64_t token) {
-        return range_at(each.read, row) == places_.keys_seen_by(token, other, window_);
+        return range_at(each.read, row) == places_.rows_seen_by(token, other, window_);
       };
-      while (other < places_.cp() && !all_queries(each.read, is_of_other)) ++other;
-      if (other == places_.cp()) return {};
+      while (other < places_.num_blocks() && !all_queries(each.read, is_of_other)) ++other;
+      if (other == places_.num_blocks()) return {};
       if (evidence.empty())
-        evidence = fmt::format("at hop {} rank {} masks the block of rank {} of its ring like that of rank {}",
-                               each.read.hop, each.read.rank, wrong_.source_of(each.read), other);
+        evidence = fmt::format("at hop {} rank {} masks the block of {} like that of {}", each.read.hop, each.read.rank,
+                               wrong_.owner_of(wrong_.block_of(each.read)), wrong_.owner_of(other));
     }
     return {wrong_.finding(FaultKind::wrong_ranges, evidence)};
+  }
+
+  // The ranges are right for the queries of another rank.
+  std::vector<Finding> try_other_queries() {
+    std::string evidence;
+    for (const WrongRead& each : wrong_.first.wrong) {
+      int other = 0;
+      while (other < places_.cp() && !has_ranges_of(each.read, other)) ++other;
+      if (other == places_.cp()) return {};
+      if (evidence.empty())
+        evidence = fmt::format(
+            "rank {} masks the keys of its queries like those of the queries of rank {} of its cp "
+            "group",
+            each.read.rank, other);
+    }
+    return {wrong_.finding(FaultKind::wrong_ranges, evidence)};
+  }
+
+  [[nodiscard]] bool has_ranges_of(const Read& read, int cp_rank) const {
+    BlockPlace place = places_.place_of(read.rank, read.microbatch);
+    if (place.cp_rank == cp_rank) return false;
+    place.cp_rank = cp_rank;
+    const std::vector<std::int64_t> queries = places_.queries_of(place);
+    return all_queries(read, [&](std::size_t row, std::int64_t) {
+      return queries[row] == no_token ||
+             range_at(read, row) == places_.rows_seen_by(queries[row], wrong_.block_of(read), window_);
+    });
   }
 
   // One document, or all that do not start with the sequence, start a position earlier or later.
@@ -83,8 +110,8 @@ class RangeExplainer {
     for (const WrongRead& each : wrong_.first.wrong) {
       std::int64_t sequence = no_token;
       const bool fits = all_queries(each.read, [&](std::size_t row, std::int64_t token) {
-        const int source = wrong_.source_of(each.read);
-        if (token / T_ == sequence || range_at(each.read, row) == places_.keys_seen_by(token, source, window_))
+        const int block = wrong_.block_of(each.read);
+        if (token / T_ == sequence || range_at(each.read, row) == places_.rows_seen_by(token, block, window_))
           return true;
         sequence = token / T_;
         const std::string moved = moved_boundaries(each.read, sequence);
@@ -107,7 +134,7 @@ class RangeExplainer {
             moved[i] = std::clamp<std::int32_t>(moved[i] + by, 0, static_cast<std::int32_t>(T_));
         const bool fits = all_queries(read, [&](std::size_t row, std::int64_t token) {
           return token / T_ != sequence ||
-                 range_at(read, row) == places_.keys_seen_by(token, wrong_.source_of(read), {moved, window_});
+                 range_at(read, row) == places_.rows_seen_by(token, wrong_.block_of(read), {moved, window_});
         });
         if (!fits) continue;
         const std::size_t shown = std::max<std::size_t>(1, only);
@@ -122,7 +149,7 @@ class RangeExplainer {
     const Read& read = wrong_.first.wrong.front().read;
     std::string text = "it differs";
     all_queries(read, [&](std::size_t row, std::int64_t token) {
-      const RowRange range = range_at(read, row), right = places_.keys_seen_by(token, wrong_.source_of(read), window_);
+      const RowRange range = range_at(read, row), right = places_.rows_seen_by(token, wrong_.block_of(read), window_);
       if (range == right) return true;
       text = fmt::format(
           "at hop {} the query at position {} of sequence {} sees the rows from {} and before {} of its "

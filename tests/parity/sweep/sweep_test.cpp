@@ -1,6 +1,7 @@
 // Sweeps over layouts that mix every axis with every other: each row equals one rank, and the locks hold.
 #include "parity/sweep/sweep.h"
 #include "base/clock.h"
+#include "blueprint/transfer_check.h"
 #include "engine/types/layout_types.h"
 #include "parity/choice_gaps.h"
 #include "parity/layout.h"
@@ -75,6 +76,7 @@ TEST_P(SweepRows, AreAcceptedPlannedAndOfFittingTypes) {
         EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)),
                   std::vector<std::string>())
             << how_to_repeat(table(), row, config);
+      EXPECT_EQ(check_transfers(blueprint), std::vector<std::string>()) << how_to_repeat(table(), row, config);
       check_layout_types(blueprint);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what() << "\n" << how_to_repeat(table(), row, config);
