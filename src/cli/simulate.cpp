@@ -5,14 +5,17 @@
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
-#include "data/indexed_dataset.h"
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
+#include "predict/documents/drawn_lengths.h"
 #include "predict/experts/expert_nodes.h"
 #include "predict/experts/read_expert_load.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
+#include "train/data/attention_shares.h"
+#include "train/data/described_documents.h"
+#include "train/data/open_data.h"
 
 #include <CLI/CLI.hpp>
 
@@ -89,26 +92,21 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
-std::vector<std::int64_t> lengths_in(const std::string& index) {
-  const IndexedDataset dataset(index.substr(0, index.size() - std::string_view(".idx").size()));
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t document = 0; document < dataset.num_documents(); ++document)
-    lengths.push_back(dataset.document_start(document + 1) - dataset.document_start(document));
-  return lengths;
-}
-
-/// None if no lengths are given.
-std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config,
-                                         const MachineSpec& machine) {
+/// Of an .idx file as a run with this config reads it, or of drawn lengths. None if none are given.
+std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config) {
   const std::string& asked = arguments.documents;
   if (asked.empty()) return std::nullopt;
-  require(!machine.host, "--documents={} is not timed on ranks that share this machine's cores (use --machine=h100)",
-          asked);
-  if (asked.ends_with(".idx")) return document_load(config, lengths_in(asked));
-  constexpr std::int64_t num_microbatches = 64;
+  const std::int64_t num_batches = batches_to_count(config), T = config.training.seq_len;
+  constexpr std::string_view ending = ".idx";
+  if (asked.ends_with(ending)) {
+    RunConfig of_file = config;
+    of_file.data.path = asked.substr(0, asked.size() - ending.size());
+    const DatasetBatches batches = open_documents(of_file);
+    return document_load(config, documents_of(batches, T), num_batches);
+  }
   const auto [mean, spread] = parse_length_distribution(asked);
-  const std::int64_t tokens = num_microbatches * config.training.micro_batch_size * config.training.seq_len;
-  return document_load(config, drawn_lengths(mean, spread, tokens), num_microbatches);
+  const std::int64_t num_tokens = num_batches * config.training.global_batch_size * T;
+  return document_load(config, described_documents(config, drawn_lengths(mean, spread, num_tokens)), num_batches);
 }
 
 /// The named machine, else the config's, else this one.
@@ -167,9 +165,12 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   config.expert_load = read_expert_load(arguments.expert_load, config);
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
   config = with_nodes_of(config, machine);
-  const std::optional<DocumentLoad> documents = documents_of(arguments, config, machine);
+  const std::optional<DocumentLoad> documents = documents_of(arguments, config);
   if (documents) profile.attention_share = documents->slowest_share;
-  const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
+  if (documents) profile.key_shares = documents->keys;
+  const SimulationOptions options{.profile = profile,
+                                  .slow_ranks = slow_ranks_of(arguments.slow),
+                                  .attention_shares = documents ? documents->rank_shares : std::vector<double>()};
   // As in train.
   if (profile.is_echelon && !machine.host && config.training.device == DeviceChoice::automatic)
     config.training.device = DeviceChoice::cuda;

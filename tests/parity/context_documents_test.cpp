@@ -3,10 +3,12 @@
 #include "nn/context_parallel/block_ring.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
+#include "predict/documents/document_load.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 namespace echelon::testing {
@@ -83,10 +85,12 @@ class EachStep final : public RunObserver {
     before = counted;
     const AttentionWork& work = rank.run.step().attention_work();
     EXPECT_LE(work.sent_bytes, work.planned_sent_bytes);
+    sent_by_run += work.sent_bytes;
+    planned_by_run += work.planned_sent_bytes;
     sent += expected;
     planned += work.planned_sent_bytes - work.sent_bytes + expected;
   }
-  std::int64_t sent = 0, planned = 0;
+  std::int64_t sent = 0, planned = 0, sent_by_run = 0, planned_by_run = 0;
   int num_steps = 0;
 
  private:
@@ -113,6 +117,17 @@ class EachStep final : public RunObserver {
   std::mutex mutex_;
   std::map<int, std::int64_t> sent_before_;
 };
+
+/// What `simulate --documents` says of the same batches.
+void expect_predicted(const RunConfig& config, const DrawnDocuments& source, const EachStep& run) {
+  const DocumentsOf documents_of = [&](std::int64_t sequence, DocumentOffsets& documents) {
+    documents = source.of(sequence, config.training.seq_len);
+  };
+  const std::int64_t num_steps = config.training.steps;
+  const ContextBytes bytes = context_bytes(Blueprint(config), document_load(config, documents_of, num_steps));
+  EXPECT_EQ(std::llround(bytes.sent * static_cast<double>(num_steps)), run.sent_by_run);
+  EXPECT_EQ(bytes.planned * num_steps, run.planned_by_run);
+}
 
 // Claim (plans): With documents and windows, rings and gathers send the keys that a later rank sees, and their
 //   gradients.
@@ -141,6 +156,7 @@ TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
       EXPECT_GT(steps.sent, 0);
       EXPECT_LT(steps.sent, steps.planned);
       num_batches += steps.num_steps;
+      expect_predicted(config, documents, steps);
     }
   EXPECT_GE(num_batches, 100);
 }

@@ -19,8 +19,9 @@ namespace echelon {
 
 struct SimulationOptions {
   SoftwareProfile profile = {};
-  std::map<int, double> slow_ranks = {};     // factors of the time of what they compute
-  ProgramKind kind = ProgramKind::training;  // or with a snapshot, where the blueprint has such programs
+  std::map<int, double> slow_ranks = {};      // factors of the time of what they compute
+  std::vector<double> attention_shares = {};  // on a host: by rank, what documents leave of attention's time
+  ProgramKind kind = ProgramKind::training;   // or with a snapshot, where the blueprint has such programs
 };
 
 /// A rank that was simulated, for all that do the same at the same time: the tensor- and context-parallel ranks of a
