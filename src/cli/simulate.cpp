@@ -2,20 +2,17 @@
 #include "predict/simulation/simulate.h"
 #include "predict/published/software_memory.h"
 
+#include "cli/asked_documents.h"
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
-#include "predict/documents/drawn_lengths.h"
 #include "predict/experts/expert_nodes.h"
 #include "predict/experts/read_expert_load.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
-#include "train/data/attention_shares.h"
-#include "train/data/described_documents.h"
-#include "train/data/open_data.h"
 
 #include <CLI/CLI.hpp>
 
@@ -92,21 +89,13 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
-/// Of an .idx file as a run with this config reads it, or of drawn lengths. None if none are given.
+/// None if no lengths are given.
 std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config) {
-  const std::string& asked = arguments.documents;
-  if (asked.empty()) return std::nullopt;
-  const std::int64_t num_batches = batches_to_count(config), T = config.training.seq_len;
-  constexpr std::string_view ending = ".idx";
-  if (asked.ends_with(ending)) {
-    RunConfig of_file = config;
-    of_file.data.path = asked.substr(0, asked.size() - ending.size());
-    const DatasetBatches batches = open_documents(of_file);
-    return document_load(config, documents_of(batches, T), num_batches);
-  }
-  const auto [mean, spread] = parse_length_distribution(asked);
-  const std::int64_t num_tokens = num_batches * config.training.global_batch_size * T;
-  return document_load(config, described_documents(config, drawn_lengths(mean, spread, num_tokens)), num_batches);
+  if (arguments.documents.empty()) return std::nullopt;
+  const std::int64_t num_batches = batches_to_count(config);
+  const DocumentsOf documents =
+      asked_documents(arguments.documents, config, num_batches * config.training.global_batch_size);
+  return document_load(config, documents, num_batches);
 }
 
 /// The named machine, else the config's, else this one.
@@ -210,9 +199,7 @@ CommandAction declare_simulate(CLI::App& app, const std::vector<std::string>& co
   app.add_option("--rows", arguments->rows.path,
                  "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
-  app.add_option("--documents", arguments->documents,
-                 "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens")
-      ->type_name("FILE|MEAN:SPREAD");
+  app.add_option("--documents", arguments->documents, documents_help)->type_name("FILE|MEAN:SPREAD");
   app.add_option("--expert-load", arguments->expert_load, expert_load_help)->type_name("LOAD");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")
       ->type_name("rank=R:FACTOR");

@@ -88,18 +88,7 @@ std::int64_t num_pieces(std::span<const std::int32_t> documents) {
   return pieces;
 }
 
-}  // namespace
-
-std::int64_t batches_to_count(const RunConfig& config) {
-  constexpr std::int64_t num_microbatches = 64;
-  const std::int64_t of_batch = config.data_parallel_degree() * config.num_microbatches();
-  return (num_microbatches + of_batch - 1) / of_batch;
-}
-
-DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches) {
-  require(config.data.reset_attention_mask,
-          "--documents changes nothing where tokens attend across documents: data.reset_attention_mask = false (use "
-          "true)");
+DocumentLoad counted_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches) {
   BatchDocuments batch(config);
   const BatchLayout& layout = batch.layout();
   PairCounter pairs(config);
@@ -124,6 +113,37 @@ DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents
   }
   load.mean_length = static_cast<double>(load.num_sequences * config.training.seq_len) / static_cast<double>(pieces);
   return load;
+}
+
+}  // namespace
+
+std::int64_t batches_to_count(const RunConfig& config) {
+  constexpr std::int64_t num_microbatches = 64;
+  const std::int64_t of_batch = config.data_parallel_degree() * config.num_microbatches();
+  return (num_microbatches + of_batch - 1) / of_batch;
+}
+
+DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches) {
+  require(config.data.reset_attention_mask,
+          "--documents changes nothing where tokens attend across documents: data.reset_attention_mask = false (use "
+          "true)");
+  return counted_load(config, documents_of, num_batches);
+}
+
+bool has_windows_alone(const RunConfig& config) {
+  return !config.data.reset_attention_mask && window_of_all(config) > 0;
+}
+
+DocumentLoad load_of_whole_sequences(const RunConfig& config) {
+  RunConfig of_one = config;  // all microbatches are alike
+  of_one.training.global_batch_size = config.data_parallel_degree() * config.training.micro_batch_size;
+  const auto T = static_cast<std::int32_t>(config.training.seq_len);
+  return counted_load(
+      of_one,
+      [T](std::int64_t /*sequence*/, DocumentOffsets& documents) {
+        documents = {0, T};
+      },
+      1);
 }
 
 ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load) {

@@ -31,6 +31,9 @@ struct DocumentLoad {
 /// Throws Error for a layout whose attention ends at no document.
 [[nodiscard]] DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of,
                                          std::int64_t num_batches);
+/// Where windows alone leave pairs out, in all layers.
+[[nodiscard]] bool has_windows_alone(const RunConfig& config);
+[[nodiscard]] DocumentLoad load_of_whole_sequences(const RunConfig& config);
 /// As many batches as have 64 microbatches.
 [[nodiscard]] std::int64_t batches_to_count(const RunConfig& config);
 
