@@ -2,8 +2,8 @@
 #include "predict/simulation/simulate.h"
 #include "predict/published/software_memory.h"
 
-#include "cli/asked_documents.h"
 #include "cli/command.h"
+#include "cli/documents/asked_documents.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
 #include "measure/this_machine.h"

@@ -1,5 +1,5 @@
 // Which balancer a plan has, where documents or windows make a difference.
-#include "plan/search/balancers.h"
+#include "plan/balance/balancers.h"
 
 #include "plan/search/search.h"
 #include "plan/text/text.h"

@@ -135,7 +135,7 @@ bool has_windows_alone(const RunConfig& config) {
 }
 
 DocumentLoad load_of_whole_sequences(const RunConfig& config) {
-  RunConfig of_one = config;  // all microbatches are alike
+  RunConfig of_one = config;  // all microbatches have the same
   of_one.training.global_batch_size = config.data_parallel_degree() * config.training.micro_batch_size;
   const auto T = static_cast<std::int32_t>(config.training.seq_len);
   return counted_load(

@@ -2,9 +2,9 @@
 // context-parallel group, and rows of keys that travel.
 #pragma once
 
-#include "blueprint/batch_documents.h"
 #include "blueprint/blueprint.h"
 #include "blueprint/context_traffic.h"
+#include "blueprint/documents/batch_documents.h"
 #include "predict/software/key_shares.h"
 
 #include <cstdint>

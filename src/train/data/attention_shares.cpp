@@ -1,6 +1,6 @@
 #include "train/data/attention_shares.h"
 
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 
 namespace echelon {
 

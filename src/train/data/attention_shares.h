@@ -1,7 +1,7 @@
 // What documents leave of attention, on each rank, of the pairs (query, key) that a plan counts for whole sequences.
 #pragma once
 
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 #include "data/batch_source.h"
 
 #include <vector>

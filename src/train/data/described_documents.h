@@ -1,7 +1,7 @@
 // Documents of which lengths alone are known, as the sequences of a run.
 #pragma once
 
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 
 #include <cstdint>
 #include <span>

@@ -3,7 +3,7 @@
 // and windows leave pairs out, and rows that no query sees; then the first plan is timed with every balancer.
 #pragma once
 
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 #include "plan/search/plan.h"
 
 namespace echelon {

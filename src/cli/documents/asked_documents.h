@@ -1,7 +1,7 @@
 // --documents: an .idx file, or a distribution of lengths.
 #pragma once
 
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 
 #include <string>
 

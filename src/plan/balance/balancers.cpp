@@ -1,4 +1,4 @@
-#include "plan/search/balancers.h"
+#include "plan/balance/balancers.h"
 
 #include "predict/documents/document_load.h"
 

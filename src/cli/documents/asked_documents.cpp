@@ -1,4 +1,4 @@
-#include "cli/asked_documents.h"
+#include "cli/documents/asked_documents.h"
 
 #include "predict/documents/drawn_lengths.h"
 #include "train/data/attention_shares.h"

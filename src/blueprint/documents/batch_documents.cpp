@@ -1,4 +1,4 @@
-#include "blueprint/batch_documents.h"
+#include "blueprint/documents/batch_documents.h"
 
 #include "blueprint/balanced_batch.h"
 #include "context/key_traffic.h"
