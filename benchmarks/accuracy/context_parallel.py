@@ -3,11 +3,12 @@
 
     benchmarks/accuracy/context_parallel.py FOLDER [--sequences=1]
 
-FOLDER holds throughput.csv and long_context.csv. No constant was fitted to these rows. Those of long_context.csv name
+FOLDER holds throughput.csv, long_context.csv and memory.csv. No constant was fitted to these rows. Those of long_context.csv name
 a layout with context parallelism and the speed of the best one without it, which they do not name: here that is the
 fastest that fits of all tensor and pipeline degrees, virtual stages, and no or full recomputation. Neither the batch
 nor the recomputation is printed there. --sequences is what each data-parallel rank of the row's layout is assumed to
-have in a step; recomputation is the fastest that fits.
+have in a step; recomputation is the fastest that fits. Memory, and the run that offloads checkpoints, are shown without
+a bar.
 """
 import argparse
 import os
@@ -67,6 +68,30 @@ def print_worth(echelon, runs, sequences):
               f"recomputed; without: tp {without['tp']}, pp {without['pp']} x {without['vpp']}, {without['recompute']} recomputed)")
 
 
+def is_in_memory_table(each, by_id):
+    row = by_id.get(each["id"].removeprefix("mem-"))
+    return row is not None and has_context(row)
+
+
+def print_memory(echelon, folder, rows):
+    by_id = {row["id"]: row for row in rows}
+    measured = [each for each in published.read(os.path.join(folder, "memory.csv")) if is_in_memory_table(each, by_id)]
+    for each, out in zip(measured, published.predict(echelon, [by_id[each["id"].removeprefix("mem-")] for each in measured])):
+        unit = 2**30 if each["unit"] == "GiB" else 1e9
+        predicted = out["predicted_memory_bytes"] / unit
+        print(f"{each['id']}: {predicted:.1f} {each['unit']}, measured {each['value']} ({100 * (predicted / float(each['value']) - 1):+.1f} %)")
+
+
+def print_offloaded(echelon, runs):
+    """Echelon keeps the inputs of blocks on the device: the run is predicted so, and with what they take subtracted."""
+    plain = [{**run, "recompute": "full", "vpp": "1", "sp": "0", "experts": "", "flash_attn": "1", "schedule": "none"} for run in runs]
+    for run, out in zip(runs, published.predict_with(echelon, plain, None, ["--profile", "echelon"]) if plain else []):
+        kept = int(run["layers"]) * int(run["seq"]) // int(run["cp"]) * int(run["hidden"]) * 2 / 2**30
+        memory = out["predicted_memory_bytes"] / 2**30
+        print(f"{run['id']}: {out['predicted_seconds']:.0f} s, measured {float(run['iter_time_s']):.0f}; {memory:.1f} GiB, without the {kept:.1f} "
+              f"that it offloads {memory - kept:.1f}, measured {run['mem_gb']} GB (as Echelon runs it, whose head is in chunks too)")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
@@ -77,6 +102,8 @@ def main():
     print_times(arguments.echelon, [row for row in published.measured(rows) if has_context(row)])
     runs = published.read(os.path.join(arguments.folder, "long_context.csv"))
     print_worth(arguments.echelon, [run for run in runs if run["speedup"]], arguments.sequences)
+    print_memory(arguments.echelon, arguments.folder, rows)
+    print_offloaded(arguments.echelon, [run for run in runs if "offload" in run["recompute"]])
 
 
 if __name__ == "__main__":

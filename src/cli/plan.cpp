@@ -4,9 +4,11 @@
 #include "base/error.h"
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
+#include "cli/documents/asked_documents.h"
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"
 #include "pages/scaling_svg.h"
+#include "plan/balance/balancers.h"
 #include "plan/search/config_plan.h"
 #include "plan/search/draws.h"
 #include "plan/search/improvement.h"
@@ -28,7 +30,7 @@ namespace {
 
 struct PlanArguments {
   PlanQuestion question;
-  std::string gpus, output, svg, html;
+  std::string gpus, output, svg, html, documents;
   std::vector<std::string> compared;
   bool has_html = false;
   bool json = false, scaling = false, improves = false;
@@ -95,8 +97,23 @@ ExitStatus run_improvement(const PlanArguments& arguments) {
   return ExitStatus::success;
 }
 
+/// None if no lengths are given.
+DocumentsOf documents_of(const PlanArguments& arguments, const PlanRequest& request) {
+  if (arguments.documents.empty()) return {};
+  const RunConfig& config = request.base;
+  require(config.data.reset_attention_mask,
+          "--documents={} changes nothing where tokens attend across documents: data.reset_attention_mask = false (use "
+          "true)",
+          arguments.documents);
+  constexpr std::int64_t num_sequences = 256;  // over and over in larger batches
+  return asked_documents(arguments.documents, config, std::max(num_sequences, config.training.global_batch_size));
+}
+
 ExitStatus run_plan(const PlanArguments& arguments) {
   require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
+  require(arguments.documents.empty() || (!arguments.improves && arguments.compared.empty() && !arguments.scaling),
+          "--documents={} is for a list of plans; omit --improve, --compare, --scaling and ranges of --gpus",
+          arguments.documents);
   if (arguments.improves) return run_improvement(arguments);
   if (!arguments.compared.empty()) return run_comparison(arguments);
   std::optional<HtmlFile> html;
@@ -104,7 +121,9 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   const PlanRequest request = read_plan_request(arguments.question);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
+  const DocumentsOf documents = documents_of(arguments, request);
   PlanResult result = find_plans(request);
+  choose_balancer(result, request, documents);
   result.draws = draws_of(result.plans, request);
   if (output && !result.plans.empty()) output->write(to_toml(result.plans.front().config));
   if (html) html->write(plan_page(result, request));
@@ -146,6 +165,7 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
   app.add_option("--expert-load", question.expert_load, expert_load_help)->type_name("LOAD");
+  app.add_option("--documents", arguments->documents, documents_help)->type_name("FILE|MEAN:SPREAD");
   app.add_option("--objective", question.objective, "what to minimise: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
   app.add_option("--within", question.within_percent,

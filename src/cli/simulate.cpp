@@ -3,9 +3,9 @@
 #include "predict/published/software_memory.h"
 
 #include "cli/command.h"
+#include "cli/documents/asked_documents.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
-#include "data/indexed_dataset.h"
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
@@ -89,26 +89,13 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
-std::vector<std::int64_t> lengths_in(const std::string& index) {
-  const IndexedDataset dataset(index.substr(0, index.size() - std::string_view(".idx").size()));
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t document = 0; document < dataset.num_documents(); ++document)
-    lengths.push_back(dataset.document_start(document + 1) - dataset.document_start(document));
-  return lengths;
-}
-
 /// None if no lengths are given.
-std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config,
-                                         const MachineSpec& machine) {
-  const std::string& asked = arguments.documents;
-  if (asked.empty()) return std::nullopt;
-  require(!machine.host, "--documents={} is not timed on ranks that share this machine's cores (use --machine=h100)",
-          asked);
-  if (asked.ends_with(".idx")) return document_load(config, lengths_in(asked));
-  constexpr std::int64_t num_microbatches = 64;
-  const auto [mean, spread] = parse_length_distribution(asked);
-  const std::int64_t tokens = num_microbatches * config.training.micro_batch_size * config.training.seq_len;
-  return document_load(config, drawn_lengths(mean, spread, tokens), num_microbatches);
+std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config) {
+  if (arguments.documents.empty()) return std::nullopt;
+  const std::int64_t num_batches = batches_to_count(config);
+  const DocumentsOf documents =
+      asked_documents(arguments.documents, config, num_batches * config.training.global_batch_size);
+  return document_load(config, documents, num_batches);
 }
 
 /// The named machine, else the config's, else this one.
@@ -167,9 +154,12 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   config.expert_load = read_expert_load(arguments.expert_load, config);
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
   config = with_nodes_of(config, machine);
-  const std::optional<DocumentLoad> documents = documents_of(arguments, config, machine);
+  const std::optional<DocumentLoad> documents = documents_of(arguments, config);
   if (documents) profile.attention_share = documents->slowest_share;
-  const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
+  if (documents) profile.key_shares = documents->keys;
+  const SimulationOptions options{.profile = profile,
+                                  .slow_ranks = slow_ranks_of(arguments.slow),
+                                  .attention_shares = documents ? documents->rank_shares : std::vector<double>()};
   // As in train.
   if (profile.is_echelon && !machine.host && config.training.device == DeviceChoice::automatic)
     config.training.device = DeviceChoice::cuda;
@@ -209,9 +199,7 @@ CommandAction declare_simulate(CLI::App& app, const std::vector<std::string>& co
   app.add_option("--rows", arguments->rows.path,
                  "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
-  app.add_option("--documents", arguments->documents,
-                 "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens")
-      ->type_name("FILE|MEAN:SPREAD");
+  app.add_option("--documents", arguments->documents, documents_help)->type_name("FILE|MEAN:SPREAD");
   app.add_option("--expert-load", arguments->expert_load, expert_load_help)->type_name("LOAD");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")
       ->type_name("rank=R:FACTOR");

@@ -17,7 +17,8 @@ std::int64_t rows_of_ranks(const TokenSplit& split, int num_ranks) {
   return num_ranks == split.cp && num_ranks > 1 ? split.seq_len : num_ranks * rows_per_rank(split);
 }
 
-/// The positions of `num_ranks` ranks, ascending.
+}  // namespace
+
 void unite_positions(const TokenLists& lists, int first_rank, int num_ranks, std::vector<std::int32_t>& positions) {
   positions.clear();
   if (num_ranks == lists.cp()) {
@@ -32,8 +33,6 @@ void unite_positions(const TokenLists& lists, int first_rank, int num_ranks, std
     std::inplace_merge(positions.begin(), positions.begin() + middle, positions.end());
   }
 }
-
-}  // namespace
 
 KeyBlockSizes::KeyBlockSizes(const TokenSplit& split, const KeyExchange& exchange, int rank)
     : ranks_of_block_(exchange.method == ContextMethod::all_gather ? split.cp : exchange.head_ranks),

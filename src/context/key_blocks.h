@@ -19,6 +19,9 @@
 
 namespace echelon {
 
+/// The positions of `num_ranks` ranks in a row, ascending. Overwrites `positions`.
+void unite_positions(const TokenLists& lists, int first_rank, int num_ranks, std::vector<std::int32_t>& positions);
+
 /// What a plan knows of them, without a list of positions.
 class KeyBlockSizes {
  public:

@@ -1,5 +1,6 @@
 #include "context/key_traffic.h"
 
+#include "context/key_blocks.h"
 #include "context/key_ranges.h"
 
 #include <algorithm>
@@ -30,23 +31,38 @@ void count_pairs(const TokenLists& lists, const Visibility& visibility, std::spa
   }
 }
 
-void KeyTraffic::count(const TokenLists& lists, const Visibility& visibility) {
-  cp_ = lists.cp();
-  seen_.assign(static_cast<std::size_t>(cp_) * static_cast<std::size_t>(cp_), 0);
-  ring_ = seen_;
-  for (int source = 0; source < cp_; ++source) {
-    later_.clear();
-    for (int hop = cp_ - 1; hop >= 1; --hop) {
-      const int destination = (source + hop) % cp_;
-      const auto queries = lists.positions(destination);
+void KeyTraffic::add(RowRuns& sum, const RowRuns& rows) {
+  unite(rows, sum, united_);
+  std::swap(sum, united_);
+}
+
+void KeyTraffic::count(const TokenLists& lists, const Visibility& visibility, int ranks_of_block) {
+  num_blocks_ = lists.cp() / ranks_of_block;
+  const int n = num_blocks_;
+  united_positions_.resize(ranks_of_block > 1 ? static_cast<std::size_t>(n) : 0);
+  for (int block = 0; block < std::ssize(united_positions_); ++block)
+    unite_positions(lists, block * ranks_of_block, ranks_of_block, united_positions_[static_cast<std::size_t>(block)]);
+  seen_.assign(static_cast<std::size_t>(n) * static_cast<std::size_t>(n), 0);
+  ring_ = ring_gradients_ = seen_;
+  rows_.resize(static_cast<std::size_t>(n));
+  for (int source = 0; source < n; ++source) {
+    sum_.clear();
+    for (int hop = n - 1; hop >= 1; --hop) {
+      const int destination = (source + hop) % n;
+      const auto queries = positions(lists, destination);
+      RowRuns& rows = rows_[static_cast<std::size_t>(hop)];
       begin_.resize(queries.size());
       end_.resize(queries.size());
-      write_key_ranges({queries, lists.positions(source)}, visibility, {begin_, end_});
-      find_seen_rows(begin_, end_, rows_);
-      unite(rows_, later_, united_);
-      std::swap(later_, united_);
-      seen_[at(source, destination)] = num_rows(rows_);
-      ring_[at(source, hop)] = num_rows(later_);
+      write_key_ranges({queries, positions(lists, source)}, visibility, {begin_, end_});
+      find_seen_rows(begin_, end_, rows);
+      add(sum_, rows);
+      seen_[at(source, destination)] = num_rows(rows);
+      ring_[at(source, hop)] = num_rows(sum_);
+    }
+    sum_.clear();
+    for (int hop = 1; hop < n; ++hop) {
+      add(sum_, rows_[static_cast<std::size_t>(hop)]);
+      ring_gradients_[at(source, hop)] = num_rows(sum_);
     }
   }
 }

@@ -20,28 +20,43 @@ void count_pairs(const TokenLists& lists, const Visibility& visibility, std::spa
 /// own tokens become the sums over these ranks, which every one of them has for its heads.
 void share_pairs(std::span<std::int64_t> pairs, int head_ranks);
 
-/// Rows of keys (and as many of values) that are sent for one sequence.
+/// Rows of keys (and as many of values) that are sent for one sequence, and of their gradients. Keys go in blocks:
+/// those of one rank, or of several in a row that exchange heads (KeyExchange). Of each rank the sums are those of
+/// KeyTransfers.
 class KeyTraffic {
  public:
-  /// Overwrites all counts; reuses their memory. Time: cp * T.
-  void count(const TokenLists& lists, const Visibility& visibility);
+  /// Overwrites all counts; reuses their memory. Time: T for each block.
+  void count(const TokenLists& lists, const Visibility& visibility, int ranks_of_block = 1);
 
-  /// Rows of `source` that some query of `destination` sees: what all_gather sends.
+  [[nodiscard]] int num_blocks() const { return num_blocks_; }
+
+  /// Rows of block `source` that some query of `destination` sees: what all_gather sends, and gets back as gradients.
   [[nodiscard]] std::int64_t seen(int source, int destination) const { return seen_[at(source, destination)]; }
 
-  /// What a ring sends of the block of `source` at hop 1 ... cp - 1, from rank source + hop - 1 to source + hop (modulo
-  /// cp): the rows that some query of source + hop ... source + cp - 1 sees.
+  /// What a ring sends of block `source` at hop 1 ... n - 1, from place source + hop - 1 to source + hop (modulo n):
+  /// the rows that some query of source + hop ... source + n - 1 sees.
   [[nodiscard]] std::int64_t ring(int source, int hop) const { return ring_[at(source, hop)]; }
+
+  /// Likewise of the block's gradients, from place source + hop to the next: rows that some query of source + 1 ...
+  /// source + hop sees.
+  [[nodiscard]] std::int64_t ring_gradients(int source, int hop) const { return ring_gradients_[at(source, hop)]; }
 
  private:
   [[nodiscard]] std::size_t at(int source, int i) const {
-    return static_cast<std::size_t>(source) * static_cast<std::size_t>(cp_) + static_cast<std::size_t>(i);
+    return static_cast<std::size_t>(source) * static_cast<std::size_t>(num_blocks_) + static_cast<std::size_t>(i);
   }
+  [[nodiscard]] std::span<const std::int32_t> positions(const TokenLists& lists, int block) const {
+    return united_positions_.empty() ? lists.positions(block)
+                                     : std::span(united_positions_[static_cast<std::size_t>(block)]);
+  }
+  void add(RowRuns& sum, const RowRuns& rows);
 
-  int cp_ = 0;
-  std::vector<std::int64_t> seen_, ring_;  // [cp, cp]
-  std::vector<std::int32_t> begin_, end_;  // ranges of one block
-  RowRuns rows_, later_, united_;
+  int num_blocks_ = 0;
+  std::vector<std::int64_t> seen_, ring_, ring_gradients_;   // [n, n]
+  std::vector<std::vector<std::int32_t>> united_positions_;  // of blocks of several ranks
+  std::vector<std::int32_t> begin_, end_;                    // ranges of one block
+  std::vector<RowRuns> rows_;                                // of one block, by the distance of the queries
+  RowRuns sum_, united_;
 };
 
 }  // namespace echelon

@@ -55,14 +55,6 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
-/// In a CUDA graph every step sends the same. Where attention is causal alone, a plan has all rows, and all are sent.
-bool skips_unseen_keys(const RunConfig& config) {
-  const ParallelConfig& p = config.parallelism;
-  const bool sees_a_part = config.data.reset_attention_mask || window_of_all(config) > 0;
-  return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses && sees_a_part &&
-         !config.training.cuda_graphs;
-}
-
 /// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.
 bool has_positions(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -108,6 +100,13 @@ std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshS
 std::int64_t window_of_all(const RunConfig& config) {
   const std::vector<std::int64_t> windows = config.model.windows();
   return windows.size() == 1 && windows[0] < config.training.seq_len ? windows[0] : 0;
+}
+
+bool skips_unseen_keys(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const bool sees_a_part = config.data.reset_attention_mask || window_of_all(config) > 0;
+  return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses && sees_a_part &&
+         !config.training.cuda_graphs;
 }
 
 TokenSplit token_split(const RunConfig& config) {

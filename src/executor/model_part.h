@@ -77,6 +77,10 @@ struct ModelPart {
 /// differ, and no limit.
 [[nodiscard]] std::int64_t window_of_all(const RunConfig& config);
 
+/// Whether rows of keys that no query sees stay where they are. In a CUDA graph every step sends the same. Where
+/// attention is causal alone, a plan has all rows, and all are sent.
+[[nodiscard]] bool skips_unseen_keys(const RunConfig& config);
+
 /// How sequences are divided over the ranks of context parallelism.
 [[nodiscard]] TokenSplit token_split(const RunConfig& config);
 /// What the layers of `rank` are made with.

@@ -115,6 +115,14 @@ Json by_name(const std::map<MemoryCategory, std::int64_t>& categories) {
   return json;
 }
 
+/// Of the stage with most.
+std::string padding_text(const Simulation& result) {
+  const auto most = std::ranges::max_element(result.memory, {},
+                                             [](const PredictedMemory& memory) { return memory.padding.num_bytes; });
+  const std::string text = to_text(most->padding);
+  return text.empty() ? "" : "  " + text + "\n";
+}
+
 std::string stage_table(const Simulation& result) {
   constexpr double mib = 1 << 20;
   const bool is_large = static_cast<double>(result.peak_memory_bytes()) >= gib;
@@ -137,7 +145,7 @@ std::string stage_table(const Simulation& result) {
                     in_units(memory.device_bytes)});
     for (const MemoryCategory category : categories) rows.back().push_back(in_units(at_peak(memory, category)));
   }
-  return text_table(rows);
+  return text_table(rows) + padding_text(result);
 }
 
 std::string traffic_table(const Simulation& result) {
@@ -201,6 +209,7 @@ Json stages_json(const Simulation& result) {
                       {"parts", to_json(parts_of_stage(result, static_cast<int>(stage)))},
                       {"memory_bytes", by_name(memory.category_bytes)},
                       {"memory_at_peak_bytes", by_name(memory.bytes_at_peak)},
+                      {"padding_row_bytes", memory.padding.num_bytes},
                       {"arena_bytes", memory.arena_bytes},
                       {"device_bytes", memory.device_bytes},
                       {"reserved_bytes", memory.reserved_bytes}});
@@ -229,6 +238,13 @@ Json to_json(const FailureModel& failures) {
           {"goodput", goodput(failures, interval)}};
 }
 
+/// Other software than Echelon sends as planned.
+ContextBytes context_bytes(const SimulatedRun& run) {
+  DocumentLoad load = *run.documents;
+  if (!run.profile.is_echelon) load.keys = {};
+  return context_bytes(run.blueprint, load);
+}
+
 }  // namespace
 
 std::string to_text(const SimulatedRun& run) {
@@ -236,7 +252,7 @@ std::string to_text(const SimulatedRun& run) {
                      traffic_table(run.result);
   if (const std::string warning = warning_of(run.result, run.blueprint.config(), run.machine_spec); !warning.empty())
     text += "\n" + warning + "\n";
-  if (run.documents) text += "\n" + to_text(*run.documents);
+  if (run.documents) text += "\n" + to_text(*run.documents, context_bytes(run));
   if (const std::string load = expert_load_text(run.blueprint.config()); !load.empty()) text += "\n" + load;
   if (run.save) text += "\n" + to_text(*run.save);
   text += slower_ranks_table(run.result);
@@ -269,11 +285,17 @@ Json to_json(const SimulatedRun& run) {
                {"num_events", r.num_events}};
   json.update(promise_json(r, run.blueprint.config(), run.machine_spec, run.profile));
   if (const ExpertLoad& load = run.blueprint.config().expert_load; !load.is_balanced()) json["expert_load"] = load.name;
-  if (run.documents)
-    json["documents"] = {
-        {"sequences", run.documents->num_sequences},     {"mean_length", run.documents->mean_length},
-        {"pairs_share", run.documents->pairs_share},     {"largest_over_mean", run.documents->largest_over_mean},
-        {"slowest_share", run.documents->slowest_share}, {"rows_share", run.documents->rows_share}};
+  if (run.documents) {
+    const ContextBytes bytes = context_bytes(run);
+    json["documents"] = {{"sequences", run.documents->num_sequences},
+                         {"mean_length", run.documents->mean_length},
+                         {"pairs_share", run.documents->pairs_share},
+                         {"largest_over_mean", run.documents->largest_over_mean},
+                         {"replicas_over_mean", run.documents->replicas_over_mean},
+                         {"slowest_share", run.documents->slowest_share},
+                         {"cp_bytes", bytes.sent},
+                         {"planned_cp_bytes", bytes.planned}};
+  }
   if (run.save) json["checkpoint"] = to_json(*run.save);
   if (run.failures) json["failures"] = to_json(*run.failures);
   return json;

@@ -93,19 +93,34 @@ TEST(KeyTransfers, OfARingAreThoseOfAllPairsByThemselves) {
         }
 }
 
-// All ranks together send what KeyTraffic counts.
+// Every rank sends what KeyTraffic counts.
 TEST(KeyTransfers, AreAsManyAsAreCounted) {
+  using enum ContextMethod;
   const DocumentOffsets documents = {0, 700, 700, 730, 990, 1000};
-  for (const LoadBalancer balancer : load_balancers) {
-    const Ring ring = {{.seq_len = 1000, .cp = 4, .balancer = balancer}, {}, documents};
-    KeyTraffic traffic;
-    traffic.count(lists_of(ring.split, documents), {documents});
-    std::int64_t expected = 0, sent = 0;
-    for (int source = 0; source < 4; ++source)
-      for (int hop = 1; hop < 4; ++hop) expected += traffic.ring(source, hop);
-    for (const KeyTransfers& each : rows_of_all(ring)) sent += each.num_keys_sent();
-    EXPECT_EQ(sent, expected) << name_of(balancer);
-  }
+  for (const LoadBalancer balancer : load_balancers)
+    for (const KeyExchange& exchange :
+         {KeyExchange{ring, 1}, KeyExchange{ulysses_ring, 2}, KeyExchange{all_gather, 1}}) {
+      SCOPED_TRACE(fmt::format("{} {}", name_of(balancer), name_of(exchange.method)));
+      const Ring ring = {{.seq_len = 1000, .cp = 6, .balancer = balancer}, exchange, documents};
+      const int n = ring.split.cp / exchange.head_ranks;
+      KeyTraffic traffic;
+      traffic.count(lists_of(ring.split, documents), {documents}, exchange.head_ranks);
+      ASSERT_EQ(traffic.num_blocks(), n);
+      std::vector<std::int64_t> keys(static_cast<std::size_t>(n)), gradients(keys);
+      const auto at = [n](int place) { return static_cast<std::size_t>(place % n); };
+      for (int source = 0; source < n; ++source)
+        for (int hop = 1; hop < n; ++hop) {
+          const bool is_gathered = exchange.method == all_gather;
+          const std::int64_t seen = traffic.seen(source, (source + hop) % n);
+          keys[is_gathered ? at(source) : at(source + hop - 1)] += is_gathered ? seen : traffic.ring(source, hop);
+          gradients[at(source + hop)] += is_gathered ? seen : traffic.ring_gradients(source, hop);
+        }
+      const std::vector<KeyTransfers> rows = rows_of_all(ring);
+      for (int place = 0; place < n; ++place) {
+        EXPECT_EQ(rows[at(place)].num_keys_sent(), keys[at(place)]) << place;
+        EXPECT_EQ(rows[at(place)].num_gradients_sent(), gradients[at(place)]) << place;
+      }
+    }
 }
 
 // Two documents of 4 tokens in contiguous chunks of 2: each document is on two ranks, of which the second sees the

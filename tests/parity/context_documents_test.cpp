@@ -3,10 +3,12 @@
 #include "nn/context_parallel/block_ring.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
+#include "predict/documents/document_load.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 namespace echelon::testing {
@@ -73,6 +75,7 @@ class EachStep final : public RunObserver {
   EachStep(const RunConfig& config, const DrawnDocuments& documents) : config_(config), documents_(documents) {}
   void ended_step(const RankView& rank, std::int64_t step, const StepResult& /*result*/) override {
     const std::scoped_lock lock(mutex_);
+    num_steps = std::max(num_steps, static_cast<int>(step));
     const KeyExchange exchange = key_exchange(config_.parallelism);
     const std::int64_t counted = rank.mesh.sent_bytes()[ring_group(exchange)], n = config_.training.global_batch_size;
     std::int64_t &before = sent_before_[rank.mesh.rank()], expected = 0;
@@ -82,10 +85,13 @@ class EachStep final : public RunObserver {
     before = counted;
     const AttentionWork& work = rank.run.step().attention_work();
     EXPECT_LE(work.sent_bytes, work.planned_sent_bytes);
+    sent_by_run += work.sent_bytes;
+    planned_by_run += work.planned_sent_bytes;
     sent += expected;
     planned += work.planned_sent_bytes - work.sent_bytes + expected;
   }
-  std::int64_t sent = 0, planned = 0;
+  std::int64_t sent = 0, planned = 0, sent_by_run = 0, planned_by_run = 0;
+  int num_steps = 0;
 
  private:
   // Each layer passes keys around forward and backward, and gradients once.
@@ -112,6 +118,17 @@ class EachStep final : public RunObserver {
   std::map<int, std::int64_t> sent_before_;
 };
 
+/// What `simulate --documents` says of the same batches.
+void expect_predicted(const RunConfig& config, const DrawnDocuments& source, const EachStep& run) {
+  const DocumentsOf documents_of = [&](std::int64_t sequence, DocumentOffsets& documents) {
+    documents = source.of(sequence, config.training.seq_len);
+  };
+  const std::int64_t num_steps = config.training.steps;
+  const ContextBytes bytes = context_bytes(Blueprint(config), document_load(config, documents_of, num_steps));
+  EXPECT_EQ(std::llround(bytes.sent * static_cast<double>(num_steps)), run.sent_by_run);
+  EXPECT_EQ(bytes.planned * num_steps, run.planned_by_run);
+}
+
 // Claim (plans): With documents and windows, rings and gathers send the keys that a later rank sees, and their
 //   gradients.
 // Bound: equal to the byte, 100 batches.
@@ -135,10 +152,11 @@ TEST(ContextDocuments, AreSentAsFarAsTheyAreSeen) {
       SCOPED_TRACE(name_of(layout));
       const DrawnDocuments documents(static_cast<unsigned>(num_batches));
       EachStep steps(config, documents);
-      run_layout({.blueprint = Blueprint(config), .batches = documents}, steps);
+      run_layout({.blueprint = Blueprint(config), .batches = documents, .num_steps = config.training.steps}, steps);
       EXPECT_GT(steps.sent, 0);
       EXPECT_LT(steps.sent, steps.planned);
-      num_batches += static_cast<int>(config.training.steps);
+      num_batches += steps.num_steps;
+      expect_predicted(config, documents, steps);
     }
   EXPECT_GE(num_batches, 100);
 }

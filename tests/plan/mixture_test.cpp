@@ -69,5 +69,25 @@ TEST(PlanOfAMixture, ThatBarelyFitsIsCloseToAnExpertsLayout) {
   EXPECT_LE(found.plans.front().outcome.step_seconds, 1.1 * of_expert.plans.front().outcome.step_seconds);
 }
 
+// Work, not seconds, so that no busy machine fails it.
+TEST(PlanOfAMixture, IsProvenBestWithinTheDefaultWork) {
+  for (const PlanQuestion& asked :
+       {PlanQuestion{
+            .model = "mixtral-8x22b", .machine = "h100", .gpus = 128, .global_batch_size = 256, .seq_len = 4096},
+        PlanQuestion{
+            .model = "deepseek-v3", .machine = "h800", .gpus = 2048, .global_batch_size = 15360, .seq_len = 4096}}) {
+    SCOPED_TRACE(asked.model);
+    PlanRequest request = read_plan_request(asked);
+    request.top = 1;
+    const PlanResult found = find_fitting_plans(request);
+    EXPECT_TRUE(found.is_complete);
+    EXPECT_EQ(found.num_proven, 1);
+    EXPECT_EQ(found.within, 0);
+    EXPECT_LE(found.work, PlanQuestion{}.work);
+    ASSERT_FALSE(found.plans.empty());
+    EXPECT_GT(found.plans.front().choice.shape.ep, 1);
+  }
+}
+
 }  // namespace
 }  // namespace echelon

@@ -2,7 +2,11 @@
 #include "predict/documents/document_load.h"
 
 #include "base/error.h"
+#include "predict/attention_machine.h"
+#include "predict/documents/drawn_lengths.h"
 #include "predict/simulation/simulate.h"
+#include "spec/groups.h"
+#include "train/data/described_documents.h"
 
 #include <gtest/gtest.h>
 
@@ -22,32 +26,91 @@ RunConfig masked_config(std::int64_t cp, LoadBalancer balancer, std::int64_t seq
   return config;
 }
 
+DocumentLoad load_of(const RunConfig& config, const std::vector<std::int64_t>& lengths, std::int64_t num_batches = 1) {
+  return document_load(config, described_documents(config, lengths), num_batches);
+}
+
 // Two sequences of 12: documents of 5 and 7, then 12 tokens of the one of 20.
 TEST(DocumentLoad, CountsThePairsOfPiecesOfAStream) {
-  const std::vector<std::int64_t> lengths = {5, 7, 0, 20};
-  const DocumentLoad load = document_load(masked_config(1, LoadBalancer::headtail, 12), lengths);
+  const DocumentLoad load = load_of(masked_config(1, LoadBalancer::headtail, 12), {5, 7, 0, 20}, 2);
   EXPECT_EQ(load.num_sequences, 2);
   EXPECT_DOUBLE_EQ(load.mean_length, 24.0 / 3);
   EXPECT_DOUBLE_EQ(load.pairs_share, (15.0 + 28 + 78) / (2 * 78));
   EXPECT_DOUBLE_EQ(load.slowest_share, load.pairs_share);
   EXPECT_DOUBLE_EQ(load.largest_over_mean, 1);
+  EXPECT_FALSE(load.keys.skip_rows());
+}
+
+// As a stream 8, 4 and 4, 4, 4: 36 + 10 and 3 times 10 pairs. Packed, 8 and 4 each.
+TEST(DocumentLoad, PacksAsTheRunDoes) {
+  RunConfig config = masked_config(1, LoadBalancer::headtail, 12);
+  const std::vector<std::int64_t> lengths = {8, 8, 4, 4};
+  EXPECT_DOUBLE_EQ(load_of(config, lengths, 2).pairs_share, (46.0 + 30) / (2 * 78));
+  config.data.packing = Packing::best_fit;
+  EXPECT_DOUBLE_EQ(load_of(config, lengths, 2).pairs_share, (46.0 + 46) / (2 * 78));
+  EXPECT_DOUBLE_EQ(load_of(config, {8, 8}, 2).pairs_share, (46.0 + 46) / (2 * 78)) << "padding is a document";
+}
+
+// Two replicas get whole sequences, and two of halves: 78 pairs, 2 * 21.
+TEST(DocumentLoad, BalancesAsTheRunDoes) {
+  RunConfig config = masked_config(1, LoadBalancer::headtail, 12);
+  config.training.global_batch_size = 4;
+  config.parallelism.data_parallel_shard_degree = 2;
+  const std::vector<std::int64_t> lengths = {12, 6, 6, 12, 6, 6};
+  const DocumentLoad drawn = load_of(config, lengths);
+  EXPECT_DOUBLE_EQ(drawn.replicas_over_mean, 156.0 / 120);
+  EXPECT_DOUBLE_EQ(drawn.slowest_share, 1);
+  config.data.balance_batch = true;
+  const DocumentLoad balanced = load_of(config, lengths);
+  EXPECT_DOUBLE_EQ(balanced.replicas_over_mean, 1);
+  EXPECT_DOUBLE_EQ(balanced.slowest_share, 120.0 / 156);
+  EXPECT_DOUBLE_EQ(balanced.pairs_share, drawn.pairs_share);
+}
+
+// One layer of two sees the last four tokens: of documents of 5 and 7 it has 14 and 22 pairs of 42.
+TEST(DocumentLoad, CountsTheWindowOfEachLayer) {
+  RunConfig config = masked_config(1, LoadBalancer::headtail, 12);
+  config.model.num_hidden_layers = 2;
+  config.model.sliding_window = 4;
+  config.model.max_window_layers = 1;
+  EXPECT_DOUBLE_EQ(load_of(config, {5, 7}).slowest_share, (15.0 + 28 + 14 + 22) / (78 + 42));
 }
 
 // Rank 0 holds 0-3, rank 1 4-7. Documents of 6 and 2: 1 + 2 + 3 + 4 pairs, and 5 + 6 + 1 + 2. Rank 1 sees all rows of
-// rank 0, which sees none of its; a ring sends 4 each way.
+// rank 0, which sees none of its.
 TEST(DocumentLoad, SaysHowUnevenRanksAre) {
-  const std::vector<std::int64_t> lengths = {6, 2};
-  const DocumentLoad load = document_load(masked_config(2, LoadBalancer::none, 8), lengths);
-  EXPECT_DOUBLE_EQ(load.largest_over_mean, 14.0 / 12);
-  EXPECT_DOUBLE_EQ(load.slowest_share, 14.0 / 26);
-  EXPECT_DOUBLE_EQ(load.rows_share, 0.5);
+  RunConfig config = masked_config(2, LoadBalancer::none, 8);
+  for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_gather}) {
+    config.parallelism.context_parallel_method = method;
+    const DocumentLoad load = load_of(config, {6, 2});
+    EXPECT_DOUBLE_EQ(load.largest_over_mean, 14.0 / 12);
+    EXPECT_DOUBLE_EQ(load.slowest_share, 14.0 / 26);
+    EXPECT_EQ(load.rank_shares, (std::vector{1.0, 14.0 / 26}));
+    for (const RowShares& shares : {load.keys.keys, load.keys.gradients}) {
+      EXPECT_EQ(shares.slowest, std::vector{1.0});
+      EXPECT_EQ(shares.mean, std::vector{0.5});
+    }
+    EXPECT_EQ(load.rows.keys, 4);
+    EXPECT_EQ(load.rows.gradients, 4);
+  }
+}
+
+// A step as a CUDA graph sends all rows.
+TEST(DocumentLoad, SendsAllRowsInAGraph) {
+  RunConfig config = masked_config(2, LoadBalancer::none, 8);
+  config.training.device = DeviceChoice::cuda;
+  config.training.cuda_graphs = true;
+  const DocumentLoad load = load_of(config, {6, 2});
+  EXPECT_FALSE(load.keys.skip_rows());
+  const ContextBytes bytes = context_bytes(Blueprint(config), load);
+  EXPECT_EQ(bytes.sent, static_cast<double>(bytes.planned));
 }
 
 TEST(DocumentLoad, RefusesWhatHasNoDocuments) {
   RunConfig config = masked_config(1, LoadBalancer::headtail, 12);
-  EXPECT_THROW((void)document_load(config, std::vector<std::int64_t>{11}), Error);
+  EXPECT_THROW((void)load_of(config, {11}), Error);
   config.data.reset_attention_mask = false;
-  EXPECT_THROW((void)document_load(config, std::vector<std::int64_t>{12}), Error);
+  EXPECT_THROW((void)load_of(config, {12}), Error);
   for (const char* text : {"", "x", "0", "100:", "100:-1", "1e99", "nan", "10:20:30"})
     EXPECT_THROW((void)parse_length_distribution(text), Error) << text;
   EXPECT_EQ(parse_length_distribution("2000:500"), (std::pair{2000.0, 500.0}));
@@ -67,24 +130,56 @@ TEST(DocumentLoad, LengthsHaveTheirMeanAndSpread) {
 
 // Where attention alone takes time, a step takes the slowest rank's share of it.
 TEST(DocumentLoad, ShortensTheAttentionOfAStep) {
-  MachineSpec machine;
-  machine.nodes.emplace_back();
-  NodeSpec& node = machine.nodes.front();
-  node.num_devices = 8;
-  node.device = {.name = "attention",
-                 .memory_bytes = std::int64_t{1} << 40,
-                 .memory_bandwidth = 1e21,
-                 .formats = {{"float32", {.peak_flops = 1e18, .attention_efficiency = 1e-6}}}};
-  node.device.vector_flops = 1e18;
-  node.link = {.bandwidth = 1e21};
+  const MachineSpec machine = attention_machine();
   const RunConfig config = masked_config(4, LoadBalancer::headtail, 4096);
-  const DocumentLoad load = document_load(config, std::vector<std::int64_t>{1000, 2500, 596});
+  const DocumentLoad load = load_of(config, {1000, 2500, 596});
   SoftwareProfile profile;
   const double whole = simulate(Blueprint(config), machine, {.profile = profile}).step_seconds;
   profile.attention_share = load.slowest_share;
   EXPECT_LT(load.slowest_share, 0.9);
   EXPECT_NEAR(simulate(Blueprint(config), machine, {.profile = profile}).step_seconds / whole, load.slowest_share,
               1e-3);
+}
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// Where sending keys alone takes time, a step takes the share of every hop: twice of keys, which are sent again in
+// backward, and once of their gradients.
+TEST(DocumentLoad, ShortensTheTransfersOfAStep) {
+  MachineSpec machine = attention_machine();
+  machine.nodes.front().device.formats.at("float32").attention_efficiency = 1;
+  machine.nodes.front().link.bandwidth = 1e3;
+  for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_gather})
+    for (const LoadBalancer balancer : {LoadBalancer::headtail, LoadBalancer::packed}) {
+      RunConfig config = masked_config(4, balancer, 4096);
+      config.model.num_hidden_layers = 3;
+      config.parallelism.context_parallel_method = method;
+      const DocumentLoad load = load_of(config, {700, 900, 50, 846, 400, 300, 900});
+      const RowShares &keys = load.keys.keys, &gradients = load.keys.gradients;
+      const Blueprint blueprint(config);
+      SoftwareProfile profile;
+      const auto sent_for_attention = [&](SoftwareProfile timed) {
+        return simulate(blueprint, machine, {.profile = std::move(timed)});
+      };
+      const Simulation whole = sent_for_attention(profile);
+      profile.key_shares = load.keys;
+      const Simulation skipped = sent_for_attention(profile);
+      const auto seconds = [](const Simulation& step) {
+        return step.parts.exposed_communication_seconds.at(name_of(cp_group));
+      };
+      const double share =
+          (2 * sum_of(keys.slowest) + sum_of(gradients.slowest)) / (3 * static_cast<double>(keys.slowest.size()));
+      EXPECT_LT(share, 0.9) << name_of(method) << name_of(balancer);
+      EXPECT_NEAR(seconds(skipped) / seconds(whole), share, 1e-3) << name_of(method) << name_of(balancer);
+      const ContextBytes bytes = context_bytes(blueprint, load);
+      EXPECT_EQ(whole.sent_bytes.at(name_of(cp_group)), bytes.planned);
+      EXPECT_NEAR(static_cast<double>(skipped.sent_bytes.at(name_of(cp_group))) / bytes.sent, 1, 1e-6);
+      // Other software sends all.
+      SoftwareProfile other = software_profile("megatron-core");
+      const double before = sent_for_attention(other).step_seconds;
+      other.key_shares = load.keys;
+      EXPECT_EQ(sent_for_attention(other).step_seconds, before);
+    }
 }
 
 }  // namespace

@@ -124,6 +124,20 @@ TEST(Simulate, AHostHasRoomForAllItsRanks) {
   EXPECT_EQ(result.step_seconds, host_step(blueprint, products_alone()).seconds);
 }
 
+// Attention takes a second per flop, and what documents leave of it on each of two ranks.
+TEST(Simulate, AHostTakesTheAttentionThatDocumentsLeave) {
+  const Blueprint blueprint(config(2, 1));
+  HostSpec host = products_alone();
+  for (const char* kind : {"attention", "attention_backward"})
+    host.operations[kind]["float32"] = {{1, 1, 1, 1e-3, 1, 1, 0.5}};
+  const auto seconds = [&](std::vector<double> shares) {
+    return simulate(blueprint, machine_of(host), {.attention_shares = std::move(shares)}).step_seconds;
+  };
+  const double none = seconds({0, 0}), all = seconds({}) - none;
+  EXPECT_GT(all, none);
+  EXPECT_NEAR((seconds({0.25, 0.25}) - none) / all, 0.25, 1e-6);
+}
+
 // What is drawn and told of a step on GPUs is there of a step on a host, too.
 TEST(Simulate, AHostsRanksHaveLanesTrafficAndPartsLikeOthers) {
   RunConfig two_stages = config(2, 1);

@@ -23,6 +23,13 @@ struct PlanDraws {
   std::size_t safest = 0;               // the plan whose longest step is shortest
 };
 
+/// The step of a plan with its documents or windows, and this parallelism.context_parallel_load_balancer.
+struct BalancedStep {
+  LoadBalancer balancer = LoadBalancer::headtail;
+  double seconds = 0;
+  bool fits = true;
+};
+
 struct PlanResult {
   std::int64_t num_configurations = 0;  // legal layouts
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
@@ -37,6 +44,7 @@ struct PlanResult {
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
   std::optional<Plan> without_context = {};  // the best one with cp = 1 that was found, where the first plan has more
+  std::vector<BalancedStep> balanced = {};   // the first plan, where balancers differ
   std::vector<Plan> in_other_formats = {};   // the first plan, where the planner chose the dtype
   std::optional<PlanDraws> draws = {};       // where rates are borrowed
   std::optional<Plan> nearest;               // where none fits: the one that needs least memory

@@ -121,6 +121,27 @@ std::vector<std::string> context_reasons(const PlanResult& result) {
   return lines;
 }
 
+std::vector<std::string> balancer_reasons(const PlanResult& result) {
+  const RunConfig& config = result.plans.front().config;
+  const ParallelConfig& p = config.parallelism;
+  if (p.context_parallel_degree == 1) return {};
+  const std::string_view chosen = name_of(p.context_parallel_load_balancer);
+  if (result.balanced.empty()) {
+    if (key_exchange(p).head_ranks == p.context_parallel_degree)
+      return {fmt::format("{}: each rank attends to all tokens, so no balancer changes the step", chosen)};
+    const bool is_open = config.data.reset_attention_mask;
+    return {fmt::format("{}: timed for whole sequences{}", chosen,
+                        is_open ? "; --documents says what documents leave of each balancer's step"
+                                : ", of which headtail gives every rank as many pairs (query, key)")};
+  }
+  std::vector<std::string> lines;
+  for (const BalancedStep& step : result.balanced)
+    lines.push_back(fmt::format("{}: {:.4f} s a step{}{}", name_of(step.balancer), step.seconds,
+                                step.fits ? "" : ", does not fit",
+                                step.balancer == p.context_parallel_load_balancer ? ", chosen" : ""));
+  return lines;
+}
+
 std::vector<std::string> memory_parts(const Plan& plan) {
   const PredictedMemory& memory = highest_memory(plan);
   std::vector<std::string> lines;
@@ -134,6 +155,7 @@ std::vector<std::string> memory_parts(const Plan& plan) {
     together += fmt::format(" ({:.2f} less {:.2f} for the driver, libraries and NCCL)",
                             in_gib(memory.device_bytes + memory.reserved_bytes), in_gib(memory.reserved_bytes));
   lines.push_back(std::move(together));
+  if (std::string padding = to_text(memory.padding); !padding.empty()) lines.push_back(std::move(padding));
   return lines;
 }
 

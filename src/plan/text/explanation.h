@@ -25,6 +25,8 @@ namespace echelon {
                                                      const MachineSpec& machine);
 /// Where the best plan has context parallelism: what the best layout without it would cost, part by part.
 [[nodiscard]] std::vector<std::string> context_reasons(const PlanResult& result);
+/// Which rank has which tokens, and what other ways would take.
+[[nodiscard]] std::vector<std::string> balancer_reasons(const PlanResult& result);
 /// By how much the rank with the highest memory use exceeds its device.
 [[nodiscard]] std::vector<std::string> misses(const Plan& plan);
 /// The advice of textbooks, compared with the best plan: it says where they contradict each other.

@@ -23,6 +23,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
     Json categories = Json::object();
     for (const auto& [category, bytes] : each.category_bytes) categories[std::string(name_of(category))] = bytes;
     memory.push_back({{"arena_bytes", each.arena_bytes},
+                      {"padding_row_bytes", each.padding.num_bytes},
                       {"device_bytes", each.device_bytes},
                       {"reserved_bytes", each.reserved_bytes},
                       {"categories", categories}});
@@ -47,6 +48,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
       {"context_parallel_method", name_of(shape.exchange.method)},
       {"context_parallel_ulysses_degree",
        shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0},
+      {"context_parallel_load_balancer", name_of(plan.config.parallelism.context_parallel_load_balancer)},
       {"expert_parallel_degree", shape.ep},
       {"expert_tensor_parallel_degree",
        plan.config.model.mixture.exists() ? expert_tensor_degree(plan.config.parallelism) : 1},
@@ -113,6 +115,9 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
     json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},
                                 {"order", name_of(result.in_default_order->choice.order)}};
   if (result.without_context) json["without_context_parallelism"] = fields_of(*result.without_context, request);
+  for (const BalancedStep& step : result.balanced)
+    json["balanced"].push_back(
+        {{"balancer", name_of(step.balancer)}, {"predicted_seconds", step.seconds}, {"fits", step.fits}});
   if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
   if (!result.suggestions.empty()) json["mends"] = result.suggestions;
   return json.dump() + "\n";

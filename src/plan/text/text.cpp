@@ -200,6 +200,8 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   else if (result.plans.size() > 1)
     text += lines("What the runner-up costs", differences(best, result.plans[1]));
   text += lines(fmt::format("Why {} ranks share each sequence (cp)", best.choice.shape.cp), context_reasons(result));
+  text +=
+      lines("How the tokens of a sequence are distributed (context_parallel_load_balancer)", balancer_reasons(result));
   if (result.in_default_order)
     text += lines(
         fmt::format("Why the ranks are in the order {}: what the default order would cost", name_of(best.choice.order)),

@@ -1,39 +1,49 @@
 // What documents leave of attention that a plan counts for whole sequences: pairs (query, key) of each rank of a
-// context-parallel group, and rows of keys that some query of another rank sees. Sequences are consecutive pieces of a
-// stream of documents.
+// context-parallel group, and rows of keys that travel.
 #pragma once
 
-#include "spec/config/run_config.h"
+#include "blueprint/blueprint.h"
+#include "blueprint/context_traffic.h"
+#include "blueprint/documents/batch_documents.h"
+#include "predict/software/key_shares.h"
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace echelon {
 
-/// Means over microbatches.
+/// Means over global batches.
 struct DocumentLoad {
-  std::int64_t num_sequences = 0;
-  double mean_length = 0;        // tokens of a piece of a document in a sequence
-  double pairs_share = 1;        // of all ranks, over those of whole sequences
-  double largest_over_mean = 1;  // pairs of the rank with the most, over the mean of the ranks
-  double slowest_share = 1;      // pairs of the rank with the most, over those that the plan counts for it
-  double rows_share = 1;         // rows of keys that hops could do with, over those that a ring sends; 1 without a ring
+  std::int64_t num_batches = 0, num_sequences = 0;
+  double mean_length = 0;         // tokens of a piece of a document in a sequence
+  double pairs_share = 1;         // of all ranks, over those of whole sequences
+  double largest_over_mean = 1;   // pairs of the rank with the most in a microbatch, over the mean of the ranks
+  double replicas_over_mean = 1;  // likewise of the replica with the most in a batch
+  // Of the replica with the most: pairs of the rank with the most in each microbatch, over those that the plan counts
+  // for it.
+  double slowest_share = 1;
+  std::vector<double> rank_shares = {};  // by rank, pairs over planned pairs
+  KeyShares keys = {};
+  KeyRowCounts rows = {};  // that all ranks send in all batches; of a tensor-parallel and pipeline rank
 };
 
-/// Of as many microbatches as the stream fills, at most `most_microbatches`. Throws Error if it fills none, and for a
-/// layout whose attention ends at no document.
-[[nodiscard]] DocumentLoad document_load(const RunConfig& config, std::span<const std::int64_t> lengths,
-                                         std::int64_t most_microbatches = 64);
+/// Throws Error for a layout whose attention ends at no document.
+[[nodiscard]] DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of,
+                                         std::int64_t num_batches);
+/// Where windows alone leave pairs out, in all layers.
+[[nodiscard]] bool has_windows_alone(const RunConfig& config);
+[[nodiscard]] DocumentLoad load_of_whole_sequences(const RunConfig& config);
+/// As many batches as have 64 microbatches.
+[[nodiscard]] std::int64_t batches_to_count(const RunConfig& config);
 
-/// Lengths of at least a token with a lognormal distribution of this mean and standard deviation, until they add up to
-/// `num_tokens`. The same on every machine.
-[[nodiscard]] std::vector<std::int64_t> drawn_lengths(double mean, double spread, std::int64_t num_tokens);
+/// What all ranks send in a step of training, in bytes, for attention over context parallelism: as a run counts it.
+struct ContextBytes {
+  double sent = 0;
+  std::int64_t planned = 0;
+};
+[[nodiscard]] ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load);
 
-/// "MEAN" or "MEAN:SPREAD"; the spread is the mean if it is left out. Throws Error naming the flag.
-[[nodiscard]] std::pair<double, double> parse_length_distribution(std::string_view text);
-
-[[nodiscard]] std::string to_text(const DocumentLoad& load);
+[[nodiscard]] std::string to_text(const DocumentLoad& load, const ContextBytes& bytes);
 
 }  // namespace echelon

@@ -7,7 +7,8 @@
 namespace echelon {
 
 Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const SimulationOptions& options) {
-  const HostStep step = host_step(blueprint, host, {.slow_ranks = options.slow_ranks}, options.kind);
+  const HostLoad load = {.slow_ranks = options.slow_ranks, .attention_shares = options.attention_shares};
+  const HostStep step = host_step(blueprint, host, load, options.kind);
   const RunConfig& config = blueprint.config();
   const int num_ranks = blueprint.mesh().num_ranks(), num_stages = blueprint.mesh().degree(Axis::pp);
   Simulation result;

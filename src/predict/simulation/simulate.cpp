@@ -111,6 +111,7 @@ PredictedMemory predicted_memory(const RankBlueprint& rank, std::int64_t device_
   for (const MemoryCategory category : memory_categories())
     memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
   memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
+  memory.padding = padding_rows(rank, ProgramKind::training);
   memory.arena_bytes = rank.arena_bytes();
   memory.device_bytes = device_bytes;
   return memory;

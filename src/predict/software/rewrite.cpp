@@ -92,6 +92,8 @@ CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, con
                     const CallTrace& trace) {
   CallTrace does = profile.is_echelon ? trace : rewritten_trace(profile, config, action, trace);
   if (profile.attention_share != 1) attend_to_share(profile.attention_share, does.events);
+  if (profile.is_echelon && profile.key_shares.skip_rows() && is_compute(action.kind))
+    send_shares(profile.key_shares, key_exchange(config.parallelism), does);
   return does;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "blueprint/call_trace.h"
+#include "predict/software/key_shares.h"
 #include "predict/software/overlap.h"
 #include "spec/config/run_config.h"
 #include "spec/machine/machine_spec.h"
@@ -78,6 +79,7 @@ struct SoftwareProfile {
 
   // Pairs (query, key) over those of whole sequences, that documents leave to the slowest rank of a context group.
   double attention_share = 1;
+  KeyShares key_shares = {};  // likewise rows of keys; other software sends all
 
   // What is communicated.
   KeyGathering key_gathering = KeyGathering::none;

@@ -1,6 +1,7 @@
 #include "train/start/run_description.h"
 
 #include "base/text/counted.h"
+#include "blueprint/padding_rows.h"
 
 #include <fmt/format.h>
 
@@ -84,8 +85,9 @@ std::string memory_description(const RankBlueprint& rank) {
     const double size = static_cast<double>(rank.memory(ProgramKind::training).peak_bytes(category)) / mebibyte;
     if (size >= 0.005) parts += fmt::format("{}{:.2f} MiB of {}", parts.empty() ? "" : ", ", size, name_of(category));
   }
-  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}", rank.rank(),
-                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts);
+  const std::string padding = to_text(padding_rows(rank, ProgramKind::training));
+  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}{}{}", rank.rank(),
+                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts, padding.empty() ? "" : "; ", padding);
 }
 
 }  // namespace echelon

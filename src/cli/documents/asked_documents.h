@@ -1,0 +1,16 @@
+// --documents: an .idx file, or a distribution of lengths.
+#pragma once
+
+#include "blueprint/documents/batch_documents.h"
+
+#include <string>
+
+namespace echelon {
+
+inline constexpr const char* documents_help =
+    "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens";
+
+/// Of a file as a run with this config reads it; of drawn lengths as many as `num_sequences` sequences need.
+[[nodiscard]] DocumentsOf asked_documents(const std::string& text, const RunConfig& config, std::int64_t num_sequences);
+
+}  // namespace echelon

@@ -1,0 +1,78 @@
+#include "predict/documents/row_counter.h"
+
+#include "blueprint/unit_trace.h"
+#include "context/key_blocks.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace echelon {
+
+void RowSums::end_microbatch() {
+  for (std::size_t hop = 0; hop < all_.size(); ++hop) {
+    largest_[hop] += std::ranges::max(of_places_[hop]);
+    all_[hop] += std::accumulate(of_places_[hop].begin(), of_places_[hop].end(), std::int64_t{0});
+    std::ranges::fill(of_places_[hop], 0);
+  }
+}
+
+std::int64_t RowSums::all() const { return std::accumulate(all_.begin(), all_.end(), std::int64_t{0}); }
+
+RowShares RowSums::shares(double planned) const {
+  RowShares shares;
+  for (std::size_t hop = 0; hop < all_.size(); ++hop) {
+    shares.slowest.push_back(static_cast<double>(largest_[hop]) / planned);
+    shares.mean.push_back(static_cast<double>(all_[hop]) / (planned * static_cast<double>(of_places_[hop].size())));
+  }
+  return shares;
+}
+
+RowCounter::RowCounter(const RunConfig& config)
+    : split_(token_split(config)),
+      exchange_(key_exchange(config.parallelism)),
+      num_sequences_(config.training.micro_batch_size),
+      n_(split_.cp / exchange_.head_ranks),
+      keys_(num_hops(), static_cast<std::size_t>(n_)),
+      gradients_(keys_) {}
+
+void RowCounter::add_microbatch(const BatchDocuments& batch, int replica, int microbatch) {
+  for (std::int64_t row = 0; row < num_sequences_; ++row) {
+    const DocumentOffsets& documents = batch.documents({replica, microbatch, row});
+    lists_.assign(split_, documents);
+    traffic_.count(lists_, {documents, split_.window}, exchange_.head_ranks);
+    is_gathered() ? add_gather() : add_ring();
+  }
+  keys_.end_microbatch();
+  gradients_.end_microbatch();
+  ++num_microbatches_;
+}
+
+KeyShares RowCounter::shares() const {
+  const std::int64_t rows = KeyBlockSizes(split_, exchange_, 0).num_query_rows() * (is_gathered() ? n_ - 1 : 1);
+  const auto planned = static_cast<double>(num_microbatches_ * num_sequences_ * rows);
+  return {.keys = keys_.shares(planned), .gradients = gradients_.shares(planned)};
+}
+
+KeyRowCounts RowCounter::rows() const {
+  const std::int64_t u = exchange_.head_ranks;
+  return {.keys = u * keys_.all(), .gradients = u * gradients_.all()};
+}
+
+void RowCounter::add_ring() {
+  for (int source = 0; source < n_; ++source)
+    for (int hop = 1; hop < n_; ++hop) {
+      const auto index = static_cast<std::size_t>(hop - 1);
+      keys_.add(index, (source + hop - 1) % n_, traffic_.ring(source, hop));
+      gradients_.add(index, (source + hop) % n_, traffic_.ring_gradients(source, hop));
+    }
+}
+
+void RowCounter::add_gather() {
+  for (int source = 0; source < n_; ++source)
+    for (int destination = 0; destination < n_; ++destination) {
+      keys_.add(0, source, traffic_.seen(source, destination));
+      gradients_.add(0, destination, traffic_.seen(source, destination));
+    }
+}
+
+}  // namespace echelon
