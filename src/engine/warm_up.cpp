@@ -36,7 +36,7 @@ void warm_up(const Blueprint& blueprint, RankDevice& device) {
   TraceMesh alone(blueprint.mesh(), device.mesh().rank());
   RankRun run(blueprint, alone, device.ops(), device.memory());
   run.model().refresh_masters(device.ops());  // weights are zeros
-  // Sequences with and without a border between documents may need other kernels (RankBatch::write_shape).
+  // Sequences with and without a boundary between documents may need other kernels (RankBatch::write_shape).
   for (const bool is_halved : {false, true}) {
     if (is_halved && !config.data.reset_attention_mask) continue;
     const HalvedTokens batches(config, is_halved);

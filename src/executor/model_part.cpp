@@ -48,7 +48,7 @@ std::int64_t vocabulary_multiple(const TrainingConfig& training) {
 }
 
 // In deterministic mode too, where cuDNN's gradients need it from version 9.25 on; a plan knows no version. Where
-// documents are masked, cuDNN computes the sequences without a border, and none in a graph (RankBatch::write_shape).
+// documents are masked, cuDNN computes the sequences without a boundary, and none in a graph (RankBatch::write_shape).
 bool may_use_cudnn_backward(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   return is_on_gpu(training) && training.attention != AttentionKernels::own && training.dtype == DType::bfloat16 &&

@@ -66,8 +66,8 @@ TEST_F(CudnnLayouts, RingsComputeEveryBlock) {
   }
 }
 
-// Of the first eight sequences one has no border, and one of the four that are evaluated.
-TEST_F(CudnnLayouts, DocumentsComputeSequencesWithoutABorder) {
+// Of the first eight sequences one has no boundary, and one of the four that are evaluated.
+TEST_F(CudnnLayouts, DocumentsComputeSequencesWithoutABoundary) {
   RunConfig config = config_for({.microbatches = 4, .layers = 1, .documents = true, .seq_len = 16});
   EXPECT_EQ(num_runs_of(config), 2 + 1);
   config.training.cuda_graphs = true;

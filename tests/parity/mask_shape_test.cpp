@@ -21,7 +21,7 @@ TEST(MaskShape, IsThatOfWholeBlocksAndCausalMasks) {
   EXPECT_EQ(mask_shape_of(Ranges{0, 0, 0}, Ranges{4, 4, 4}), (MaskShape{whole, 0, 4}));
   EXPECT_EQ(mask_shape_of(Ranges{0, 0, 0, 0}, Ranges{0, 0, 4, 4}), (MaskShape{whole, 2, 4}));
   EXPECT_EQ(mask_shape_of(Ranges{0, 0, 0}, Ranges{0, 0, 0}), MaskShape()) << "nothing is seen";
-  EXPECT_EQ(mask_shape_of(Ranges{0, 0, 2}, Ranges{1, 2, 3}), MaskShape()) << "a border";
+  EXPECT_EQ(mask_shape_of(Ranges{0, 0, 2}, Ranges{1, 2, 3}), MaskShape()) << "a boundary";
   EXPECT_EQ(mask_shape_of(Ranges{0, 0, 2}, Ranges{1, 2, 2}), MaskShape()) << "a row of padding";
   EXPECT_EQ(mask_shape_of(Ranges{0, 0, 0}, Ranges{1, 3, 4}), MaskShape()) << "stripes";
 }
@@ -71,7 +71,7 @@ TEST(MaskShape, OfStripesIsCausal) {
   EXPECT_EQ(shapes_of(stripes, 1), (Shapes{{causal, 0, 8}, {causal, 0, 8}, {causal, 0, 8}, {causal, 0, 8}}));
 }
 
-TEST(MaskShape, OfDocumentsIsThatOfSequencesWithoutABorder) {
+TEST(MaskShape, OfDocumentsIsThatOfSequencesWithoutABoundary) {
   const Layout documents = {.documents = true, .seq_len = 16}, ring = {.documents = true, .cp = 2, .seq_len = 16};
   EXPECT_EQ(shapes_of(documents, 0), (Shapes{{causal, 0, 16}, {}}));
   EXPECT_EQ(shapes_of(ring, 1), (Shapes{{whole, 0, 4}, {causal, 0, 8}, {}, {}}));

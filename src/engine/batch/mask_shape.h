@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// Of the ranges [begin, end) of a sequence's queries. Rows of padding have ranges of their own, and no shape. Linear
+/// Of the ranges of a sequence's queries. Rows of padding have ranges of their own, and no shape. Linear
 /// time.
 [[nodiscard]] MaskShape mask_shape_of(std::span<const std::int32_t> begin, std::span<const std::int32_t> end);
 

@@ -208,9 +208,9 @@ void RankBatch::write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks
     }
 }
 
-// [microbatches, windows, blocks]. Of documents, sequences without a border alone have shapes, which are those of every
-// such sequence: other borders would ask for kernels that nothing warmed up. A graph repeats the kernels of the batch
-// that it was captured with, so with graphs the shapes of masked documents stay unknown.
+// [microbatches, windows, blocks]. Of documents, sequences without a boundary alone have shapes, which are those of
+// every such sequence: other boundaries would ask for kernels that nothing warmed up. A graph repeats the kernels of
+// the batch that it was captured with, so with graphs the shapes of masked documents stay unknown.
 void RankBatch::write_shape(std::size_t row, std::size_t ranges, const MaskShape& shape) {
   const bool is_known = !model_->options.masks_documents || (!config_->training.cuda_graphs && documents_ == whole_);
   const auto B = static_cast<std::size_t>(model_->options.num_sequences),

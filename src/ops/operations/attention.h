@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// What the host knows of the ranges of all sequences, as a promise: the queries before `first_query` see no key, and
-/// the others the keys before `end_key`: all of them (whole), or up to a diagonal that ends with the last query and the
+/// What the host knows of the ranges of all sequences, as a promise. The queries before `first_query` see no key. The
+/// others see the keys before `end_key`: all of them (whole), or up to a diagonal that ends with the last query and the
 /// last of these keys (causal). Kernels without ranges can compute these.
 struct MaskShape {
   enum class Kind : std::uint8_t { ranges, causal, whole };
@@ -27,7 +27,7 @@ struct AttentionMask {
   /// Pairs (query, key) of a head that the causal mask and a window leave, of all sequences together; 0 without `end`:
   /// a whole triangle. A trace has no documents: pairs across two documents count, though none is computed.
   std::int64_t num_pairs = 0;
-  MaskShape shape = {};  // of begin and end, where they exist
+  MaskShape shape = {};  // of the two bounds, where they exist
 
   [[nodiscard]] bool is_causal() const { return !end.exists(); }
 };
