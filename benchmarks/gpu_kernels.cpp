@@ -83,9 +83,10 @@ const Model models[] = {
       "--training.seq_len=1024", "--training.global_batch_size=32", "--training.micro_batch_size=32"}},
     {"Llama 1.2B", with(llama(2048, 16, 8192), {"--model.tie_word_embeddings=true", "--training.global_batch_size=4",
                                                 "--training.micro_batch_size=4"})},
-    {"Llama 8B", with(llama(4096, 32, 14336), {"--model.tie_word_embeddings=false", "--training.global_batch_size=2",
-                                               "--training.micro_batch_size=2", "--training.recompute=full",
-                                               "--optimizer.moments_dtype=bfloat16"})}};
+    {"Llama 8B",
+     with(llama(4096, 32, 14336),
+          {"--model.tie_word_embeddings=false", "--training.global_batch_size=2", "--training.micro_batch_size=2",
+           "--optimizer.store_param_remainders=true", "--optimizer.moments_dtype=bfloat16"})}};
 
 CountedOps counted(const Model& model) {
   const RunConfig config =

@@ -20,8 +20,11 @@ MODELS = {
     "tiny-gpt2": dict(family="gpt2", layers=2, width=32, heads=2, kv_heads=2, inner=64, vocab=101, positions=32, tied=True),
     "tiny-llama": dict(family="llama", layers=2, width=32, heads=4, kv_heads=2, inner=64, vocab=101, positions=32, tied=False),
 }
-# `batch` sequences of `tokens` tokens are one step, in one microbatch. What 8 B parameters take beyond others: docs/internals/gpu.md.
-LEAN = dict(recompute="full", moments_dtype="bfloat16")
+# `batch` sequences of `tokens` tokens are one step, in one microbatch. 8 B parameters with float32 masters, moments and gradients are 150 GB. Moments in
+# bfloat16 and masters as remainders, which lose no bit, leave room for all activations on 141 GB.
+SMALLER_STATE = dict(moments_dtype="bfloat16", store_param_remainders=True)
+# As PyTorch with bfloat16 weights: gradients and moments in bfloat16. It has no masters; Echelon keeps the 2 bytes that a bfloat16 weight lacks.
+AS_BFLOAT16_PYTORCH = ["--training.grad_dtype=bfloat16", "--optimizer.moments_dtype=bfloat16", "--optimizer.store_param_remainders=true"]
 CASES = {
     "gpt2-124m-1024": dict(model="gpt2-124m", tokens=1024, batch=32),
     "gpt2-124m-4096": dict(model="gpt2-124m", tokens=4096, batch=8),
@@ -29,12 +32,12 @@ CASES = {
     "gpt2-1.5b-4096": dict(model="gpt2-1.5b", tokens=4096, batch=4),
     "llama-1b-1024": dict(model="llama-1b", tokens=1024, batch=16),
     "llama-1b-4096": dict(model="llama-1b", tokens=4096, batch=4),
-    "llama-8b-1024": dict(model="llama-8b", tokens=1024, batch=8) | LEAN,
-    "llama-8b-4096": dict(model="llama-8b", tokens=4096, batch=2) | LEAN,
+    "llama-8b-1024": dict(model="llama-8b", tokens=1024, batch=8) | SMALLER_STATE,
+    "llama-8b-4096": dict(model="llama-8b", tokens=4096, batch=2) | SMALLER_STATE,
 }
 DRY_CASES = {
     "tiny-gpt2": dict(model="tiny-gpt2", tokens=16, batch=2),
-    "tiny-llama": dict(model="tiny-llama", tokens=16, batch=2) | LEAN,
+    "tiny-llama": dict(model="tiny-llama", tokens=16, batch=2) | SMALLER_STATE,
 }
 ALL_CASES = CASES | DRY_CASES
 NUM_SEQUENCES_OF_DATA = 256
@@ -67,7 +70,7 @@ def echelon_config(case, steps, tokens, output, machine, device="cuda", dtype="b
     o = OPTIMIZER
     logits = f'logits_dtype = "{dtype}"\n' if dtype == "bfloat16" else ""
     moments = f'moments_dtype = "{case["moments_dtype"]}"\n' if dtype == "bfloat16" and "moments_dtype" in case else ""
-    recompute = f'recompute = "{case["recompute"]}"\n' if "recompute" in case else ""
+    moments += "store_param_remainders = true\n" if dtype == "bfloat16" and case.get("store_param_remainders") else ""
     return f"""{model_section(case)}
 [checkpoint]
 enable = false
@@ -81,7 +84,7 @@ global_batch_size = {case["batch"]}
 micro_batch_size = {case["batch"]}
 dtype = "{dtype}"
 deterministic = {"true" if deterministic else "false"}
-{logits}{recompute}max_norm = {o["max_norm"]}
+{logits}max_norm = {o["max_norm"]}
 [optimizer]
 lr = {o["lr"]}
 beta1 = {o["beta1"]}
@@ -97,12 +100,16 @@ dir = "{output}"
 """
 
 
-def write_tokens(vocab, count, prefix):
-    """PREFIX.bin and PREFIX.idx in Megatron's layout: one document of 32-bit tokens."""
+def write_tokens(vocab, count, prefix, document_tokens=None):
+    """PREFIX.bin and PREFIX.idx in Megatron's layout, of 32-bit tokens: one document, or those of so many tokens."""
     draw = random.Random(1)
     tokens = array.array("i", (draw.randrange(vocab) for _ in range(count)))
     pathlib.Path(f"{prefix}.bin").write_bytes(tokens.tobytes())
-    pathlib.Path(f"{prefix}.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, 1, 2) + struct.pack("<iq2q", count, 0, 0, 1))
+    size = document_tokens or count
+    lengths = [min(size, count - first) for first in range(0, count, size)]
+    n = len(lengths)
+    index = struct.pack(f"<{n}i{n}q{n + 1}q", *lengths, *(4 * size * i for i in range(n)), *range(n + 1))
+    pathlib.Path(f"{prefix}.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, n, n + 1) + index)
 
 
 def num_parameters(case):

@@ -2,8 +2,8 @@
 
 Neither side is deterministic: PyTorch is not unless it is asked to be, and Echelon then times products and lets cuDNN form attention's gradients; which
 kernels formed attention is in the results. A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns'
-steps; the ratio is PyTorch's over the faster of
-Echelon's, with and without CUDA graphs. Weights are drawn with a standard deviation of 0.02, so the first loss must be that of a model that knows nothing,
+steps; the ratio is PyTorch's over Echelon's with the same
+state: autocast's over the faster of those with and without CUDA graphs, bfloat16's over `echelon bfloat16`, whose gradients and moments are bfloat16, too. Weights are drawn with a standard deviation of 0.02, so the first loss must be that of a model that knows nothing,
 ln V + 0.02^2 D / 2, within 2 % and what chance explains, and that of PyTorch be Echelon's within 1 %. `echelon bench` measures the GPU before, and its machine
 file gives the matrix rate, the data sheet's peak and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. What fails is told in the table, and
 the rest goes on; table.md and results.json are written after every turn. --dry-run does all of it with tiny models on the emulated device and PyTorch on a
@@ -136,7 +136,8 @@ def take_turns(a, case, result, folder, table):
         if not simulated["fits"]:
             say(f"  {name}: the plan's {simulated['predicted_memory_bytes'] / 2**30:.1f} GiB do not fit; left out")
             return
-    sides = {"echelon": lambda: echelon_turn(a, config, folder), "echelon graphs": lambda: echelon_turn(a, config, folder, "--training.cuda_graphs=true")}
+    settings = {"echelon": [], "echelon graphs": ["--training.cuda_graphs=true"], "echelon bfloat16": cases.AS_BFLOAT16_PYTORCH}
+    sides = {side: lambda s=s: echelon_turn(a, config, folder, *s) for side, s in settings.items()}
     for weights in [] if a.no_pytorch else ["bfloat16", "autocast"]:
         sides[f"pytorch {weights}"] = lambda w=weights: pytorch_turn(a, name, w)
     for _ in range(a.turns):
@@ -242,8 +243,7 @@ class Table:
             needs = f"does not fit: {r['simulated']['predicted_memory_bytes'] / 2**30:.1f} GiB"
             return f"| {r['case']} | | {needs} | | | | | {1e3 * r['simulated']['predicted_seconds']:.2f} | |"
         sides = summaries(r, self.machine) or {"": {"failure": "no turn has ended yet"}}
-        ours = min((s["step_seconds"] for side, s in sides.items() if side.startswith("echelon") and "step_seconds" in s), default=None)
-        return "\n".join(self.row(r["case"], side, s, ours) for side, s in sides.items())
+        return "\n".join(self.row(r["case"], side, s, ours_for(side, sides)) for side, s in sides.items())
 
     def row(self, case, side, s, ours):
         if "failure" in s:
@@ -262,6 +262,12 @@ class Table:
         rate = f", {m['matrix_flops'] / 1e12:.1f} TFLOP/s in its fastest bfloat16 product y = x w^T" if "matrix_flops" in m else ""
         name = m["name"] if "name" in m else f"a GPU that was not measured ({in_cell(m['failure'])})"
         return f"{dry}{time.strftime('%Y-%m-%d')}, {name}{rate}; Echelon {commit}; {shlex.join(sys.argv)}"
+
+
+def ours_for(side, sides):
+    """The step time of Echelon with the state of a PyTorch side: weights, gradients and moments in bfloat16, or in float32 as autocast has them."""
+    ours = ["echelon bfloat16"] if side == "pytorch bfloat16" else ["echelon", "echelon graphs"]
+    return min((sides[o]["step_seconds"] for o in ours if "step_seconds" in sides.get(o, {})), default=None)
 
 
 def in_cell(words):

@@ -10,7 +10,6 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "against_pytorch"))
@@ -51,18 +50,11 @@ class Model(nn.Module):
         sizes = cases.sizes_of(case)
         self.body = models.make(sizes["family"], sizes)
         self.head = None if sizes["tied"] else nn.Linear(sizes["width"], sizes["vocab"], bias=False)
-        if case.get("recompute") == "full":
-            for block in self.body.blocks:
-                block.forward = formed_again(block.forward)
 
     def forward(self, tokens, targets):
         weight = self.body.embedding.weight if self.head is None else self.head.weight
         logits = F.linear(self.body(tokens).flatten(0, 1), weight)
         return F.cross_entropy(logits.float(), targets.flatten())  # the cast is fused by torch.compile
-
-
-def formed_again(forward):
-    return lambda *inputs: checkpoint(forward, *inputs, use_reentrant=False)
 
 
 def make_model(case, device, dtype):

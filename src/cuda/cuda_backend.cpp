@@ -39,7 +39,8 @@ class CudaRankDevice final : public RankDevice {
                        .needs_float8 = options.needs_float8,
                        .cudnn = use_of_cudnn(options.attention)}),
         device_transport_(device_) {
-    const bool is_alone = host.shape().num_ranks() == 1;
+    // A rank alone needs no NCCL, but may ask for it to try its communicators and captures.
+    const bool is_alone = host.shape().num_ranks() == 1 && options.backend != CommBackend::nccl;
     if (!placement.has_each_its_own || is_alone) mesh_ = host.for_device(device_transport_);
     if (!mesh_ && placement.has_each_its_own) {
       auto nccl = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
@@ -68,7 +69,7 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] bool needs_warm_up() const override { return nccl_ != nullptr; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
-    const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
+    const bool is_shared = placement_.num_sharing > 1, is_alone = nccl_ == nullptr;
     const std::string ranks = is_shared  ? fmt::format(", shared by {} ranks", placement_.num_sharing)
                               : is_alone ? ""
                                          : ", " + nccl_version();

@@ -8,8 +8,8 @@
 
 namespace echelon {
 
-/// Computes a step of each program in memory that is given back at the end. Nothing is sent, and what was computed
-/// means nothing.
+/// Computes a step of each program in memory that is given back at the end; where documents are masked, two. Nothing is
+/// sent, and what was computed means nothing.
 void warm_up(const Blueprint& blueprint, RankDevice& device);
 
 }  // namespace echelon

@@ -255,6 +255,12 @@ std::span<const KeyTransfers> ActionExecutor::key_transfers(int microbatch) cons
   return {values_->batch.key_transfers + static_cast<std::size_t>(microbatch) * B, B};
 }
 
+std::span<const MaskShape> ActionExecutor::mask_shapes(int microbatch) const {
+  if (values_->batch.mask_shapes == nullptr) return {};
+  const auto count = static_cast<std::size_t>(model_.num_key_ranges());
+  return {values_->batch.mask_shapes + static_cast<std::size_t>(microbatch) * count, count};
+}
+
 Microbatch ActionExecutor::microbatch(int index) {
   const auto rows = [&](BufferRole role) {
     const std::int64_t size = model_.batch_size(role);
@@ -264,6 +270,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .targets = rows(BufferRole::targets),
           .key_begin = rows(BufferRole::key_begin),
           .key_end = rows(BufferRole::key_end),
+          .mask_shapes = mask_shapes(index),
           .rows_by_position = rows(BufferRole::rows_by_position),
           .rows_by_rank = rows(BufferRole::rows_by_rank),
           .positions = rows(BufferRole::positions),

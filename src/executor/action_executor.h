@@ -21,6 +21,7 @@ struct HostBatch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;
   const std::int32_t *key_begin = nullptr, *key_end = nullptr;  // as those of Microbatch
+  const MaskShape* mask_shapes = nullptr;                       // [microbatches, windows, blocks]
   const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
   const std::int32_t* places = nullptr;
@@ -84,6 +85,7 @@ class ActionExecutor {
   [[nodiscard]] RouterState router();
   [[nodiscard]] bool has_router_sums() const { return values_->trains && model_.router_sums_sizes().num_dims() > 0; }
   [[nodiscard]] std::span<const KeyTransfers> key_transfers(int microbatch) const;
+  [[nodiscard]] std::span<const MaskShape> mask_shapes(int microbatch) const;
   [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor loss_scale();
   [[nodiscard]] Tensor of_batch(BufferRole role);

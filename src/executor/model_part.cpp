@@ -47,12 +47,12 @@ std::int64_t vocabulary_multiple(const TrainingConfig& training) {
   return is_on_gpu(training) ? on_gpu : 1;
 }
 
-// In deterministic mode too, where cuDNN's gradients need it from version 9.25 on; a plan knows no version. cuDNN does
-// not support documents (docs/internals/gpu.md).
+// In deterministic mode too, where cuDNN's gradients need it from version 9.25 on; a plan knows no version. Where
+// documents are masked, cuDNN computes the sequences without a boundary, and none in a graph (RankBatch::write_shape).
 bool may_use_cudnn_backward(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   return is_on_gpu(training) && training.attention != AttentionKernels::own && training.dtype == DType::bfloat16 &&
-         !config.data.reset_attention_mask;
+         !(config.data.reset_attention_mask && training.cuda_graphs);
 }
 
 /// Whether sequences differ in the positions of a rank's tokens, or the rows of the embedding are not in order.
@@ -234,6 +234,10 @@ ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int
   part.rank_of_stage = schedule.rank_of_stage;
   add_stages(part, config, rank);
   return part;
+}
+
+std::int64_t ModelPart::num_key_ranges() const {
+  return std::ssize(options.windows) * (options.tokens ? options.tokens->blocks.num_blocks() : 1);
 }
 
 std::int64_t ModelPart::batch_size(BufferRole role) const {

@@ -58,6 +58,8 @@ struct ModelPart {
   /// Every parameter of this rank, a tied weight once.
   [[nodiscard]] std::vector<Param*> params() const;
 
+  /// Of each sequence: windows times blocks of keys.
+  [[nodiscard]] std::int64_t num_key_ranges() const;
   /// How many int32 of a microbatch are in one of batch_roles; 0: this model does not read them.
   [[nodiscard]] std::int64_t batch_size(BufferRole role) const;
 

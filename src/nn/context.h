@@ -139,6 +139,8 @@ struct Microbatch {
   // sees and the one after the last. key_begin is [windows, blocks, B, queries], and empty where every range starts
   // with the first key; key_end is empty where the mask is causal.
   Tensor key_begin = {}, key_end = {};
+  // What the host knows of these ranges in all sequences: [windows, blocks], or empty.
+  std::span<const MaskShape> mask_shapes = {};
   // Of rows that are gathered from n ranks, int32, or empty: the row [n, B, T] of each in ascending order of positions
   // [B, rows], and its inverse; -1 is padding.
   Tensor rows_by_position = {}, rows_by_rank = {};

@@ -10,6 +10,8 @@ void KeyAttention::decode(Ops& /*ops*/, const Qkv& /*qkv*/, Tensor /*first_keys*
 
 HeadGroups::HeadGroups(const LayerOptions& options, const HeadSplit& split)
     : gives_dq_sums_(options.device.gives_dq_sums),
+      // Kv heads that ranks share are no part of a group.
+      gives_scratch_(options.device.gives_attention_scratch && split.kv_replicas == 1),
       group_(options.model.num_attention_heads / options.model.num_key_value_heads),
       first_head_(split.head_in_group),
       scale_(options.model.attention_scale()),
@@ -52,9 +54,14 @@ Tensor HeadGroups::take_dq_sums(Stack& workspace, const Tensor& q, const Tensor&
   return gives_dq_sums_ && needs_dq_sums(q, k) ? workspace.take(accumulate_dtype(q.dtype), q.sizes) : Tensor();
 }
 
+Tensor take_attention_scratch(Stack& workspace, const Tensor& q, const Tensor& k) {
+  return workspace.take(DType::int32, {attention_scratch_size(q, k)});
+}
+
 WindowRanges::WindowRanges(const LayerOptions& options)
     : window_(options.window_index()), num_windows_(std::ssize(options.windows)) {
   if (!window_) return;
+  has_window_ = options.windows[*window_] > 0;
   if (!options.tokens) {
     pairs_ = {num_document_pairs(options.seq_len, options.windows[*window_])};
     return;
@@ -74,7 +81,13 @@ AttentionMask WindowRanges::mask(const Microbatch& microbatch, const Sizes& quer
   };
   return {.begin = of_block(begins, static_cast<std::int64_t>(*window_) * num_blocks_, num_windows_ * num_blocks_),
           .end = ends.exists() ? of_block(ends, 0, num_blocks_) : Tensor(),
-          .num_pairs = queries[0] * pairs_[static_cast<std::size_t>(block)]};
+          .num_pairs = queries[0] * pairs_[static_cast<std::size_t>(block)],
+          .shape = shape(microbatch, block)};
+}
+
+MaskShape WindowRanges::shape(const Microbatch& microbatch, int block) const {
+  if (microbatch.mask_shapes.empty()) return {};
+  return microbatch.mask_shapes[*window_ * static_cast<std::size_t>(num_blocks_) + static_cast<std::size_t>(block)];
 }
 
 namespace {
@@ -82,10 +95,7 @@ namespace {
 class LocalAttention final : public KeyAttention {
  public:
   LocalAttention(const LayerOptions& options, const HeadSplit& split)
-      : heads_(options, split),
-        ranges_(options),
-        // Kv heads that ranks share are no part of a group, and ranges are not cuDNN's.
-        gives_scratch_(options.device.gives_attention_scratch && split.kv_replicas == 1 && !ranges_.exist()) {}
+      : heads_(options, split), ranges_(options), gives_scratch_(heads_.give_scratch() && ranges_.may_be_shapes()) {}
 
   void forward(Context& context, const Qkv& qkv, const Attended& result) const override {
     context.ops.attention(heads_.forward_args(qkv, result, mask(context.microbatch, qkv[0])));
@@ -95,7 +105,7 @@ class LocalAttention final : public KeyAttention {
     const Stack::Scope scope(context.workspace);
     AttentionBackwardArgs args = heads_.backward_args(qkv, gradient, dqkv, mask(context.microbatch, qkv[0]),
                                                       heads_.take_dq_sums(context.workspace, qkv[0], qkv[1]));
-    if (gives_scratch_) args.scratch = context.workspace.take(DType::int32, {attention_scratch_size(qkv[0], qkv[1])});
+    if (gives_scratch_) args.scratch = take_attention_scratch(context.workspace, qkv[0], qkv[1]);
     context.ops.attention_backward(args);
   }
 

@@ -48,13 +48,18 @@ class HeadGroups {
                                                     const AttentionMask& mask, const Tensor& dq_sums) const;
   /// For the gradients of queries and keys like these, where the device needs it.
   [[nodiscard]] Tensor take_dq_sums(Stack& workspace, const Tensor& q, const Tensor& k) const;
+  /// AttentionBackwardArgs::scratch, where the device is faster with it.
+  [[nodiscard]] bool give_scratch() const { return gives_scratch_; }
 
  private:
-  bool gives_dq_sums_;
+  bool gives_dq_sums_, gives_scratch_;
   std::int64_t group_;  // query heads per kv head
   std::int64_t first_head_;
   double scale_, soft_cap_;
 };
+
+/// AttentionBackwardArgs::scratch.
+[[nodiscard]] Tensor take_attention_scratch(Stack& workspace, const Tensor& q, const Tensor& k);
 
 /// The ranges of keys of a block's window among those of a microbatch.
 class WindowRanges {
@@ -63,9 +68,13 @@ class WindowRanges {
 
   /// Those of a block of keys, [B, queries], with the pairs; `end` is left out where all ranges end with the query.
   [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Sizes& queries, int block) const;
-  [[nodiscard]] bool exist() const { return window_.has_value(); }
+  /// Whether a MaskShape may describe them, or there are none.
+  [[nodiscard]] bool may_be_shapes() const { return !has_window_; }
 
  private:
+  [[nodiscard]] MaskShape shape(const Microbatch& microbatch, int block) const;
+
+  bool has_window_ = false;
   std::optional<std::size_t> window_;  // an index of options.windows
   std::int64_t num_windows_, num_blocks_ = 1;
   std::vector<std::int64_t> pairs_;  // of a sequence and each block of keys

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 namespace echelon {
@@ -277,22 +278,38 @@ TEST(MemoryPlan, PersistentBytesOfExpertsAreThoseOfTheirHolders) {
 // MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one
 // tile of 128.
 TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
-  const auto workspace_bytes = [](DeviceChoice device, DType dtype, bool deterministic, bool masks_documents) {
+  const auto workspace_bytes = [](DeviceChoice device, DType dtype, const std::function<void(RunConfig&)>& change) {
     RunConfig config = testing::small_config();
     config.training.device = device;
     config.training.dtype = dtype;
-    config.training.deterministic = deterministic;
-    config.data.reset_attention_mask = masks_documents;
+    config.training.deterministic = false;
+    change(config);
     const Blueprint blueprint(config);
     return blueprint.rank(0).memory(ProgramKind::training).peak_bytes(MemoryCategory::workspace);
   };
+  const auto same = [](RunConfig&) {};
+  const auto with_documents = [](RunConfig& config) { config.data.reset_attention_mask = true; };
   constexpr std::int64_t scratch = 2 * 4 * 128 * (8 + 1) * 4 + (1 << 20);
-  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, false, false), scratch);
-  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, true, false), scratch)
+  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, same), scratch);
+  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16,
+                            [](RunConfig& config) { config.training.deterministic = true; }),
+            scratch)
       << "in deterministic mode too, which cuDNN needs from 9.25 on";
-  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, false, true), scratch) << "and those of documents";
-  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::float32, false, false), scratch);
-  EXPECT_LT(workspace_bytes(DeviceChoice::cpu, DType::bfloat16, false, false), scratch);
+  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, with_documents), scratch)
+      << "for sequences of one document";
+  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16,
+                            [&](RunConfig& config) {
+                              with_documents(config);
+                              config.training.cuda_graphs = true;
+                            }),
+            scratch)
+      << "which graphs do not tell apart";
+  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16,
+                            [](RunConfig& config) { config.parallelism.context_parallel_degree = 2; }),
+            scratch)
+      << "for the blocks of a ring";
+  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::float32, same), scratch);
+  EXPECT_LT(workspace_bytes(DeviceChoice::cpu, DType::bfloat16, same), scratch);
 }
 
 /// Of `count` units that follow each other.

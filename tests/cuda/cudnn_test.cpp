@@ -20,11 +20,24 @@ using ::testing::ThrowsMessage;
 
 struct Case {
   std::int64_t B, Tq, Tk, H, K, C, group = 1, first_head = 0;
+  MaskShape shape = {};
 };
+
+/// The ranges that have a shape.
+std::vector<std::int32_t> ends_of(const Case& a) {
+  std::vector<std::int32_t> ends;
+  for (std::int64_t n = 0; n < a.B * a.Tq; ++n) {
+    const std::int64_t i = n % a.Tq;
+    const std::int64_t end =
+        a.shape.kind == MaskShape::Kind::causal ? a.shape.end_key - (a.Tq - 1 - i) : a.shape.end_key;
+    ends.push_back(i < a.shape.first_query ? 0 : static_cast<std::int32_t>(end));
+  }
+  return ends;
+}
 
 struct Operands {
   Case a;
-  Numbers q, k, v, out, lse, dout, dq, dk, dv, delta, scratch;
+  Numbers q, k, v, out, lse, dout, dq, dk, dv, delta, scratch, begins, ends;
 
   explicit Operands(const Case& sizes, DType dtype = DType::bfloat16)
       : a(sizes),
@@ -38,12 +51,26 @@ struct Operands {
         dk(dtype, {a.B, a.Tk, a.K, a.C}),
         dv(dtype, {a.B, a.Tk, a.K, a.C}),
         delta(DType::float32, {a.B, a.H, a.Tq}),
-        scratch(DType::int32, {attention_scratch_size(q.tensor(), k.tensor())}) {}
+        scratch(DType::int32, {attention_scratch_size(q.tensor(), k.tensor())}),
+        begins(Numbers::tokens(std::vector<std::int32_t>(static_cast<std::size_t>(a.B * a.Tq)))),
+        ends(Numbers::tokens(ends_of(a))) {}
 
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(a.C)); }
+  [[nodiscard]] AttentionMask mask() const {
+    if (a.shape.kind == MaskShape::Kind::ranges) return {};
+    const Sizes queries = {a.B, a.Tq};
+    return {.begin = begins.tensor().reshaped(queries), .end = ends.tensor().reshaped(queries), .shape = a.shape};
+  }
   [[nodiscard]] AttentionArgs forward() {
-    return {
-        .q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = scale(), .group = a.group, .first_head = a.first_head};
+    return {.q = q,
+            .k = k,
+            .v = v,
+            .out = out,
+            .lse = lse,
+            .scale = scale(),
+            .group = a.group,
+            .first_head = a.first_head,
+            .mask = mask()};
   }
   [[nodiscard]] AttentionBackwardArgs backward(bool has_scratch) {
     return {.q = q,
@@ -59,6 +86,7 @@ struct Operands {
             .scale = scale(),
             .group = a.group,
             .first_head = a.first_head,
+            .mask = mask(),
             .scratch = has_scratch ? scratch.tensor() : Tensor()};
   }
 };
@@ -81,7 +109,7 @@ class Cudnn : public ::testing::Test {
     ops.finish();
     expect_near(actual.out, expected.out, tolerance_of(DType::bfloat16), "out");
     expect_near(actual.lse, expected.lse, tolerance_of(DType::bfloat16), "lse");
-    if (a.Tq == a.Tk) {
+    if (a.Tq == a.Tk || a.shape.kind != MaskShape::Kind::ranges) {
       reference.attention_backward(expected.backward(false));
       ops.attention_backward(actual.backward(has_scratch));
       ops.finish();
@@ -111,6 +139,30 @@ TEST_F(Cudnn, ComputesHeadsThatShareKeysAndSlicesOfHeads) {
   ops.finish();
   expect_near(actual.out, expected.out, tolerance_of(DType::bfloat16), "out");
   EXPECT_THAT(ops.attention_choices(), HasSubstr("bfloat16: cuDNN 9.19.0"));
+}
+
+// Blocks of a ring whose ranges the host knows: queries and keys around them are filled by a kernel of ours.
+TEST_F(Cudnn, ComputesRangesThatAreWholeBlocksOrCausal) {
+  using enum MaskShape::Kind;
+  emulated::set_cudnn_version(92600);
+  for (const auto& [shape, words] : {std::pair(MaskShape{causal, 0, 20}, "bfloat16: cuDNN"),
+                                     {{whole, 0, 20}, "20 queries see 20 keys: cuDNN"},
+                                     {{whole, 0, 10}, "20 queries see 10 keys: cuDNN"},
+                                     {{whole, 10, 20}, "10 queries see 20 keys: cuDNN"},
+                                     {{whole, 15, 7}, "5 queries see 7 keys: cuDNN"},
+                                     {{causal, 8, 12}, "12 queries see 12 keys causally: cuDNN"}}) {
+    const std::int64_t before = emulated::num_cudnn_runs();
+    const std::string choices = choices_for({2, 20, 20, 4, 2, 16, 2, 0, shape}, any_order);
+    EXPECT_THAT(choices, AllOf(HasSubstr(words), ::testing::Not(HasSubstr("our")))) << choices;
+    EXPECT_EQ(emulated::num_cudnn_runs() - before, 2);
+  }
+}
+
+// Row sums with gaps are read from 9.26 on.
+TEST_F(Cudnn, LeavesTheLastQueriesToOurKernelsWhereItCannotReadTheirSums) {
+  const std::string choices = choices_for({1, 20, 20, 2, 2, 16, 1, 0, {MaskShape::Kind::whole, 10, 20}}, any_order);
+  EXPECT_THAT(choices, HasSubstr("bfloat16, 10 queries see 20 keys: cuDNN 9.19.0"));
+  EXPECT_THAT(choices, HasSubstr("see 20 keys: our kernels for tensor cores, because cuDNN: the stats are not packed"));
 }
 
 // 880 bytes for each pair of 100 queries and keys of two heads are 16.8 MiB, as 2 bytes are of 2,100: the workspace of

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -116,7 +117,27 @@ class CountingOps final : public Ops {
   StepLaunches launches_;
 };
 
-/// Of the initial weights and the first step of each rank.
+/// Nothing is held back where a recording starts or ends, which the device would enqueue without being counted.
+class PublishingRecorder final : public WorkRecorder {
+ public:
+  PublishingRecorder(WorkRecorder& recorder, Ops& ops) : recorder_(recorder), ops_(ops) {}
+  void begin() override {
+    ops_.publish();
+    recorder_.begin();
+  }
+  void end() override {
+    ops_.publish();
+    recorder_.end();
+  }
+  void cancel() noexcept override { recorder_.cancel(); }
+  void replay() override { recorder_.replay(); }
+
+ private:
+  WorkRecorder& recorder_;
+  Ops& ops_;
+};
+
+/// Of the first step of each rank; with CUDA graphs of two, of which the second one is captured.
 std::vector<StepLaunches> launches_of_step(const RunConfig& config, Delay delay) {
   std::string reason;
   const int num_ranks = config.mesh_shape().num_ranks();
@@ -128,12 +149,17 @@ std::vector<StepLaunches> launches_of_step(const RunConfig& config, Delay delay)
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = 60}, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
     CountingOps ops(device->ops(), delay);
-    RankRun run(blueprint, device->mesh(), ops, device->memory(), nullptr);
+    std::optional<PublishingRecorder> recorder;
+    if (config.training.cuda_graphs) recorder.emplace(*recorder_of(*device, config), ops);
+    RankRun run(blueprint, device->mesh(), ops, device->memory(), recorder ? &*recorder : nullptr);
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);
     ops.finish();
-    (void)run.step().run(ProgramKind::training, training_input(config, batches, 1, scaler));
-    ops.finish();
+    for (const std::int64_t step : {1, 2}) {
+      if (step > 1 && !config.training.cuda_graphs) break;
+      (void)run.step().run(ProgramKind::training, training_input(config, batches, step, scaler));
+      ops.finish();
+    }
     launches[static_cast<std::size_t>(host.rank())] = ops.so_far();
   });
   emulated::set_num_devices(1);
@@ -175,6 +201,23 @@ TEST_P(GpuKernels, OfAStepAreThosePredicted) {
   }
 }
 
+class GpuKernelsInGraphs : public GpuKernels {};
+
+// What is captured is counted where it is enqueued. Its replay is one call, which no operation makes.
+TEST_P(GpuKernelsInGraphs, AreThosePredicted) {
+  RunConfig config = config_of(GetParam());
+  const std::vector<StepLaunches> of_one_step = launches_of_step(config, Delay::allowed);
+  config.training.cuda_graphs = true;
+  const std::int64_t captures_before = emulated::activity().num_captures;
+  const std::vector<StepLaunches> of_two_steps = launches_of_step(config, Delay::allowed);
+  EXPECT_EQ(emulated::activity().num_captures - captures_before, std::ssize(of_two_steps));
+  for (std::size_t rank = 0; rank < of_two_steps.size(); ++rank) {
+    EXPECT_EQ(of_two_steps[rank].first_difference, "");
+    EXPECT_EQ(of_two_steps[rank].counted, of_two_steps[rank].predicted);
+    EXPECT_GT(of_two_steps[rank].counted, 3 * of_one_step[rank].counted / 2);  // the captured ones are among them
+  }
+}
+
 class GpuKernelsApart : public GpuKernels {};
 
 // Kind by kind, since nothing waits for what follows.
@@ -206,6 +249,7 @@ const StepCase of_several_ranks[] = {
 
 INSTANTIATE_TEST_SUITE_P(OneRank, GpuKernels, ::testing::ValuesIn(of_one_rank));
 INSTANTIATE_TEST_SUITE_P(SeveralRanks, GpuKernels, ::testing::ValuesIn(of_several_ranks));
+INSTANTIATE_TEST_SUITE_P(OneRank, GpuKernelsInGraphs, ::testing::ValuesIn(of_one_rank));
 INSTANTIATE_TEST_SUITE_P(OneRank, GpuKernelsApart, ::testing::ValuesIn(of_one_rank));
 
 }  // namespace

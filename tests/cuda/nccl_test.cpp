@@ -3,6 +3,7 @@
 #include "comm/thread/thread_world.h"
 #include "cuda/comm/nccl_library.h"
 #include "cuda/comm/nccl_mesh.h"
+#include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
 #include "cuda/gpu_ranks.h"
 #include "spec/groups.h"
@@ -34,6 +35,24 @@ TEST(Nccl, NeighboursOfAPipelineMayStartInAnyOrder) {
     sent.wait();
     conformance::expect_same(y, conformance::numbers(DType::float32, 100, previous), "around a ring");
   });
+}
+
+// So that one GPU can try communicators.
+TEST(Nccl, IsUsedByARankAloneThatAsksForIt) {
+  std::string reason;
+  const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+  for (const CommBackend asked_for : {CommBackend::automatic, CommBackend::nccl})
+    run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
+      const std::unique_ptr<RankDevice> device = backend->open(host, {.backend = asked_for});
+      EXPECT_EQ(device->description().find("NCCL") != std::string::npos, asked_for == CommBackend::nccl);
+      const Arena memory(alignment_bytes, device->memory());
+      const Tensor x = memory.tensor(0, DType::float32, {1});
+      device->ops().fill(x, 3);
+      device->mesh().comm({{Axis::tp}}).all_reduce(x, ReduceOp::sum).wait();
+      float sum = 0;
+      device->ops().download(&sum, x);
+      EXPECT_EQ(sum, 3);
+    });
 }
 
 // In the middle, and while the others connect.

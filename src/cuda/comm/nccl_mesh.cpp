@@ -26,7 +26,7 @@ Comm& NcclMesh::comm(const Group& group) {
   const Members members = members_of(group);
   require(!members.ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
   std::int64_t& sent = sent_[group];
-  if (members.ranks.size() > 1)
+  if (members.ranks.size() > 1 || shape().num_ranks() == 1)  // a rank alone asked for NCCL
     comm = std::make_unique<NcclComm>(*this, group, sent, members.place, static_cast<int>(members.ranks.size()));
   else
     comm = std::make_unique<SoloComm>(

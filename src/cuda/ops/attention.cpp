@@ -14,8 +14,18 @@ namespace {
 
 template <class Args>
 AttentionShape shape_of(const Args& args, bool is_backward) {
-  return {is_backward,    args.q.size(0), args.q.size(1), args.k.size(1),
-          args.q.size(2), args.k.size(2), args.q.size(3), args.q.dtype};
+  return {is_backward,    args.q.size(0), args.q.size(1), args.k.size(1),           args.q.size(2),
+          args.k.size(2), args.q.size(3), args.q.dtype,   args.mask.begin.exists(), args.mask.shape};
+}
+
+/// What is seen, where that is not the causal mask of all queries and keys.
+std::string seen_words(const AttentionShape& shape) {
+  const MaskShape& seen = shape.of_ranges;
+  if (!shape.has_ranges) return {};
+  if (seen.kind == MaskShape::Kind::ranges) return ", by ranges";
+  if (seen.first_query == 0 && seen.end_key == shape.Tk && seen.kind == MaskShape::Kind::causal) return {};
+  return fmt::format(", {} see {}{}", counted(shape.Tq - seen.first_query, "query"), counted(seen.end_key, "key"),
+                     seen.kind == MaskShape::Kind::causal ? " causally" : "");
 }
 
 constexpr std::string_view in_tensor_cores = "our kernels for tensor cores", in_general = "our general kernels";
@@ -85,10 +95,10 @@ std::string CudaOps::attention_choices() const {
   };
   std::string lines;
   for (const auto& [shape, used] : used_)
-    lines += fmt::format("{}attention{} of {} x {} and {}, {} of {} and {} in {}: {}", lines.empty() ? "" : "\n",
+    lines += fmt::format("{}attention{} of {} x {} and {}, {} of {} and {} in {}{}: {}", lines.empty() ? "" : "\n",
                          shape.is_backward ? "'s gradients" : "", shape.B, counted(shape.Tq, "query"),
                          counted(shape.Tk, "key"), counted(shape.H, "head"), shape.C, counted(shape.K, "kv head"),
-                         name_of(shape.dtype), words_for(shape, used));
+                         name_of(shape.dtype), seen_words(shape), words_for(shape, used));
   return lines;
 }
 

@@ -43,6 +43,8 @@ struct AttentionShape {
   bool is_backward;
   std::int64_t B, Tq, Tk, H, K, C;
   DType dtype;
+  bool has_ranges;
+  MaskShape of_ranges;
   auto operator<=>(const AttentionShape&) const = default;
 };
 

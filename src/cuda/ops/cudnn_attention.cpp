@@ -6,6 +6,7 @@
 #include "cuda/ops/attention_sizes.h"
 
 #include "cuda/ops/cudnn_library.h"
+#include "cuda/ops/unseen_rows.h"
 
 #include <cudnn_frontend.h>
 
@@ -28,11 +29,21 @@ namespace fe = cudnn_frontend;
 /// The operands' names in a graph.
 enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
 
+/// The last of the queries and the first of the keys: each sees all of these, or those up to a diagonal that ends with
+/// the last of both.
+struct Seen {
+  std::int64_t num_queries, num_keys;
+  bool is_causal;
+  auto operator<=>(const Seen&) const = default;
+};
+
 /// What a plan is made for. num_sequences: of one launch, with so many bytes of memory in addition to the operands.
 struct PlanKey {
   bool is_backward;
   // kv_row: values from one key of a head to its next.
-  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;
+  std::int64_t room_bytes, num_sequences;
+  Seen seen;
+  std::int64_t Tq, Tk, H, num_kv_heads, kv_row, C;
   double scale;
   auto operator<=>(const PlanKey&) const = default;
 };
@@ -65,11 +76,11 @@ class Plan {
 
  private:
   using Dims = std::vector<std::int64_t>;
-  [[nodiscard]] Dims query_dims() const { return {key_.num_sequences, key_.H, key_.Tq, key_.C}; }
+  [[nodiscard]] Dims query_dims() const { return {key_.num_sequences, key_.H, key_.seen.num_queries, key_.C}; }
   [[nodiscard]] Dims query_strides() const { return {key_.Tq * key_.H * key_.C, key_.C, key_.H * key_.C, 1}; }
-  [[nodiscard]] Dims key_dims() const { return {key_.num_sequences, key_.num_kv_heads, key_.Tk, key_.C}; }
+  [[nodiscard]] Dims key_dims() const { return {key_.num_sequences, key_.num_kv_heads, key_.seen.num_keys, key_.C}; }
   [[nodiscard]] Dims key_strides() const { return {key_.Tk * key_.kv_row, key_.C, key_.kv_row, 1}; }
-  [[nodiscard]] Dims row_dims() const { return {key_.num_sequences, key_.H, key_.Tq, 1}; }
+  [[nodiscard]] Dims row_dims() const { return {key_.num_sequences, key_.H, key_.seen.num_queries, 1}; }
   [[nodiscard]] Dims row_strides() const { return {key_.H * key_.Tq, key_.Tq, 1, 1}; }
 
   TensorAttributes input(Operand operand, const Dims& dims, const Dims& strides,
@@ -81,15 +92,16 @@ class Plan {
                      fe::DataType_t type = fe::DataType_t::BFLOAT16) {
     tensor->set_output(true).set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type);
   }
-  /// Query i sees the keys up to i + (Tk - Tq).
+  /// Query i sees the keys up to i + (num_keys - num_queries), or all.
   template <class Options>
   [[nodiscard]] Options options(const char* name) const {
     Options options;
-    options.set_name(name)
-        .set_attn_scale(static_cast<float>(key_.scale))
-        .set_diagonal_alignment(key_.Tq == key_.Tk ? fe::DiagonalAlignment_t::TOP_LEFT
-                                                   : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
-        .set_diagonal_band_right_bound(0);
+    options.set_name(name).set_attn_scale(static_cast<float>(key_.scale));
+    if (key_.seen.is_causal)
+      options
+          .set_diagonal_alignment(key_.seen.num_queries == key_.seen.num_keys ? fe::DiagonalAlignment_t::TOP_LEFT
+                                                                              : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+          .set_diagonal_band_right_bound(0);
     return options;
   }
 
@@ -152,28 +164,35 @@ class LoadedCudnn final : public CudnnAttention {
 
   [[nodiscard]] CudnnAnswer attention(const AttentionArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (const std::string* refusal = refusal_of(sizes, args.q.dtype)) return {.refusal = refusal};
-    if (sizes.Tk < sizes.Tq) return {.refusal = &no_offset};
-    return run({key_of(sizes, args.scale, false), own_room(), stream},
-               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
+    const Seen seen = seen_of(args.mask, sizes);
+    if (const std::string* refusal = refusal_of(args.mask, sizes, args.q.dtype)) return {.refusal = refusal};
+    if (seen.is_causal && seen.num_keys < seen.num_queries) return {.refusal = &no_offset};
+    const CudnnAnswer answer = run({key_of(sizes, seen, args.scale, false), own_room(), stream},
+                                   {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
+    if (answer.num_sequences > 0) fill_unseen(args, stream);
+    return answer;
   }
   [[nodiscard]] CudnnAnswer attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (const std::string* refusal = refusal_of(sizes, args.q.dtype)) return {.refusal = refusal};
-    if (sizes.Tq != sizes.Tk) return {.refusal = &no_offset};
+    const Seen seen = seen_of(args.mask, sizes);
+    if (const std::string* refusal = refusal_of(args.mask, sizes, args.q.dtype)) return {.refusal = refusal};
+    if (seen.is_causal && seen.num_queries != seen.num_keys) return {.refusal = &no_offset};
     // dk and dv of heads that no query head reads are zeros
     if (sizes.H / sizes.group != sizes.K) return {.refusal = &uneven_heads};
-    return run({key_of(sizes, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
-               {{q, args.q},
-                {k, args.k},
-                {v, args.v},
-                {out, args.out},
-                {lse, args.lse},
-                {dout, args.dout},
-                {dq, args.dq},
-                {dk, args.dk},
-                {dv, args.dv}},
-               sizes);
+    const CudnnAnswer answer =
+        run({key_of(sizes, seen, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
+            {{q, args.q},
+             {k, args.k},
+             {v, args.v},
+             {out, args.out},
+             {lse, args.lse},
+             {dout, args.dout},
+             {dq, args.dq},
+             {dk, args.dk},
+             {dv, args.dv}},
+            sizes);
+    if (answer.num_sequences > 0) fill_unseen(args, stream);
+    return answer;
   }
   [[nodiscard]] std::string name() const override {
     const std::size_t version = fe::detail::get_backend_version();  // 91300: 9.13.0
@@ -187,23 +206,29 @@ class LoadedCudnn final : public CudnnAttention {
   };
 
   inline static const std::string other_dtype = "it is used for bfloat16 only", no_values = "there are no queries",
-                                  no_documents = "documents are masked by our kernels only",
+                                  other_ranges =
+                                      "documents, windows and other ranges of keys are masked by our kernels only",
                                   no_offset = "its queries are not the last keys",
-                                  no_ranges = "parts of the keys are attended to by our kernels only",
                                   uneven_heads = "its kv heads are not read by equally many query heads";
 
+  /// Of a mask without ranges, or whose shape is known.
+  [[nodiscard]] static Seen seen_of(const AttentionMask& mask, const AttentionSizes& sizes) {
+    if (mask.shape.kind == MaskShape::Kind::ranges) return {sizes.Tq, sizes.Tk, true};
+    return {sizes.Tq - mask.shape.first_query, mask.shape.end_key, mask.shape.kind == MaskShape::Kind::causal};
+  }
   /// For both passes; null: none.
-  [[nodiscard]] static const std::string* refusal_of(const AttentionSizes& sizes, DType dtype) {
+  [[nodiscard]] static const std::string* refusal_of(const AttentionMask& mask, const AttentionSizes& sizes,
+                                                     DType dtype) {
     if (dtype != DType::bfloat16) return &other_dtype;
     if (sizes.B * sizes.Tq * sizes.H * sizes.C == 0) return &no_values;
-    if (sizes.begins != nullptr) return &no_documents;
-    if (sizes.ends != nullptr) return &no_ranges;
+    const bool has_ranges = sizes.begins != nullptr || sizes.ends != nullptr;
+    if (has_ranges && mask.shape.kind == MaskShape::Kind::ranges) return &other_ranges;
     // cuDNN divides the heads evenly among kv heads, from the first on.
     if (sizes.first_head % sizes.group != 0 || sizes.H % sizes.group != 0) return &uneven_heads;
     return nullptr;
   }
-  [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {
-    return {is_backward,       0,       sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group,
+  [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, const Seen& seen, double scale, bool is_backward) {
+    return {is_backward,       0,       sizes.B, seen, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group,
             sizes.K * sizes.C, sizes.C, scale};
   }
 
@@ -243,7 +268,10 @@ class LoadedCudnn final : public CudnnAttention {
       std::unordered_map<std::int64_t, void*> addresses;
       for (const auto& [name, tensor] : operands) {
         const bool has_kv_heads = name == k || name == v || name == dk || name == dv;
-        const std::int64_t first = has_kv_heads ? sizes.first_head / sizes.group * sizes.C : 0;
+        const std::int64_t first_query = sizes.Tq - key.seen.num_queries,
+                           first = has_kv_heads  ? sizes.first_head / sizes.group * sizes.C
+                                   : name == lse ? first_query
+                                                 : first_query * sizes.H * sizes.C;
         addresses[name] = tensor.data + (tensor.num_elements() / sizes.B * b + first) * size_of(tensor.dtype);
       }
       const auto words = plans_.at(key)->run(handle_, addresses, call.room.begin);
@@ -291,7 +319,7 @@ class LoadedCudnn final : public CudnnAttention {
   /// Too few blocks for two on each multiprocessor, in each of the launches.
   [[nodiscard]] bool is_slow(const PlanKey& key, std::int64_t num_sequences) const {
     constexpr std::int64_t tile = 128;
-    return num_sequences * key.H * ((key.Tq + tile - 1) / tile) < 2 * options_.num_multiprocessors;
+    return num_sequences * key.H * ((key.seen.num_queries + tile - 1) / tile) < 2 * options_.num_multiprocessors;
   }
 
   /// False if there is none, which `refusal` then explains.

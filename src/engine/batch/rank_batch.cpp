@@ -3,6 +3,7 @@
 #include "blueprint/balanced_batch.h"
 #include "context/key_ranges.h"
 #include "context/key_traffic.h"
+#include "engine/batch/mask_shape.h"
 #include "tensor/tokens.h"
 
 #include <algorithm>
@@ -48,6 +49,7 @@ void RankBatch::make_room() {
   resize(rows_by_rank_, BufferRole::rows_by_rank);
   resize(positions_, BufferRole::positions);
   resize(places_, BufferRole::places);
+  mask_shapes_.assign(static_cast<std::size_t>(config_->num_microbatches() * model_->num_key_ranges()), {});
   if (!model_->options.tokens || has_documents(*config_))
     starts_.resize(static_cast<std::size_t>(config_->training.seq_len));
   key_transfers_.resize(model_->options.skips_unseen_keys
@@ -135,6 +137,7 @@ void RankBatch::write_begins(std::size_t row) {
       const std::int32_t start = model_->options.masks_documents ? starts_[i] : 0;
       begins[i] = window == 0 ? start : std::max(start, static_cast<std::int32_t>(i) - window + 1);
     }
+    if (window == 0) write_shape(row, w, {.kind = MaskShape::Kind::causal, .end_key = config_->training.seq_len});
   }
 }
 
@@ -201,7 +204,20 @@ void RankBatch::write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks
       write_key_ranges({blocks.queries(), blocks.keys(of_ranks, static_cast<int>(block))}, visibility(windows[w]),
                        ranges);
       pairs_.add(w, num_pairs(ranges.begin, ranges.end));
+      write_shape(row, w * num_blocks + block, mask_shape_of(ranges.begin, ranges.end));
     }
+}
+
+// [microbatches, windows, blocks]. Of documents, sequences without a boundary alone have shapes, which are those of
+// every such sequence: other boundaries would ask for kernels that nothing warmed up. A graph repeats the kernels of
+// the batch that it was captured with, so with graphs the shapes of masked documents stay unknown.
+void RankBatch::write_shape(std::size_t row, std::size_t ranges, const MaskShape& shape) {
+  const bool is_known = !model_->options.masks_documents || (!config_->training.cuda_graphs && documents_ == whole_);
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences),
+             num_ranges = static_cast<std::size_t>(model_->num_key_ranges());
+  MaskShape& of_all = mask_shapes_[row / B * num_ranges + ranges];
+  const bool agrees = row % B == 0 || of_all == shape;
+  of_all = is_known && agrees ? shape : MaskShape();
 }
 
 // [microbatches, B, rows] and [microbatches, ranks, B, T].
@@ -228,6 +244,7 @@ HostBatch RankBatch::values() const {
           .targets = targets_.data(),
           .key_begin = key_begin_.data(),
           .key_end = key_end_.data(),
+          .mask_shapes = mask_shapes_.data(),
           .rows_by_position = rows_by_position_.data(),
           .rows_by_rank = rows_by_rank_.data(),
           .positions = positions_.data(),

@@ -56,6 +56,7 @@ class RankBatch {
   [[nodiscard]] std::int32_t place_of(std::int64_t position, std::size_t row) const;
   void write_begins(std::size_t row);
   void write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks, std::size_t row);
+  void write_shape(std::size_t row, std::size_t ranges, const MaskShape& shape);
   void write_order(const KeyBlocks& blocks, std::size_t row);
   void add_pairs(const TokenLists& lists);
 
@@ -70,6 +71,7 @@ class RankBatch {
   std::vector<std::int64_t> sequences_;
   std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_,
       places_;
+  std::vector<MaskShape> mask_shapes_;
   std::vector<std::int32_t> starts_;   // of one sequence
   std::vector<std::int32_t> ends_;     // of its ranges, where they are not read
   DocumentOffsets documents_, whole_;  // of that sequence, and of one without documents

@@ -17,6 +17,7 @@ class RingAttention final : public KeyAttention {
         ranges_(options),
         tokens_(options.tokens),
         num_blocks_(tokens_->blocks.num_blocks()),
+        gives_scratch_(heads_.give_scratch() && ranges_.may_be_shapes()),
         skips_rows_(options.skips_unseen_keys) {}
 
   void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const override {
@@ -31,6 +32,7 @@ class RingAttention final : public KeyAttention {
     const Qkv parts = {context.workspace.take(dtype, qkv[0].sizes), context.workspace.take(dtype, own[0].sizes),
                        context.workspace.take(dtype, own[1].sizes)};
     const Tensor dq_sums_of_part = heads_.take_dq_sums(context.workspace, qkv[0], own[0]);
+    const Tensor scratch = gives_scratch_ ? take_attention_scratch(context.workspace, qkv[0], own[0]) : Tensor();
     BlockRing::Hop of_gradients;
     for (int distance = 0; distance < num_blocks_; ++distance) {
       context.mesh.enter_hop(distance);
@@ -39,8 +41,10 @@ class RingAttention final : public KeyAttention {
       if (distance + 1 < num_blocks_) hop = ring.pass_keys(here, blocks[distance % 2], distance);
       // The own block's gradients stay at home.
       const Qkv of_block = distance == 0 ? Qkv{dtype == sums ? dq_sum : parts[0], dqkv[1], dqkv[2]} : parts;
-      context.ops.attention_backward(heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
-                                                          mask(context.microbatch, qkv[0], distance), dq_sums_of_part));
+      AttentionBackwardArgs args = heads_.backward_args({qkv[0], here[0], here[1]}, gradient, of_block,
+                                                        mask(context.microbatch, qkv[0], distance), dq_sums_of_part);
+      args.scratch = scratch;
+      context.ops.attention_backward(args);
       if (distance == 0 && dtype != sums) context.ops.copy(dq_sum, of_block[0]);
       if (distance > 0) {
         context.ops.add(dq_sum, dq_sum, of_block[0]);
@@ -102,7 +106,7 @@ class RingAttention final : public KeyAttention {
   WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   int num_blocks_;
-  bool skips_rows_;
+  bool gives_scratch_, skips_rows_;
 };
 
 }  // namespace

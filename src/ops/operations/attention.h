@@ -7,6 +7,17 @@
 
 namespace echelon {
 
+/// What the host knows of the ranges of all sequences, as a promise. The queries before `first_query` see no key. The
+/// others see the keys before `end_key`: all of them (whole), or up to a diagonal that ends with the last query and the
+/// last of these keys (causal). Kernels without ranges can compute these.
+struct MaskShape {
+  enum class Kind : std::uint8_t { ranges, causal, whole };
+
+  Kind kind = Kind::ranges;  // nothing is known
+  std::int64_t first_query = 0, end_key = 0;
+  auto operator<=>(const MaskShape&) const = default;
+};
+
 /// Which keys a query sees: the rows of k from `begin` on and before `end`. Neither decreases along the
 /// queries. Queries and keys may be any positions of a sequence in ascending order, so documents, chunks and blocks of
 /// a ring are all such ranges. A query that sees no key has out 0 and lse -inf.
@@ -16,6 +27,7 @@ struct AttentionMask {
   /// Pairs (query, key) of a head that the causal mask and a window leave, of all sequences together; 0 without `end`:
   /// a whole triangle. A trace has no documents: pairs across two documents count, though none is computed.
   std::int64_t num_pairs = 0;
+  MaskShape shape = {};  // of the two bounds, where they exist
 
   [[nodiscard]] bool is_causal() const { return !end.exists(); }
 };

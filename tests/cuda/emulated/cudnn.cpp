@@ -13,7 +13,7 @@
 namespace {
 
 std::atomic<int> cudnn_version = 0;
-std::atomic<std::int64_t> bytes_per_pair = 2;
+std::atomic<std::int64_t> bytes_per_pair = 2, num_runs = 0;
 std::mutex error_mutex;
 std::string refusal;
 
@@ -123,6 +123,7 @@ void attend_backward(const std::vector<Bound>& x, Rule rule) {
 namespace emulated {
 
 void set_cudnn_version(int number) { cudnn_version = number; }
+std::int64_t num_cudnn_runs() { return num_runs; }
 void set_bytes_per_pair(std::int64_t num_bytes) { bytes_per_pair = num_bytes; }
 void set_cudnn_error(const std::string& message) {
   const std::scoped_lock lock(error_mutex);
@@ -165,8 +166,7 @@ Graph::Tensor Graph::output() { return tensors_.emplace_back(std::make_shared<Te
 
 std::tuple<Graph::Tensor, Graph::Tensor> Graph::sdpa(Tensor q, Tensor k, Tensor v, const SDPA_attributes& options) {
   tensors_ = {q, k, v};
-  scale_ = options.scale;
-  offset_ = options.alignment == DiagonalAlignment_t::TOP_LEFT ? 0 : k->dim[2] - q->dim[2];
+  set_mask(*q, *k, options);
   Tensor out = output();
   return {out, output()};
 }
@@ -175,14 +175,25 @@ std::tuple<Graph::Tensor, Graph::Tensor, Graph::Tensor> Graph::sdpa_backward(Ten
                                                                              Tensor dout, Tensor lse,
                                                                              const SDPA_backward_attributes& options) {
   tensors_ = {q, k, v, out, dout, lse};
-  scale_ = options.scale;
+  set_mask(*q, *k, options);
   is_backward_ = true;
   is_deterministic_ = options.is_deterministic;
   Tensor dq = output(), dk = output();
   return {dq, dk, output()};
 }
 
+template <class Options>
+void Graph::set_mask(const Tensor_attributes& q, const Tensor_attributes& k, const Options& options) {
+  scale_ = options.scale;
+  offset_ = options.alignment == DiagonalAlignment_t::TOP_LEFT ? 0 : k.dim[2] - q.dim[2];
+  if (!options.right_bound) offset_ = k.dim[2];  // all keys
+}
+
+// Statistics with gaps are written from 9.12 on and read from 9.26 on.
 error_t Graph::validate() const {
+  const Tensor_attributes& stats = *tensors_[is_backward_ ? 5 : 4];
+  const bool is_packed = stats.stride[1] == stats.dim[2] && stats.stride[0] == stats.dim[1] * stats.dim[2];
+  if (cudnn_version < (is_backward_ ? 92600 : 91200) && !is_packed) return {"the stats are not packed"};
   const std::scoped_lock lock(error_mutex);
   return {refusal};
 }
@@ -208,6 +219,7 @@ error_t Graph::execute(cudnnHandle_t handle, std::unordered_map<std::int64_t, vo
     if (known == operands.end() || tensor->dim.size() != 4) return {"an operand without an address"};
     bound.push_back({*tensor, static_cast<std::byte*>(known->second)});
   }
+  ++num_runs;
   const Rule rule = {scale_, offset_};
   const cudaError_t error = emulated::enqueue(
       handle->stream, [bound, rule, workspace, num_bytes = get_workspace_size(), is_backward = is_backward_] {

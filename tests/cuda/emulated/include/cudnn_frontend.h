@@ -30,6 +30,8 @@ void set_cudnn_error(const std::string& message);
 /// Of the workspace of deterministic gradients, for each query and key of a head (2); more, so that small shapes need
 /// as much as large ones do.
 void set_bytes_per_pair(std::int64_t num_bytes);
+/// Graphs that were executed since the process started.
+[[nodiscard]] std::int64_t num_cudnn_runs();
 
 }  // namespace emulated
 
@@ -121,6 +123,8 @@ class Graph {
 
  private:
   [[nodiscard]] Tensor output();
+  template <class Options>
+  void set_mask(const Tensor_attributes& q, const Tensor_attributes& k, const Options& options);
 
   std::vector<Tensor> tensors_;  // q, k, v, then out, lse, or out, dout, lse, dq, dk, dv
   float scale_ = 1;
