@@ -59,8 +59,7 @@ StepSummary summary_of(const Blueprint& blueprint) {
   const MeshShape& mesh = blueprint.mesh();
   StepSummary summary;
   summary.num_parameters = config.model.num_parameters();
-  summary.model_flops =
-      model_flops_per_token(config) * static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  summary.model_flops = model_flops_of_step(config, 1);
   for (const RankBlueprint& rank : blueprint.pipeline_ranks()) {
     summary.ranks.push_back(summary_of(rank));
     summary.hardware_flops +=

@@ -155,8 +155,11 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
   config = with_nodes_of(config, machine);
   const std::optional<DocumentLoad> documents = documents_of(arguments, config);
-  if (documents) profile.attention_share = documents->slowest_share;
-  if (documents) profile.key_shares = documents->keys;
+  if (documents) {
+    profile.attention_share = documents->slowest_share;
+    profile.pairs_share = documents->pairs_share;
+    profile.key_shares = documents->keys;
+  }
   const SimulationOptions options{.profile = profile,
                                   .slow_ranks = slow_ranks_of(arguments.slow),
                                   .attention_shares = documents ? documents->rank_shares : std::vector<double>()};

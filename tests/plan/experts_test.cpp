@@ -14,7 +14,9 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t work_of_a_short_search = 4'000'000;  // a tenth of the default
+constexpr std::int64_t work_of_a_short_search = 4'000'000;  // a twentieth of the default
+// The largest search takes 37 million units, 6 s of one core.
+constexpr std::int64_t work_of_a_proof = 40'000'000;
 
 const std::string textbook = ECHELON_SOURCE_DIR "/examples/textbook/";
 
@@ -24,7 +26,7 @@ struct ChosenByExperts {
 
 // Claim (plans): `echelon plan` is never slower than the layouts in `examples/textbook`, also where its search has
 //   ended early.
-// Bound: four published layouts of 70 to 530 B parameters, on up to 16,384 GPUs, with a tenth of the default work.
+// Bound: four published layouts of 70 to 530 B parameters, on up to 16,384 GPUs, with a twentieth of the default work.
 // Tests: PlanForExperts
 TEST(PlanForExperts, IsNoSlowerThanPublishedLayouts) {
   for (const ChosenByExperts& each : {ChosenByExperts{"llama3-405b.toml", "h100"},
@@ -99,8 +101,8 @@ struct Asked {
   std::vector<std::string> settings = {};
 };
 
-// Work, not seconds, so that no busy machine fails it; 40 million units are 10 s of one core in the largest search.
-TEST(PlanForExperts, ProvesTheBestLayoutWithinItsDefaultWork) {
+// Work, not seconds, so that no busy machine fails it.
+TEST(PlanForExperts, ProvesTheBestLayoutWithinHalfItsWork) {
   for (const Asked& each : {Asked{"llama3-8b", "h100", 16, 64, 8192},
                             {"llama3-8b", "h100", 12, 96, 8192},
                             {"llama2-13b", "v100", 32, 256, 4096},
@@ -117,11 +119,11 @@ TEST(PlanForExperts, ProvesTheBestLayoutWithinItsDefaultWork) {
     EXPECT_TRUE(found.is_complete);
     EXPECT_EQ(found.within, 0);
     EXPECT_EQ(found.num_proven, 1);
-    EXPECT_LE(found.work, PlanQuestion{}.work);
+    EXPECT_LE(found.work, work_of_a_proof);
   }
 }
 
-TEST(PlanForExperts, ProvesTheLargestModelsWithinItsDefaultWork) {
+TEST(PlanForExperts, ProvesTheLargestModelsWithinHalfItsWork) {
   for (const Asked& each :
        {Asked{"llama3-405b", "h100", 16384, 2048, 8192}, {"gpt3-175b", "a100-80", 4096, 4096, 2048}}) {
     SCOPED_TRACE(each.model);
@@ -134,7 +136,7 @@ TEST(PlanForExperts, ProvesTheLargestModelsWithinItsDefaultWork) {
     EXPECT_TRUE(found.is_complete);
     EXPECT_EQ(found.within, 0);
     EXPECT_EQ(found.num_proven, 1);
-    EXPECT_LE(found.work, PlanQuestion{}.work);
+    EXPECT_LE(found.work, work_of_a_proof);
   }
 }
 

@@ -141,6 +141,25 @@ TEST(DocumentLoad, ShortensTheAttentionOfAStep) {
               1e-3);
 }
 
+// Model flops count two passes of whole squares, computed ones pairs alone: 3.5 times forward's, with those that
+// backward forms again.
+TEST(DocumentLoad, CountsTheFlopsOfPairsAlone) {
+  const RunConfig config = masked_config(4, LoadBalancer::headtail, 4096);
+  const DocumentLoad load = load_of(config, {1000, 2500, 596});
+  const Blueprint blueprint(config);
+  SoftwareProfile profile;
+  const Simulation whole = simulate(blueprint, attention_machine(), {.profile = profile});
+  profile.pairs_share = load.pairs_share;
+  const Simulation of_documents = simulate(blueprint, attention_machine(), {.profile = profile});
+  const ModelSpec& model = config.model;
+  const double left_out = (1 - load.pairs_share) * 4096, attention = attention_flops_per_token(model, 4096);
+  EXPECT_NEAR(whole.model_flops - of_documents.model_flops, left_out * attention, 1e-9 * whole.model_flops);
+  const double per_pair =
+      14.0 * static_cast<double>(model.num_hidden_layers * model.num_attention_heads * model.head_dim);
+  EXPECT_NEAR(whole.hardware_flops - of_documents.hardware_flops, left_out * (4096 + 1) / 2 * per_pair,
+              1e-9 * whole.hardware_flops);
+}
+
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 // Where sending keys alone takes time, a step takes the share of every hop: twice of keys, which are sent again in

@@ -14,11 +14,10 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
   Simulation result;
   result.step_seconds = step.seconds;
   result.timeline = step.timeline;
-  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
-  result.model_flops = model_flops_per_token(config) * static_cast<double>(tokens);
+  result.model_flops = model_flops_of_step(config, options.profile.pairs_share);
   result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
   const int num_alike = num_ranks / num_stages;
-  const ContextRanks context_ranks(config);
+  const ContextRanks context_ranks(config, options.profile.pairs_share);
   for (const RankBlueprint& like : blueprint.pipeline_ranks()) {
     result.memory.push_back(predicted_memory(like, host.memory_bytes / num_ranks));
     SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{

@@ -25,9 +25,9 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
 }
 
 /// What all ranks together compute and could compute, and the smallest device of each stage.
-void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
-  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
-  result.model_flops = model_flops_per_token(config) * static_cast<double>(tokens);
+void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config,
+           double pairs_share) {
+  result.model_flops = model_flops_of_step(config, pairs_share);
   const Communicators communicators = communicators_of(devices.mesh(), partial_groups(config));
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const int num_alike = works.num_alike(simulated);
@@ -142,7 +142,7 @@ Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, cons
   result.step_seconds = events.end;
   result.num_events = events.num_events;
   for (const RankBlueprint& rank : works.blueprints()) result.memory.push_back(predicted_memory(rank));
-  count(result, works, devices, blueprint.config());
+  count(result, works, devices, blueprint.config(), options.profile.pairs_share);
   add_ranks(result, works, events);
   return result;
 }

@@ -17,7 +17,7 @@ double ActionTime::communicated_seconds() const {
 
 ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
                          const std::map<int, double>& slow_ranks, int rank)
-    : config_(config), profile_(profile), devices_(devices), rank_(rank), context_ranks_(config) {
+    : config_(config), profile_(profile), devices_(devices), rank_(rank), context_ranks_(config, profile.pairs_share) {
   const Group of_stage = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};
   std::set<Member> members;
   for (const int each : devices.mesh().ranks_of(of_stage, rank)) {

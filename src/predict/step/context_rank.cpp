@@ -22,7 +22,7 @@ bool are_posted_together(const CommRecord& first, const TraceEvent& next_event) 
 
 }  // namespace
 
-ContextRanks::ContextRanks(const RunConfig& config) {
+ContextRanks::ContextRanks(const RunConfig& config, double pairs_share) : pairs_share_(pairs_share) {
   const ParallelConfig& p = config.parallelism;
   if (p.context_parallel_degree == 1 || reads_documents(p.context_parallel_load_balancer)) return;
   std::vector<std::int64_t> pairs = causal_pairs(token_split(config));
@@ -43,7 +43,8 @@ int ContextRanks::busiest_like(int rank, const MeshShape& mesh) const {
 double ContextRanks::mean_flops(const OpRecord& operation, int coordinate) const {
   const auto flops = static_cast<double>(operation.flops);
   const bool has_pairs = operation.kind == OpKind::attention || operation.kind == OpKind::attention_backward;
-  return has_pairs && !mean_over_own_.empty() ? flops * mean_over_own_[static_cast<std::size_t>(coordinate)] : flops;
+  if (!has_pairs) return flops;
+  return flops * pairs_share_ * (mean_over_own_.empty() ? 1 : mean_over_own_[static_cast<std::size_t>(coordinate)]);
 }
 
 PostedMessage posted_at(const std::vector<TraceEvent>& events, std::size_t index) {

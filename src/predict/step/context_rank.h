@@ -12,7 +12,8 @@ namespace echelon {
 
 class ContextRanks {
  public:
-  explicit ContextRanks(const RunConfig& config);
+  /// Documents leave `pairs_share` of the pairs of whole sequences, in all ranks together.
+  explicit ContextRanks(const RunConfig& config, double pairs_share = 1);
 
   /// The coordinate along cp of the rank with the most pairs; the first of them where several have as many.
   [[nodiscard]] int busiest() const { return busiest_; }
@@ -23,6 +24,7 @@ class ContextRanks {
   [[nodiscard]] double mean_flops(const OpRecord& operation, int coordinate) const;
 
  private:
+  double pairs_share_;
   int busiest_ = 0;
   std::vector<double> mean_over_own_;  // pairs, by coordinate; empty where every rank has as many
 };

@@ -43,6 +43,13 @@ std::int64_t num_frozen(const RunConfig& config) {
 
 }  // namespace
 
+double model_flops_of_step(const RunConfig& config, double pairs_share) {
+  const TrainingConfig& training = config.training;
+  const double per_token =
+      model_flops_per_token(config) - (1 - pairs_share) * attention_flops_per_token(config.model, training.seq_len);
+  return per_token * static_cast<double>(training.global_batch_size * training.seq_len);
+}
+
 double model_flops_per_token(const RunConfig& config) {
   const std::int64_t num_in_adapters = config.lora.exists() ? num_in(adapter_parameters(config.model, config.lora)) : 0;
   return model_flops_per_token(config.model, config.training.seq_len) - 2.0 * static_cast<double>(num_frozen(config)) +

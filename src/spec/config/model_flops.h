@@ -9,5 +9,7 @@ namespace echelon {
 /// has no gradient, and what is below needs dx. An adapter adds 6 r (in + out) (Hu et al. 2021, arXiv:2106.09685). The
 /// dx of the first block is counted also where nothing below is trained.
 [[nodiscard]] double model_flops_per_token(const RunConfig& config);
+/// Of a step, where attention to so many of the pairs (query, key) of whole sequences is computed.
+[[nodiscard]] double model_flops_of_step(const RunConfig& config, double pairs_share);
 
 }  // namespace echelon
