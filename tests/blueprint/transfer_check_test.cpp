@@ -1,6 +1,6 @@
 // The proof that hops of rings and what else layers send cannot deadlock: of the engine's own traces, and of ones that
 // were spoilt.
-#include "blueprint/transfer_check.h"
+#include "blueprint/traffic/transfer_check.h"
 
 #include "blueprint/small_config.h"
 #include "spec/groups.h"

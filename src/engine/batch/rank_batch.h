@@ -2,7 +2,7 @@
 #pragma once
 
 #include "blueprint/batch_layout.h"
-#include "blueprint/context_traffic.h"
+#include "blueprint/traffic/context_traffic.h"
 #include "context/documents.h"
 #include "data/batch_source.h"
 #include "engine/batch/pair_counts.h"

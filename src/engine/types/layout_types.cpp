@@ -1,7 +1,7 @@
 #include "engine/types/layout_types.h"
 
 #include "base/error.h"
-#include "blueprint/transfer_check.h"
+#include "blueprint/traffic/transfer_check.h"
 #include "comm/typed/typed_mesh.h"
 #include "engine/types/named_memory.h"
 #include "nn/head_split.h"

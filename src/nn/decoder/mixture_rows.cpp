@@ -57,7 +57,7 @@ Tensor Mixture::within_capacity(Context& context, const Choice& choice) const {
   };
   const Tensor kept = context.workspace.take(DType::int32, choice.experts.sizes), &places = context.microbatch.places;
   const auto of_sequences = [&](const Tensor& part) { return parts ? gathered(*parts, part) : part; };
-  // Weights travel as integers: of floats, a group of cp transfers keys alone (blueprint/context_traffic.h).
+  // Weights travel as integers: of floats, a group of cp transfers keys alone (blueprint/traffic/context_traffic.h).
   const auto weights_of_sequences = [&] {
     Tensor integers = choice.weights;
     integers.dtype = DType::int32;

@@ -30,20 +30,23 @@ void LayoutProgram::place_on_lanes() {
   std::vector<int> all(programs.size());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<int> ends = {rank_of_stage.front(), rank_of_stage.back()};
-  const auto participants = [&](const Action& action, int rank) {
+  std::vector<int> alone = {0};
+  const auto participants = [&](const Action& action) -> const std::vector<int>& {
     if (action.kind == ActionKind::clip || action.kind == ActionKind::report) return all;
-    return action.kind == ActionKind::sum_tied ? ends : std::vector<int>{rank};
+    return action.kind == ActionKind::sum_tied ? ends : alone;
   };
   StepLanes lanes(work, {});
   for (const int rank : all) {
     RankWork& own = work.ranks.emplace_back();
     own.program = &programs[static_cast<std::size_t>(rank)];
     lanes.start(rank, 0);
+    alone.front() = rank;
+    own.works.reserve(own.program->size());
     for (const Action& action : *own.program) {
       switch (lane_of(action.kind)) {
         case Lane::compute: own.works.push_back(lanes.of(action)); break;
         case Lane::transfer: own.works.push_back(lanes.transfer(action, peer_of(action))); break;
-        case Lane::collective: own.works.push_back(lanes.collective(action, participants(action, rank))); break;
+        case Lane::collective: own.works.push_back(lanes.collective(action, participants(action))); break;
       }
     }
     own.num_lanes = lanes.num_lanes();

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "blueprint/blueprint.h"
-#include "blueprint/context_traffic.h"
 #include "blueprint/documents/batch_documents.h"
+#include "blueprint/traffic/context_traffic.h"
 #include "predict/software/key_shares.h"
 
 #include <cstdint>

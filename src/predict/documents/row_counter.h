@@ -1,8 +1,8 @@
 // Rows of keys, and of their gradients, that travel in the microbatches of a run.
 #pragma once
 
-#include "blueprint/context_traffic.h"
 #include "blueprint/documents/batch_documents.h"
+#include "blueprint/traffic/context_traffic.h"
 #include "context/key_traffic.h"
 #include "predict/software/key_shares.h"
 

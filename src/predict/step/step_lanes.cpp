@@ -40,6 +40,13 @@ int other_stage(const Action& transfer) {
   return transfer.stage + (is_behind ? 1 : -1);
 }
 
+template <class Key>
+int StepLanes::number(std::map<Key, int>& numbers, Key key, int size) {
+  const auto [known, is_new] = numbers.try_emplace(std::move(key), static_cast<int>(work_.rendezvous_sizes.size()));
+  if (is_new) work_.rendezvous_sizes.push_back(size);
+  return known->second;
+}
+
 void StepLanes::start(int rank, int replica) {
   rank_ = rank;
   replica_ = replica;
@@ -51,7 +58,7 @@ Work StepLanes::transfer(const Action& action, int peer) {
   const int at = sends ? other_stage(action) : action.stage;
   Work work = of(action);
   work.lane = wires_.try_emplace({peer, sends}, num_lanes()).first->second;
-  work.rendezvous = number({{replica_}, is_forward_transfer(action.kind), at, action.microbatch}, 2);
+  work.rendezvous = number(messages_, {replica_, is_forward_transfer(action.kind), at, action.microbatch}, 2);
   return work;
 }
 
@@ -60,8 +67,7 @@ Work StepLanes::collective(const Action& action, const std::vector<int>& partici
   work.lane = collective_lane;
   if (participants.size() < 2) return work;
   const int nth = counts_[{rank_, action.kind, participants}]++;
-  work.rendezvous =
-      number({participants, -1 - static_cast<int>(action.kind), nth, 0}, static_cast<int>(participants.size()));
+  work.rendezvous = number(meetings_, {participants, action.kind, nth}, static_cast<int>(participants.size()));
   return work;
 }
 
@@ -72,12 +78,6 @@ std::vector<std::string> StepLanes::lane_names() const {
   for (const auto& [wire, lane] : wires_)
     names[static_cast<std::size_t>(lane)] = fmt::format("{} rank {}", wire.second ? "to" : "from", wire.first);
   return names;
-}
-
-int StepLanes::number(Key key, int size) {
-  const auto [known, is_new] = numbers_.try_emplace(std::move(key), static_cast<int>(work_.rendezvous_sizes.size()));
-  if (is_new) work_.rendezvous_sizes.push_back(size);
-  return known->second;
 }
 
 }  // namespace echelon

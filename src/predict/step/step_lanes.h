@@ -37,15 +37,18 @@ class StepLanes {
   [[nodiscard]] std::vector<std::string> lane_names() const;
 
  private:
-  using Key = std::tuple<std::vector<int>, int, int, int>;
-  [[nodiscard]] int number(Key key, int size);
+  using Message = std::tuple<int, bool, int, int>;                // replica, whether forward, stage, microbatch
+  using Meeting = std::tuple<std::vector<int>, ActionKind, int>;  // participants, and which of its kind
+  template <class Key>
+  [[nodiscard]] int number(std::map<Key, int>& numbers, Key key, int size);
 
   StepWork& work_;
   OverlapRules overlap_;
   int rank_ = 0, replica_ = 0;
   std::map<std::pair<int, bool>, int> wires_;  // by peer, and whether they send
   std::map<std::tuple<int, ActionKind, std::vector<int>>, int> counts_;
-  std::map<Key, int> numbers_;
+  std::map<Message, int> messages_;
+  std::map<Meeting, int> meetings_;
 };
 
 }  // namespace echelon

@@ -1,7 +1,7 @@
 // Sweeps over layouts that mix every axis with every other: each row equals one rank, and the locks hold.
 #include "parity/sweep/sweep.h"
 #include "base/clock.h"
-#include "blueprint/transfer_check.h"
+#include "blueprint/traffic/transfer_check.h"
 #include "engine/types/layout_types.h"
 #include "parity/choice_gaps.h"
 #include "parity/layout.h"

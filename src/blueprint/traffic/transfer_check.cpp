@@ -1,4 +1,4 @@
-#include "blueprint/transfer_check.h"
+#include "blueprint/traffic/transfer_check.h"
 
 #include "blueprint/stage_units.h"
 #include "schedule/event_graph.h"

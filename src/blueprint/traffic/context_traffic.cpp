@@ -1,4 +1,4 @@
-#include "blueprint/context_traffic.h"
+#include "blueprint/traffic/context_traffic.h"
 
 #include "nn/context_parallel/block_ring.h"
 
