@@ -5,6 +5,7 @@
 #include "predict/simulation/simulate.h"
 #include "scratch_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -160,12 +161,29 @@ TEST(PredictedExpertLoad, ComesFromAFile) {
 TEST(PredictedExpertLoad, RefusesWhatIsNone) {
   RunConfig config = config_of_experts();
   config.model.num_hidden_layers = 1;
-  for (const std::string& text :
-       {std::string("zipf"), std::string("zipf:"), std::string("zipf:-1"), std::string("zipf:1e3"),
-        std::string("zipf:nan"), std::string("even"), file_with("[]"), file_with("{}"), file_with("[[1,2]]"),
-        file_with("[[1,1,1,1,1,1,1,-1]]"), file_with("[[0,0,0,0,0,0,0,0]]"), file_with("[1"),
-        file_with(R"({"moe":{"loads":7}})"), scratch_folder()})
-    EXPECT_THROW((void)read_expert_load(text, config), Error) << text;
+  const std::string of_this_model = "(use the file of a run of this model)", no_file = "(use balanced)",
+                    no_loads = "(train with --metrics.expert_loads=true)", no_exponent = "(use --expert-load=zipf:1.2)";
+  const std::pair<std::string, std::string> refused[] = {
+      {"zipf", no_file},
+      {"zipf:", no_exponent},
+      {"zipf:-1", no_exponent},
+      {"zipf:1e3", no_exponent},
+      {"zipf:nan", no_exponent},
+      {"even", no_file},
+      {scratch_folder(), no_file},
+      {"[]", "has 0 layers with experts, but the model has 1 " + of_this_model},
+      {"{}", no_loads},
+      {"[[1,2]]", "has no loads of 8 experts in its layer 0 with experts " + of_this_model},
+      {"[[1,1,1,1,1,1,1,-1]]", of_this_model},
+      {"[[0,0,0,0,0,0,0,0]]", no_file},
+      {"[1", no_loads},
+      {R"({"moe":{"loads":7}})", of_this_model}};
+  for (const auto& [given, remedy] : refused) {
+    SCOPED_TRACE(given);
+    const std::string text = given.starts_with('[') || given.starts_with('{') ? file_with(given) : given;
+    EXPECT_THAT([&] { (void)read_expert_load(text, config); },
+                ::testing::ThrowsMessage<Error>(::testing::HasSubstr(remedy)));
+  }
   RunConfig dense = config;
   dense.model = preset("llama-10m");
   EXPECT_THROW((void)read_expert_load("balanced", dense), Error);

@@ -61,15 +61,17 @@ Loads read_loads(const std::string& path, const ModelSpec& model) {
   if (!json.is_array()) json = last_loads(path, *text);
   const std::int64_t layers = model.mixture.num_layers_of(model.num_hidden_layers), experts = model.mixture.num_experts;
   require(json.is_array() && std::ssize(json) == layers,
-          "--expert-load={} has {} layers with experts, but the model has {}", path, json.is_array() ? json.size() : 0,
-          layers);
+          "--expert-load={} has {} layers with experts, but the model has {} (use the file of a run of this model)",
+          path, json.is_array() ? json.size() : 0, layers);
   Loads loads;
   for (const Json& row : json) {
-    require(is_row(row, experts), "--expert-load={} has no loads of {} experts in its layer {} with experts", path,
-            experts, loads.size());
+    require(is_row(row, experts),
+            "--expert-load={} has no loads of {} experts in its layer {} with experts (use the file of a run of this "
+            "model)",
+            path, experts, loads.size());
     loads.push_back(row.get<std::vector<double>>());
     require(std::ranges::any_of(loads.back(), [](double rows) { return rows > 0; }),
-            "--expert-load={} has no row in its layer {} with experts", path, loads.size() - 1);
+            "--expert-load={} has no row in its layer {} with experts (use balanced)", path, loads.size() - 1);
   }
   return loads;
 }
