@@ -50,7 +50,8 @@ std::span<const std::int64_t> BatchDocuments::pairs(int replica, int microbatch)
 }
 
 std::size_t BatchDocuments::first_of(int replica, int microbatch) const {
-  return static_cast<std::size_t>((replica * layout_.num_microbatches() + microbatch) * split_.cp);
+  const std::int64_t place = std::int64_t{replica} * layout_.num_microbatches() + microbatch;
+  return static_cast<std::size_t>(place * split_.cp);
 }
 
 void BatchDocuments::add_pairs(const DocumentOffsets& documents, std::span<std::int64_t> sums) {
