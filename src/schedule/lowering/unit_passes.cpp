@@ -21,9 +21,8 @@ std::vector<UnitKey> units_of(const Action& pass, const LoweringOptions& options
   const StageShape& shape = options.stages[pass.stage];
   const int last_stage = static_cast<int>(options.stages.size()) - 1;
   std::vector<UnitKey> units;
-  const bool is_whole = pass.unit == whole_stage;
-  for (int unit = is_whole ? 0 : pass.unit; unit < shape.num_units && (is_whole || unit == pass.unit); ++unit)
-    units.push_back({pass.stage, unit});
+  if (pass.unit != whole_stage && pass.unit < shape.num_units) units.push_back({pass.stage, pass.unit});
+  for (int unit = 0; pass.unit == whole_stage && unit < shape.num_units; ++unit) units.push_back({pass.stage, unit});
   // The embedding is the first unit of the first stage, the head the last one of the last.
   const bool has_embedding = pass.stage == 0 && (pass.unit == whole_stage || pass.unit == 0);
   const bool has_head = pass.stage == last_stage && (pass.unit == whole_stage || pass.unit == shape.num_units - 1);
