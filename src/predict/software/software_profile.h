@@ -79,7 +79,7 @@ struct SoftwareProfile {
 
   // Pairs (query, key) over those of whole sequences, that documents leave to the slowest rank of a context group.
   double attention_share = 1;
-  double pairs_share = 1;  // likewise, of all ranks together: what flops count
+  double pairs_share = 1;     // likewise, of all ranks together: what flops count
   KeyShares key_shares = {};  // likewise rows of keys; other software sends all
 
   // What is communicated.
