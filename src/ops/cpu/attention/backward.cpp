@@ -3,7 +3,7 @@
 // Keys are taken in blocks. dk and dv of a block are sums over the queries of all heads that share its kv head. They
 // are accumulated in float32 (float64) buffers of the block's size, in one thread; dq is kept in memory from block to
 // block. Only if there are too few kv heads, several threads share one: each share of the tiles has separate sums,
-// which are added in the order of the shares. The number of shares depends on sizes alone, so bits do not depend on the
+// which are added in the order of the shares. Shares depend on sizes and the mask alone, so bits do not depend on the
 // number of threads.
 #include "ops/cpu/targets.h"
 // clang-format off
@@ -37,27 +37,28 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   const KeyRange all{0, args.k.size(1)};
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
-  divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
-    Pass backward(args, scratch);
-    Sum* sums = scratch.take(sums_size);
-    for (std::int64_t n = first; n < last; ++n) {
-      const KvHead head{n / args.k.size(2), n % args.k.size(2)};
-      const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
-      const TileOrder::Pairs later =
-          n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
-      for_blocks(all, [&](const KeyRange& block) HWY_ATTR {
-        const TileOrder::Pairs& after = block.last < all.last ? pairs : later;
-        const auto then = after.first < after.last ? std::optional(order.tile_of(after.first)) : std::nullopt;
-        backward.begin_sums(block);
-        order.visit(pairs, then, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
-          backward.differentiate(at, next, sums);
-        });
-        backward.end_sums(sums);
-        backward.write_keys(head, block, {sums, sums_size, 1});
-      });
-    }
-  });
+  divide({num_kv_heads, work, 1, num_threads, args.mask.is_causal() ? 1 : ranges_per_thread},
+         [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+           Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
+           Pass backward(args, scratch);
+           Sum* sums = scratch.take(sums_size);
+           for (std::int64_t n = first; n < last; ++n) {
+             const KvHead head{n / args.k.size(2), n % args.k.size(2)};
+             const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
+             const TileOrder::Pairs later =
+                 n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
+             for_blocks(all, [&](const KeyRange& block) HWY_ATTR {
+               const TileOrder::Pairs& after = block.last < all.last ? pairs : later;
+               const auto then = after.first < after.last ? std::optional(order.tile_of(after.first)) : std::nullopt;
+               backward.begin_sums(block);
+               order.visit(pairs, then, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+                 backward.differentiate(at, next, sums);
+               });
+               backward.end_sums(sums);
+               backward.write_keys(head, block, {sums, sums_size, 1});
+             });
+           }
+         });
 }
 
 /// One kv head after the other, each by all threads.
@@ -69,20 +70,26 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), sums_size = KeySums<Format>(args.k).capacity();
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
   const TileOrder order(args.q, args.group, args.first_head);
+  const VisibleKeys visible(args.mask, args.q, args.k);
   Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
   Sum* sums = memory.take(num_shares * sums_size);
   for (std::int64_t n = 0; n < num_kv_heads; ++n) {
     const KvHead head{n / args.k.size(2), n % args.k.size(2)};
     const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
     for_blocks({0, args.k.size(1)}, [&](const KeyRange& block) {
+      const auto cuts = order.cut<num_shares>(pairs, [&](std::int64_t b, std::int64_t first_query) {
+        const std::int64_t count = std::min(tile_queries, args.q.size(1) - first_query);
+        const KeyRange seen = visible.of(b, first_query, count).within(block);
+        return seen.is_empty() ? 0 : tile_keys + seen.size();
+      });
       divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
         Scratch<Sum> scratch(Pass::capacity(args));
         Pass backward(args, scratch);
         for (std::int64_t share = first; share < last; ++share) {
           Sum* own = sums + share * sums_size;
           backward.begin_sums(block);
-          const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-          order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+          const auto* cut = cuts.data() + share;
+          order.visit({cut[0], cut[1]}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
             backward.differentiate(at, next, own);
           });
           backward.end_sums(own);

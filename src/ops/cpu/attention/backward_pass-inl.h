@@ -94,6 +94,8 @@ class Backward {
       // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, heads_.Tk - j), block_rows);
       tile.queries_at_once = Format::is_paired ? softmax_.queries_at_once() : 1;
+      const bool adds = sums_.is_begun(j);
+      if (!adds) tile.first_key = 0;
       products_.multiply_over_C(tile, k_ + place(j) * width, q_.over_C, softmax_.p);
       products_.multiply_over_C(tile, v_ + place(j) * width, dout_.over_C, softmax_.ds);
       if (Format::has_matrices && !tile.is_full())
@@ -104,7 +106,6 @@ class Backward {
         cap_gradients<Sum>(tile, cap_, softmax_.queries_at_once(), softmax_.p, softmax_.delta, softmax_.ds);
       }
       softmax_.apply(tile);
-      const bool adds = sums_.is_begun(j);
       products_.multiply_over_queries(tile, softmax_.p_over_queries, dout_.over_queries, sums_.dv(sums, j), adds);
       products_.multiply_over_queries(tile, softmax_.ds_over_queries, q_.over_queries, sums_.dk(sums, j), adds);
       products_.multiply_over_keys(tile, softmax_.ds_over_keys, k_over_keys_ + place(j) / Format::per_number * columns,

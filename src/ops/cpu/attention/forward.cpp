@@ -21,12 +21,13 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   if (order.num_pairs() == 0) return;
   const std::int64_t num_pairs = mean_visible_pairs(args.mask, args.q, args.k);
   const std::int64_t work = num_pairs * args.q.size(3) / 16 / order.pairs_per_head();
-  divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
-    Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
-    Forward<Format, T> forward(args, scratch);
-    order.visit({first_pair, last_pair}, {},
-                [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
-  });
+  divide({order.num_pairs(), work, 1, num_threads, args.mask.is_causal() ? 1 : ranges_per_thread},
+         [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
+           Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
+           Forward<Format, T> forward(args, scratch);
+           order.visit({first_pair, last_pair}, {},
+                       [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
+         });
 }
 
 void Attention(const AttentionArgs& args, int num_threads, [[maybe_unused]] ProductKernels bfloat16_products) {

@@ -26,23 +26,39 @@ struct MaskedTile {
   std::int64_t true_keys = 0;     // those that exist, and that some query sees
   std::int64_t num_keys = 0;      // a multiple of block_rows
   std::int64_t queries_at_once = 1;
-  std::int64_t num_uncut = tile_queries;  // queries before the first whose range starts after the tile's first key
-  // Keys before the end of query i's range, and the first query whose range ends after key r: neither decreases.
-  std::array<std::int16_t, tile_queries> ends = {};
+  bool is_cut_at_start = false;  // whether a range starts after the tile's first key
+  std::int64_t first_key = 0;    // a multiple of block_rows: matmuls leave out those before it
+  // Keys before the start and the end of query i's range, and the first query whose range ends after key r: none
+  // decreases.
+  std::array<std::int16_t, tile_queries> starts = {}, ends = {};
   std::array<std::int16_t, tile_keys> first_queries = {};
 
-  /// How many keys of the tile are before the end of query i's range.
+  /// How many keys of the tile are before the end of query i's range, and before its start.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return ends[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] bool is_cut_by_documents() const { return num_uncut < tile_queries; }
-  /// Whether matmuls read every query and key; but for what starts later.
-  [[nodiscard]] bool is_full() const { return visible(0) == tile_keys && num_queries == tile_queries; }
-  /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or
-  /// of the others of their block.
-  [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i, std::int64_t count) const {
-    return i + count > num_uncut ? 0 : visible(i) / block_rows * block_rows;
+  [[nodiscard]] std::int64_t hidden(std::int64_t i) const { return starts[static_cast<std::size_t>(i)]; }
+  /// Whether matmuls read every query and key.
+  [[nodiscard]] bool is_full() const {
+    return visible(0) == tile_keys && num_queries == tile_queries && !is_cut_at_start;
   }
-  [[nodiscard]] std::int64_t blocks_seen(std::int64_t i, std::int64_t count) const {
-    return rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows);
+  /// Keys that some of `count` queries from i on see, or the others of their block: [first, last). All of those queries
+  /// see [first_for_all, last_for_all). Whole blocks.
+  struct Blocks {
+    std::int64_t first, first_for_all, last_for_all, last;
+  };
+  [[nodiscard]] Blocks blocks_seen(std::int64_t i, std::int64_t count) const {
+    const std::int64_t last = rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows),
+                       last_for_all = visible(i) / block_rows * block_rows;
+    if (!is_cut_at_start) return {0, 0, last_for_all, last};
+    const std::int64_t hidden_from_block = hidden(i / block_rows * block_rows),
+                       first = std::min(hidden_from_block / block_rows * block_rows, last),
+                       first_for_all = std::clamp(rounded_up(hidden(i + count - 1), block_rows), first, last);
+    return {first, first_for_all, std::max(first_for_all, last_for_all), last};
+  }
+  /// The queries before the first that is hidden from key r and from the others of its block.
+  [[nodiscard]] std::int64_t last_seeing(std::int64_t r) const {
+    if (!is_cut_at_start) return num_queries;
+    const auto* later = std::upper_bound(starts.data(), starts.data() + num_queries, r + block_rows - 1);
+    return std::min(rounded_up(later - starts.data(), queries_at_once), num_queries);
   }
   /// The first query that sees key r, or one of the keys that are processed with it.
   [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const {
@@ -117,7 +133,7 @@ HWY_INLINE auto seeing(const MaskedTile& tile, const A* first_keys, std::int64_t
   const Tag<A> d;
   const std::int64_t first_query = r < tile.true_keys ? tile.first_ending_after(r) : tile_queries;
   const auto is_before = hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(first_query)));
-  return tile.is_cut_by_documents()
+  return tile.is_cut_at_start
              ? hn::And(is_before, hn::Ge(hn::Set(d, static_cast<A>(r)), hn::Load(d, first_keys + query)))
              : is_before;
 }
@@ -150,11 +166,15 @@ class VisibleKeys {
     MaskedTile tile{.true_queries = queries.count, .true_keys = num_keys, .num_keys = rounded_up(num_keys, block_rows)};
     ends_ == nullptr ? tile.cut_along(first_query + Tk_ - Tq_ - key) : tile.cut_at(ends_ + b * Tq_ + first_query, key);
     if (first_of(b, first_query + queries.count - 1) > key) {
-      tile.num_uncut = num_starting_before(queries, key + 1);
+      tile.is_cut_at_start = true;
       if (key > first_of(b, first_query)) tile.true_queries = num_starting_before(queries, key + num_keys);
-      for (std::int64_t i = 0; i < tile_queries; ++i)
-        first_keys[i] = static_cast<Sum>(
-            std::clamp<std::int64_t>(first_of(b, std::min(first_query + i, Tq_ - 1)) - key, 0, tile_keys));
+      for (std::int64_t i = 0; i < tile_queries; ++i) {
+        const std::int64_t start = first_of(b, std::min(first_query + i, Tq_ - 1)) - key;
+        tile.starts[static_cast<std::size_t>(i)] =
+            static_cast<std::int16_t>(std::clamp<std::int64_t>(start, 0, tile_keys));
+        first_keys[i] = static_cast<Sum>(tile.hidden(i));
+      }
+      tile.first_key = tile.hidden(0) / block_rows * block_rows;
     }
     tile.num_queries = rounded_up(tile.true_queries, std::max(multiple, block_rows));
     return tile;

@@ -35,7 +35,7 @@ struct TileProducts<MatrixTiles> {
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
   void multiply_over_C(const MaskedTile& tile, const std::uint32_t* rows, const std::uint32_t* queries, float* c) {
     const std::int64_t width = packed_width<MatrixTiles>(C);
-    for (std::int64_t key = 0; key < tile.num_keys; key += matrix_side) {
+    for (std::int64_t key = tile.first_key / matrix_side * matrix_side; key < tile.num_keys; key += matrix_side) {
       const std::int64_t first = tile.first_seeing(key) / matrix_side * matrix_side;
       multiply_matrices({.a = rows + key * width,
                          .a_row = width,
@@ -53,25 +53,27 @@ struct TileProducts<MatrixTiles> {
   /// c[C, queries] (+)= rows[C, keys] a[keys, queries]
   void multiply_over_keys(const MaskedTile& tile, const std::uint32_t* a, const std::uint32_t* rows, float* c,
                           bool accumulates) {
-    for (std::int64_t query = 0; query < tile.true_queries; query += matrix_side)
-      multiply_matrices({.a = rows,
+    for (std::int64_t query = 0; query < tile.true_queries; query += matrix_side) {
+      const std::int64_t first = tile.hidden(query) / matrix_side * matrix_side / 2;
+      multiply_matrices({.a = rows + first,
                          .a_row = tile_keys / 2,
-                         .b = a + query,
+                         .b = a + first * tile_queries + query,
                          .b_row = tile_queries,
                          .c = c + query,
                          .c_row = tile_queries,
                          .num_rows = padded<MatrixTiles>(C),
                          .num_columns = matrix_side,
-                         .depth = rounded_up(tile.visible(query + matrix_side - 1), matrix_side) / 2,
+                         .depth = rounded_up(tile.visible(query + matrix_side - 1), matrix_side) / 2 - first,
                          .accumulates = accumulates},
                         ahead);
+    }
   }
 
   /// dx[keys, C] (+)= a[keys, queries] queries[queries, C], a being p or ds.
   void multiply_over_queries(const MaskedTile& tile, const std::uint32_t* a, const std::uint32_t* queries, float* dx,
                              bool accumulates) {
     const std::int64_t columns = padded<MatrixTiles>(C), width = tile_queries / 2;
-    for (std::int64_t key = 0; key < tile.num_keys; key += matrix_side) {
+    for (std::int64_t key = tile.first_key / matrix_side * matrix_side; key < tile.num_keys; key += matrix_side) {
       const std::int64_t first = tile.first_seeing(key) / matrix_side * matrix_side / 2;
       multiply_matrices({.a = a + key * width + first,
                          .a_row = width,

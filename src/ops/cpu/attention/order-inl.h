@@ -11,11 +11,14 @@
 
 #include "ops/cpu/attention/mask-inl.h"
 
+#include <array>
 #include <optional>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
+
+constexpr int ranges_per_thread = 8;  // of tiles, where a mask leaves some of them more keys than others
 
 /// One of the tiles of queries that a thread computes.
 struct QueryTile {
@@ -71,6 +74,29 @@ class TileOrder {
             .h = h,
             .kv_head = (h + first_head_) / group_,
             .first_query = pair % pairs_per_head() * tile_queries};
+  }
+
+  /// Where shares of some pairs start, and where the last one ends: of even work, as work(b, first query) says of
+  /// tiles.
+  template <std::int64_t num_shares, class Work>
+  [[nodiscard]] std::array<std::int64_t, static_cast<std::size_t>(num_shares) + 1> cut(const Pairs& pairs,
+                                                                                       Work&& work) const {
+    const auto work_of = [&](std::int64_t pair) HWY_ATTR {
+      const QueryTile tile = tile_of(pair);
+      const std::int64_t first = tile.first_query / tile_queries, last = num_tiles_ - 1 - first;
+      return work(tile.b, tile.first_query) + (last > first ? work(tile.b, last * tile_queries) : 0);
+    };
+    std::int64_t all = 0, done = 0;
+    for (std::int64_t pair = pairs.first; pair < pairs.last; ++pair) all += work_of(pair);
+    std::array<std::int64_t, static_cast<std::size_t>(num_shares) + 1> cuts;
+    cuts.fill(pairs.last);
+    std::int64_t share = 0;
+    for (std::int64_t pair = pairs.first; pair < pairs.last; ++pair) {
+      for (; share < num_shares && done * num_shares >= all * share; ++share)
+        cuts[static_cast<std::size_t>(share)] = pair;
+      done += work_of(pair);
+    }
+    return cuts;
   }
 
   /// f(tile, the one after it) for the tiles of some pairs; after the last one comes `then`, or itself. Those of a head

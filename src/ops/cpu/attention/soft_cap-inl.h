@@ -31,11 +31,13 @@ template <class Sum>
 HWY_NOINLINE void cap_scores(const MaskedTile& tile, Sum cap, std::int64_t step, Sum* scores) {
   const Tag<Sum> d;
   const auto caps = hn::Set(d, cap), inverse = hn::Set(d, Sum{1} / cap);
-  for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>())
-    for (std::int64_t r = 0; r < tile.blocks_seen(i / step * step, step); ++r) {
+  for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>()) {
+    const auto seen = tile.blocks_seen(i / step * step, step);
+    for (std::int64_t r = seen.first; r < seen.last; ++r) {
       Sum* score = scores + r * tile_queries + i;
       hn::Store(hn::Mul(caps, hn::Tanh(d, hn::Mul(hn::Load(d, score), inverse))), d, score);
     }
+  }
 }
 
 /// dp becomes delta + (dp - delta) (1 - (score / cap)^2), with capped scores.
@@ -44,13 +46,15 @@ HWY_NOINLINE void cap_gradients(const MaskedTile& tile, Sum cap, std::int64_t st
                                 Sum* dp) {
   const Tag<Sum> d;
   const auto inverse = hn::Set(d, Sum{1} / cap), one = hn::Set(d, Sum{1});
-  for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>())
-    for (std::int64_t r = 0; r < tile.blocks_seen(i / step * step, step); ++r) {
+  for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>()) {
+    const auto seen = tile.blocks_seen(i / step * step, step);
+    for (std::int64_t r = seen.first; r < seen.last; ++r) {
       const std::int64_t at = r * tile_queries + i;
       const auto tanh = hn::Mul(hn::Load(d, scores + at), inverse), delta_i = hn::Load(d, delta + i);
       const auto rest = hn::Mul(hn::Sub(hn::Load(d, dp + at), delta_i), hn::NegMulAdd(tanh, tanh, one));
       hn::Store(hn::Add(delta_i, rest), d, dp + at);
     }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -83,29 +83,33 @@ struct RunningSoftmax {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
     Vec<Sum> largest[block_rows] = {lowest, lowest, lowest, lowest};
-    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i, num_lanes<Sum>()),
-                       seen = tile.blocks_seen(i, num_lanes<Sum>());
-    Sum* row = scores + i;
-    std::int64_t r = 0;
-    for (; r < seen_by_all; r += block_rows, row += block_rows * tile_queries)
+    const auto seen = tile.blocks_seen(i, num_lanes<Sum>());
+    for (std::int64_t r = seen.first_for_all; r < seen.last_for_all; r += block_rows) {
+      const Sum* row = scores + r * tile_queries + i;
       // In this order, a NaN is ignored.
       for (int n = 0; n < block_rows; ++n) largest[n] = hn::Max(hn::Load(d, row + n * tile_queries), largest[n]);
-    for (; r < seen; r += block_rows, row += block_rows * tile_queries)
+    }
+    for (std::int64_t r = seen.first; r < seen.last; r += block_rows) {
+      if (r == seen.first_for_all) r = seen.last_for_all;
+      if (r >= seen.last) break;
+      Sum* row = scores + r * tile_queries + i;
       for (int n = 0; n < block_rows; ++n) {
         const auto score =
             hn::IfThenElse(seeing(tile, first_keys, r + n, i), hn::Load(d, row + n * tile_queries), lowest);
         hn::Store(score, d, row + n * tile_queries);
         largest[n] = hn::Max(score, largest[n]);
       }
+    }
     const auto top = hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]));
     return Format::is_paired ? hn::Mul(top, hn::Set(d, scale)) : top;
   }
 
   /// p of the queries from i on, and its sum.
   HWY_INLINE Vec<Sum> exponentiate(const MaskedTile& tile, std::int64_t i, Vec<Sum> subtrahend) const {
-    const std::int64_t seen = tile.blocks_seen(i, num_lanes<Sum>());
+    const auto seen = tile.blocks_seen(i, num_lanes<Sum>());
     // Rows are summed in four sums, of every fourth row.
-    const auto first = exponentiate_rows(0, seen, i, subtrahend), second = exponentiate_rows(2, seen, i, subtrahend);
+    const auto first = exponentiate_rows(seen.first, seen.last, i, subtrahend),
+               second = exponentiate_rows(seen.first + 2, seen.last, i, subtrahend);
     return hn::Add(first, second);
   }
 
@@ -150,9 +154,10 @@ struct SoftmaxGradient {
   HWY_NOINLINE void apply(const MaskedTile& tile) const {
     const std::int64_t step = queries_at_once();
     for (std::int64_t i = 0; i < tile.num_queries; i += step) {
-      const std::int64_t seen_by_all = tile.blocks_seen_by_all(i, step), seen = tile.blocks_seen(i, step);
-      for (std::int64_t r = 0; r < seen_by_all; r += 2) differentiate_rows<false>(tile, r, i);
-      for (std::int64_t r = seen_by_all; r < seen; r += 2) differentiate_rows<true>(tile, r, i);
+      const auto seen = tile.blocks_seen(i, step);
+      for (std::int64_t r = seen.first; r < seen.first_for_all; r += 2) differentiate_rows<true>(tile, r, i);
+      for (std::int64_t r = seen.first_for_all; r < seen.last_for_all; r += 2) differentiate_rows<false>(tile, r, i);
+      for (std::int64_t r = seen.last_for_all; r < seen.last; r += 2) differentiate_rows<true>(tile, r, i);
     }
   }
 

@@ -31,57 +31,59 @@ struct TileProducts {
 
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
   void multiply_over_C(const MaskedTile& tile, const Number* rows, const Number* queries, Sum* c) {
-    const std::int64_t width = packed_width<Format>(C), depth = (C + Format::per_number - 1) / Format::per_number;
-    multiply(Product<Format>{.a = rows,
+    const std::int64_t width = packed_width<Format>(C), depth = (C + Format::per_number - 1) / Format::per_number,
+                       first = tile.first_key;
+    multiply(Product<Format>{.a = rows + first * width,
                              .a_row = width,
                              .a_depth = 1,
                              .b = queries,
                              .b_row = tile_queries,
-                             .c = c,
+                             .c = c + first * tile_queries,
                              .c_row = tile_queries,
-                             .num_rows = tile.num_keys,
+                             .num_rows = tile.num_keys - first,
                              .num_columns = tile.num_queries},
-             ahead, [=](std::int64_t key) {
-               return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth};
+             ahead, [=, &tile](std::int64_t row) {
+               return Extent{.first_column = tile.first_seeing(first + row), .first = 0, .last = depth};
              });
   }
 
   /// c[queries, C] (+)= a[keys, queries]^T rows[keys, C]
   void multiply_over_keys(const MaskedTile& tile, const Number* a, const Number* rows, Sum* c, bool accumulates) {
     const std::int64_t columns = padded<Format>(C);
-    multiply(
-        Product<Format>{.a = a,
-                        .a_row = 1,
-                        .a_depth = tile_queries,
-                        .b = rows,
-                        .b_row = columns,
-                        .c = c,
-                        .c_row = columns,
-                        .num_rows = rounded_up(tile.true_queries, block_rows),
-                        .num_columns = columns,
-                        .accumulates = accumulates},
-        ahead, [=](std::int64_t query) {
-          return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number};
-        });
+    multiply(Product<Format>{.a = a,
+                             .a_row = 1,
+                             .a_depth = tile_queries,
+                             .b = rows,
+                             .b_row = columns,
+                             .c = c,
+                             .c_row = columns,
+                             .num_rows = rounded_up(tile.true_queries, block_rows),
+                             .num_columns = columns,
+                             .accumulates = accumulates},
+             ahead, [&tile](std::int64_t query) {
+               return Extent{
+                   .first = tile.hidden(query) / block_rows * block_rows / Format::per_number,
+                   .last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number};
+             });
   }
 
   /// dx[keys, C] (+)= a[keys, queries] queries[queries, C], a being p or ds.
   void multiply_over_queries(const MaskedTile& tile, const Number* a, const Number* queries, Sum* dx,
                              bool accumulates) {
-    const std::int64_t columns = padded<Format>(C);
-    multiply(Product<Format>{.a = a,
-                             .a_row = tile_queries / Format::per_number,
+    const std::int64_t columns = padded<Format>(C), width = tile_queries / Format::per_number, first = tile.first_key;
+    multiply(Product<Format>{.a = a + first * width,
+                             .a_row = width,
                              .a_depth = 1,
                              .b = queries,
                              .b_row = columns,
-                             .c = dx,
+                             .c = dx + first * columns,
                              .c_row = columns,
-                             .num_rows = tile.num_keys,
+                             .num_rows = tile.num_keys - first,
                              .num_columns = columns,
                              .accumulates = accumulates},
-             ahead, [=](std::int64_t key) {
-               return Extent{.first = tile.first_seeing(key) / Format::per_number,
-                             .last = tile.num_queries / Format::per_number};
+             ahead, [=, &tile](std::int64_t row) {
+               return Extent{.first = tile.first_seeing(first + row) / Format::per_number,
+                             .last = tile.last_seeing(first + row) / Format::per_number};
              });
   }
 };
