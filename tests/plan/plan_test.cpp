@@ -285,6 +285,18 @@ TEST(Plan, SaysWhatContextParallelismIsWorth) {
                                                                 result.plans.front().outcome.step_seconds)));
 }
 
+// One head of one layer and one sequence: 8 devices have nothing else to divide.
+TEST(Plan, FindsContextParallelismWhereNothingElseIsLegal) {
+  PlanQuestion asked = question("llama-1m", "h100", 8, 1, 65536);
+  asked.settings = {"--model.max_position_embeddings=65536", "--model.num_hidden_layers=1",
+                    "--model.num_attention_heads=1", "--model.num_key_value_heads=1"};
+  const PlanRequest request = read_plan_request(asked);
+  const PlanResult result = find_plans(request);
+  EXPECT_EQ(result.plans.front().choice.shape.cp, 8);
+  EXPECT_FALSE(result.without_context);
+  EXPECT_THAT(to_text(result, request), HasSubstr("nothing without it"));
+}
+
 TEST(Plan, DependsOnWorkAndMoreRowsKeepTheFirst) {
   for (PlanRequest request : small_requests()) {
     SCOPED_TRACE(fmt::format("{} of {}", request.num_devices, request.machine.name));

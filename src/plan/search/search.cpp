@@ -94,6 +94,8 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
 std::optional<Plan> without_context(const Plan& best, const PlanRequest& request, KnownParts& known) {
   constexpr std::string_view key = "parallelism.context_parallel_degree";
   if (best.choice.shape.cp == 1 || request.fixes(key)) return std::nullopt;
+  const PlanSpace space(request);
+  if (std::ranges::none_of(space.shapes(), [](const PlanShape& shape) { return shape.cp == 1; })) return std::nullopt;
   PlanRequest whole = request;
   whole.fixed.emplace(key);
   whole.top = 1;
