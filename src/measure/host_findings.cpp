@@ -19,6 +19,8 @@ constexpr RateName rate_table[] = {
     {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
     {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops},
     {"matmul float32", "sgemm_flops", &ComputeRates::sgemm_flops},
+    {"attention float32", "attention_float32_flops", &ComputeRates::attention_float32_flops},
+    {"attention bfloat16", "attention_bfloat16_flops", &ComputeRates::attention_bfloat16_flops},
     {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},
     {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
     {"memory read", "read_bandwidth", &ComputeRates::read_bandwidth},

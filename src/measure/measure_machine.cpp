@@ -1,10 +1,11 @@
 #include "measure/measure_machine.h"
 
-#include "base/clock.h"
 #include "base/team_cores.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
 #include "machine/processor_name.h"
+#include "measure/attention_rate.h"
+#include "measure/fastest.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_rates.h"
 #include "measure/operations/measure_distances.h"
@@ -17,7 +18,6 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <thread>
 
 namespace echelon {
@@ -47,19 +47,6 @@ HostSpec on_a_thread(const std::function<HostSpec()>& f) {
   }).join();
   if (failure) std::rethrow_exception(failure);
   return machine;
-}
-
-/// Seconds of the fastest call of f, of as many calls as fit into `seconds`, at least one.
-template <class F>
-double fastest(double seconds, F&& f) {
-  double best = std::numeric_limits<double>::infinity();
-  const double first = now_seconds();
-  for (bool has_time = true; has_time; has_time = now_seconds() - first < seconds) {
-    const double start = now_seconds();
-    f();
-    best = std::min(best, now_seconds() - start);
-  }
-  return best;
 }
 
 double sgemm_flops(int num_threads, double seconds, const std::optional<ProductChoice>& products) {
@@ -105,7 +92,8 @@ void measure_curves(HostSpec& machine, const MeasureOptions& options) {
 HostSpec machine_measured_here(const MeasureOptions& options) {
   HostSpec machine = unmeasured_machine();
   if (options.progress) options.progress("rates", 0);
-  measure_rates_in_rounds(machine, options.seconds, matmul_rate(options));
+  measure_rates_in_rounds(machine, options.seconds,
+                          {.matmul = matmul_rate(options), .attention = attention_rate(options.products)});
   measure_all_reduce(machine, options.seconds);
   measure_curves(machine, options);
   probe_again(machine, options.seconds);

@@ -30,10 +30,16 @@ std::vector<Probe> peak_probes() {
           multiply_adds(&ComputeRates::bfloat16_flops, DType::bfloat16)};
 }
 
-std::vector<Probe> all_probes(BandwidthMeter& memory, const MatmulRate& matmul) {
+std::vector<Probe> all_probes(BandwidthMeter& memory, const WorkloadRates& workloads) {
   std::vector<Probe> probes = peak_probes();
-  probes.push_back({&ComputeRates::sgemm_flops,
-                    [&](const PeakOptions& options) { return matmul(options.num_threads, options.seconds); }});
+  probes.push_back({&ComputeRates::sgemm_flops, [&workloads](const PeakOptions& options) {
+                      return workloads.matmul(options.num_threads, options.seconds);
+                    }});
+  for (const auto& [rate, dtype] : {std::pair{&ComputeRates::attention_float32_flops, DType::float32},
+                                    {&ComputeRates::attention_bfloat16_flops, DType::bfloat16}})
+    probes.push_back({rate, [&workloads, of = dtype](const PeakOptions& options) {
+                        return workloads.attention(of, options.num_threads, options.seconds);
+                      }});
   for (const auto& [rate, pattern] : {std::pair{&ComputeRates::copy_bandwidth, MemoryPattern::copy},
                                       {&ComputeRates::triad_bandwidth, MemoryPattern::triad},
                                       {&ComputeRates::read_bandwidth, MemoryPattern::read}})
@@ -86,9 +92,9 @@ RateInRounds of_rounds(const std::vector<double>& rates) {
   return {best, best > 0 ? 1 - median(rates) / best : 0};
 }
 
-void measure_rates_in_rounds(HostSpec& machine, double seconds, const MatmulRate& matmul) {
+void measure_rates_in_rounds(HostSpec& machine, double seconds, const WorkloadRates& workloads) {
   BandwidthMeter memory;
-  const std::vector<Probe> probes = all_probes(memory, matmul);
+  const std::vector<Probe> probes = all_probes(memory, workloads);
   const std::vector<CoreChoice> choices = choices_of_cores();
   std::vector<std::vector<double>> rates(probes.size() * choices.size());
   for (int round = 0; round < num_rate_rounds; ++round)

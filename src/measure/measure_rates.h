@@ -1,6 +1,7 @@
 // Rates in rounds: each is measured once in every round, and the rounds show whether others disturbed it.
 #pragma once
 
+#include "measure/attention_rate.h"
 #include "spec/machine/host_spec.h"
 
 #include <functional>
@@ -23,8 +24,13 @@ constexpr int num_rate_rounds = 5;
 /// Flops per second of a large float32 matmul.
 using MatmulRate = std::function<double(int num_threads, double seconds)>;
 
+struct WorkloadRates {
+  MatmulRate matmul;
+  AttentionRate attention;
+};
+
 /// Sets the rates of one core and of all cores, and their spread. Each takes `seconds`.
-void measure_rates_in_rounds(HostSpec& machine, double seconds, const MatmulRate& matmul);
+void measure_rates_in_rounds(HostSpec& machine, double seconds, const WorkloadRates& workloads);
 
 /// Sets the latency and the bandwidth of an all-reduce among threads, and their spread.
 void measure_all_reduce(HostSpec& machine, double seconds);

@@ -19,11 +19,22 @@ TEST(RatesInRounds, TheBestCountsAndTheMedianShowsWhetherRoundsAgree) {
 TEST(RatesInRounds, HaveASpreadForEveryRate) {
   HostSpec machine;
   double rate = 1e9;
-  measure_rates_in_rounds(machine, 0.01, [&](int num_threads, double /*seconds*/) { return rate += num_threads; });
+  const auto growing = [&](int num_threads) { return rate += num_threads; };
+  measure_rates_in_rounds(
+      machine, 0.01,
+      {.matmul = [&](int num_threads, double /*seconds*/) { return growing(num_threads); },
+       .attention = [&](DType /*dtype*/, int num_threads, double /*seconds*/) { return growing(num_threads); }});
   EXPECT_GT(machine.core.float32_flops, 0);
   EXPECT_GT(machine.device.read_bandwidth, 0);
   EXPECT_GT(machine.core.sgemm_flops, 1e9);
   EXPECT_GT(machine.core_spread.sgemm_flops, 0);  // it grew from round to round
+  EXPECT_GT(machine.device.attention_bfloat16_flops, machine.device.attention_float32_flops);
+}
+
+TEST(AttentionRate, OfALongSequenceIsBelowThePeak) {
+  const double rate = attention_rate({})(DType::float32, 1, 0);
+  EXPECT_GT(rate, 1e6);
+  EXPECT_LT(rate, 1e13);
 }
 
 TEST(RatesInRounds, APeakThatWasTooLowIsProbedAgain) {

@@ -36,7 +36,7 @@ HostSpec example_host() {
                     .copy_bandwidth = 8e10,
                     .triad_bandwidth = 7e10,
                     .read_bandwidth = 6e10};
-  machine.core = {.float32_flops = 1e11, .sgemm_flops = 9.5e10};
+  machine.core = {.float32_flops = 1e11, .sgemm_flops = 9.5e10, .attention_bfloat16_flops = 4e11};
   machine.all_reduce_latency_seconds = 2e-6;
   machine.all_reduce_bandwidth = 5e9;
   machine.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 8e-6, 9e-6, 7e-6},
@@ -75,7 +75,7 @@ TEST(HostSpec, SpreadsAreReadAsTheyWereWritten) {
   ASSERT_THAT(text, HasSubstr(table));
   EXPECT_THAT(
       [&] { (void)read_host(write(std::string(text).replace(text.find(table), table.size(), "[cord_spread]"))); },
-      ThrowsMessage<Error>(HasSubstr("did you mean core_spread.bfloat16_flops?")));
+      ThrowsMessage<Error>(HasSubstr("did you mean core_spread.attention_bfloat16_flops?")));
 }
 
 TEST(HostSpec, ProductsAreReadAsTheyWereWritten) {

@@ -28,6 +28,8 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
                                       {"float64_flops", &rates->float64_flops},
                                       {"bfloat16_flops", &rates->bfloat16_flops},
                                       {"sgemm_flops", &rates->sgemm_flops},
+                                      {"attention_float32_flops", &rates->attention_float32_flops},
+                                      {"attention_bfloat16_flops", &rates->attention_bfloat16_flops},
                                       {"copy_bandwidth", &rates->copy_bandwidth},
                                       {"triad_bandwidth", &rates->triad_bandwidth},
                                       {"read_bandwidth", &rates->read_bandwidth}})
@@ -46,6 +48,9 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
 
 /// A machine file has these if a folder was named.
 bool is_of_disk(std::string_view name) { return name.starts_with("disk."); }
+
+/// Machine files did not always have these.
+bool is_of_attention(std::string_view name) { return name.find(".attention_") != std::string_view::npos; }
 
 /// A machine file has these if its rates were measured in rounds.
 bool is_spread(std::string_view name) { return name.find("_spread") != std::string_view::npos; }
@@ -241,7 +246,7 @@ HostSpec read_host(const std::string& path) {
   for (const auto& [name, field] : fields) {
     const auto node = file.at_path(name);
     if (is_of_disk(name) && !file.contains("disk")) continue;
-    if (is_spread(name) && !node) continue;
+    if ((is_spread(name) || is_of_attention(name)) && !node) continue;
     require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
     std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
   }

@@ -17,8 +17,10 @@ namespace echelon {
 struct ComputeRates {
   double float32_flops = 0;  // multiply-adds of operands in registers
   double float64_flops = 0;
-  double bfloat16_flops = 0;   // of the dot product that accumulates in float32
-  double sgemm_flops = 0;      // of a large float32 matmul
+  double bfloat16_flops = 0;           // of the dot product that accumulates in float32
+  double sgemm_flops = 0;              // of a large float32 matmul
+  double attention_float32_flops = 0;  // attention and its gradients of a long sequence, by ranges of keys
+  double attention_bfloat16_flops = 0;
   double copy_bandwidth = 0;   // y = x, far out of the caches
   double triad_bandwidth = 0;  // z = x + a y
   double read_bandwidth = 0;   // a sum
