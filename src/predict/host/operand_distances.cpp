@@ -3,6 +3,8 @@
 #include "blueprint/program_touches.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -11,35 +13,43 @@ namespace {
 class Recency {
  public:
   Recency(std::int64_t arena_bytes, std::size_t num_operations)
-      : block_bytes_(std::max<std::int64_t>(least_block, arena_bytes >> 17U)),
-        last_(static_cast<std::size_t>(arena_bytes / block_bytes_ + 1), never),
-        counts_(num_operations + 1) {}
+      : block_bytes_(std::max<std::int64_t>(least_block, arena_bytes >> 17U)), counts_(num_operations + 1) {}
 
   /// Calls f(bytes, operation that used them last, bytes of other blocks used since), for bytes that were used before.
   template <class F>
   void visit(const Touch& touch, F&& f) const {
     const std::int64_t end = touch.offset + touch.num_bytes;
+    auto run = std::prev(runs_.upper_bound(block_of(touch.offset)));
     for (std::int64_t at = touch.offset; at < end;) {
-      const std::int64_t first = at;
-      const int last = last_[block_of(at)];
-      while (at < end && last_[block_of(at)] == last) at = (at / block_bytes_ + 1) * block_bytes_;
-      if (last != never) f(std::min(at, end) - first, last, block_bytes_ * num_since(last));
+      const int last = run->second;
+      const std::int64_t until = ++run == runs_.end() ? end : std::min(end, run->first * block_bytes_);
+      if (last != never) f(until - at, last, block_bytes_ * num_since(last));
+      at = until;
     }
   }
   void use(const Touch& touch, int operation) {
     if (touch.num_bytes == 0) return;
-    for (std::size_t block = block_of(touch.offset); block <= block_of(touch.offset + touch.num_bytes - 1); ++block) {
-      if (last_[block] != never) add(last_[block], -1);
-      add(last_[block] = operation, 1);
-    }
+    const std::int64_t end = block_of(touch.offset + touch.num_bytes - 1) + 1;
+    const auto first = split(block_of(touch.offset)), last = split(end);
+    for (auto run = first; run != last; ++run)
+      if (run->second != never) add(run->second, run->first - std::next(run)->first);
+    add(operation, end - first->first);
+    first->second = operation;
+    runs_.erase(std::next(first), last);
+    if (last->second == operation) runs_.erase(last);
+    if (first != runs_.begin() && std::prev(first)->second == operation) runs_.erase(first);
   }
 
  private:
   static constexpr int never = -1;
   static constexpr std::int64_t least_block = 4096;
+  using Runs = std::map<std::int64_t, int>;
 
-  [[nodiscard]] std::size_t block_of(std::int64_t offset) const {
-    return static_cast<std::size_t>(offset / block_bytes_);
+  [[nodiscard]] std::int64_t block_of(std::int64_t offset) const { return offset / block_bytes_; }
+  /// The run that starts at this block: if none does, the latter part of one.
+  Runs::iterator split(std::int64_t block) {
+    const auto run = std::prev(runs_.upper_bound(block));
+    return run->first == block ? run : runs_.emplace_hint(std::next(run), block, run->second);
   }
   // counts_ is a binary indexed tree (Fenwick 1994) of how many blocks each operation used last.
   void add(int operation, std::int64_t number) {
@@ -54,7 +64,7 @@ class Recency {
   }
 
   std::int64_t block_bytes_;
-  std::vector<int> last_;
+  Runs runs_ = {{0, never}};  // by first block: neighbours that the same operation used last; the last run has no end
   std::vector<std::int64_t> counts_;
   std::int64_t total_ = 0;
 };
