@@ -7,6 +7,7 @@
 #include "predict/step/context_rank.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -162,6 +163,29 @@ ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load)
     bytes.sent += tp * static_cast<double>(sent) / static_cast<double>(load.num_batches);
   }
   return bytes;
+}
+
+ContextBytes context_bytes(const Blueprint& blueprint, DocumentLoad load, const SoftwareProfile& profile) {
+  if (!profile.is_echelon) load.keys = {};
+  return context_bytes(blueprint, load);
+}
+
+SoftwareProfile with_documents(SoftwareProfile profile, const DocumentLoad& load) {
+  profile.attention_share = load.slowest_share;
+  profile.pairs_share = load.pairs_share;
+  profile.key_shares = load.keys;
+  return profile;
+}
+
+nlohmann::ordered_json to_json(const DocumentLoad& load, const ContextBytes& bytes) {
+  return {{"sequences", load.num_sequences},
+          {"mean_length", load.mean_length},
+          {"pairs_share", load.pairs_share},
+          {"largest_over_mean", load.largest_over_mean},
+          {"replicas_over_mean", load.replicas_over_mean},
+          {"slowest_share", load.slowest_share},
+          {"cp_bytes", bytes.sent},
+          {"planned_cp_bytes", bytes.planned}};
 }
 
 std::string to_text(const DocumentLoad& load, const ContextBytes& bytes) {

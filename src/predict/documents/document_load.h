@@ -5,7 +5,9 @@
 #include "blueprint/blueprint.h"
 #include "blueprint/documents/batch_documents.h"
 #include "blueprint/traffic/context_traffic.h"
-#include "predict/software/key_shares.h"
+#include "predict/software/software_profile.h"
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <string>
@@ -43,7 +45,13 @@ struct ContextBytes {
   std::int64_t planned = 0;
 };
 [[nodiscard]] ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load);
+/// Other software than Echelon sends as planned.
+[[nodiscard]] ContextBytes context_bytes(const Blueprint& blueprint, DocumentLoad load, const SoftwareProfile& profile);
+
+/// The profile, with the attention of these documents and their rows of keys.
+[[nodiscard]] SoftwareProfile with_documents(SoftwareProfile profile, const DocumentLoad& load);
 
 [[nodiscard]] std::string to_text(const DocumentLoad& load, const ContextBytes& bytes);
+[[nodiscard]] nlohmann::ordered_json to_json(const DocumentLoad& load, const ContextBytes& bytes);
 
 }  // namespace echelon
