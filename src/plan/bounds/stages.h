@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <tuple>
 
 namespace echelon {
 
@@ -34,6 +35,21 @@ struct StageCost {
 /// Of which a table keeps what it found: those that were asked for last.
 inline constexpr std::size_t num_known_stages = 6;
 
+/// What of stages does not depend on what they cost.
+struct StageRanks {
+  const std::vector<StageLayers>* stages = nullptr;
+  std::vector<std::size_t> firsts = {};  // of each kind of stages, which have the same units, the first stage
+  std::vector<std::size_t> kinds = {};   // by stage
+  std::vector<int> ranks = {};           // by stage
+  std::vector<std::int64_t> blocks_of_rank = {}, mixtures_of_rank = {};
+};
+
+/// The stages of a computation, by their kinds: of tens of stages three or four kinds.
+struct StageKinds {
+  const StageRanks& of;
+  const std::vector<StageCost>& costs;  // by kind; their rank is not set
+};
+
 struct PlanStages {
   std::vector<StageCost> stages;
   std::vector<std::int64_t> blocks_of_rank, mixtures_of_rank;
@@ -49,6 +65,8 @@ struct PlanStages {
 
 /// By rank: the end of its last pass at least, without a clock.
 [[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages);
+/// Of the rank that ends last.
+[[nodiscard]] double last_unplayed_end(const PlanComputation& computation, const StageKinds& stages);
 
 /// Of all cores of a host for one rank of every stage.
 [[nodiscard]] double core_seconds(const PlanComputation& computation, const PlanStages& stages);
@@ -81,6 +99,8 @@ class PlanStageTable {
   /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
   /// `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
+  /// The same, until others are asked for: much faster where a search asks for stages that it never looks at again.
+  [[nodiscard]] StageKinds kinds(const PlanComputation& computation, const LayerCosts& layers);
   [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).schedule;
   }
@@ -108,6 +128,7 @@ class PlanStageTable {
     }
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
+  [[nodiscard]] const StageRanks& ranks(const PlanComputation& computation, const ModelSpec& model);
   /// By stage: the first one with the same units.
   [[nodiscard]] const std::vector<std::size_t>& first_equals(const std::vector<StageLayers>& stages,
                                                              const ModelSpec& model);
@@ -116,6 +137,9 @@ class PlanStageTable {
   std::map<std::pair<const KnownSchedule*, const std::vector<StageLayers>*>, std::vector<RankStates>> states_;
   std::list<KnownStages> known_stages_;  // those that were used last come first
   std::int64_t num_made_ = 0;
+  /// By the stages of the space, pipeline ranks and whether stages loop over them.
+  std::map<std::tuple<const std::vector<StageLayers>*, std::int64_t, Placement>, StageRanks> ranks_;
+  std::vector<StageCost> kinds_;  // that were asked for last
 };
 
 }  // namespace echelon

@@ -124,8 +124,7 @@ void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   node.parts = std::make_shared<std::vector<PipelinePart>>();
   for_each_part(shape.choice.shape,
                 [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
-                  const PlanChoice first = {shape.choice.shape, pipeline, chain.front()};
-                  node.parts->push_back({.key = key_of_pipeline(first, chain.back(), placement),
+                  node.parts->push_back({.key = key_of_pipeline(shape.choice.shape, pipeline, chain, placement),
                                          .pipeline = &pipeline,
                                          .chain = chain,
                                          .placement = placement});
@@ -149,18 +148,18 @@ void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {
   push_parts(node, open);
 }
 
-PlanKey PlanTree::key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement) {
-  const auto& [shape, pipeline, recompute, data, order] = first;
+PlanKey PlanTree::key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
+                                  std::span<const PlanRecompute> chain, TensorPlacement placement) {
   // Where memory comes first, seconds decide between layouts alone.
-  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, last})}
-                            : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, placement), 0});
+  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()})}
+                            : Bound{bounds_.pipeline_seconds({shape, pipeline, chain.front()}, placement), 0});
 }
 
 /// The layouts with the recomputations of a chain.
 void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
   node.grade = PlanGrade::pipeline;
   node.choice.recompute = node.chain.front();
-  node.key = key_of_pipeline(node.choice, node.chain.back(), node.placement);
+  node.key = key_of_pipeline(node.choice.shape, node.choice.pipeline, node.chain, node.placement);
   open.push(std::move(node));
 }
 

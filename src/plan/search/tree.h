@@ -97,7 +97,9 @@ class PlanTree {
     std::int64_t bytes = 0;
   };
   [[nodiscard]] PlanKey key(const Bound& bound) const;
-  [[nodiscard]] PlanKey key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement);
+  /// Of the computations of a chain.
+  [[nodiscard]] PlanKey key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
+                                        std::span<const PlanRecompute> chain, TensorPlacement placement);
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
   [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
