@@ -5,6 +5,7 @@
 #include "blueprint/blueprint.h"
 #include "blueprint/documents/batch_documents.h"
 #include "blueprint/traffic/context_traffic.h"
+#include "predict/documents/row_counter.h"
 #include "predict/software/software_profile.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,9 +31,15 @@ struct DocumentLoad {
   KeyRowCounts rows = {};  // that all ranks send in all batches; of a tensor-parallel and pipeline rank
 };
 
-/// Throws Error for a layout whose attention ends at no document.
+/// What was counted of sequences, for configs of one model and sequence length.
+struct KnownCounts {
+  KnownPairs pairs = {};
+  KnownRows rows = {};
+};
+
+/// Throws Error for a layout whose attention ends at no document. `known`: of earlier calls with these documents.
 [[nodiscard]] DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of,
-                                         std::int64_t num_batches);
+                                         std::int64_t num_batches, KnownCounts* known = nullptr);
 /// Where windows alone leave pairs out, in all layers.
 [[nodiscard]] bool has_windows_alone(const RunConfig& config);
 [[nodiscard]] DocumentLoad load_of_whole_sequences(const RunConfig& config);
