@@ -24,15 +24,6 @@ std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute>
   return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
 }
 
-PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {
-  return {.key = part.key,
-          .grade = PlanGrade::pipeline,
-          .choice = {shape, *part.pipeline, part.chain.front()},
-          .chain = part.chain,
-          .placement = part.placement,
-          .turn = part.turn};
-}
-
 /// In the place of the first one that is left.
 void push_parts(PlanNode node, PlanHeap& open) {
   if (node.parts->empty()) return;
@@ -135,10 +126,10 @@ void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   push_parts(std::move(node), open);
 }
 
-void PlanTree::separate_parts(PlanHeap& open) const {
-  const PlanHeap together = open.extract([](const PlanNode& node) { return node.grade == PlanGrade::parts; });
-  for (const PlanHeap::Entry& each : together.entries())
-    for (const PipelinePart& part : *each.node->parts) open.push_in_turn(node_of(each.node->choice.shape, part));
+void PlanTree::separate_parts(PlanHeap& open) {
+  together_.push_back(open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::parts; }));
+  for (const PlanHeap::Entry& each : together_.back().entries())
+    for (const PipelinePart& part : *each.pushed().parts) open.push(PlanHeap::Entry(each.shape(), part));
 }
 
 void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {

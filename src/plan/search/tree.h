@@ -17,6 +17,7 @@ using PlanDegrees = std::array<std::int64_t, 6>;
   return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep, shape.etp};
 }
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanHeap::Entry& entry) { return degrees_of(entry.shape()); }
 
 /// What a search has done so far. Work is about proportional to time on any machine.
 struct PlanCounts {
@@ -60,7 +61,7 @@ class PlanTree {
   /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
   void expand_to_parts(const PlanNode& shape, PlanHeap& open);
   /// Pipelines that stayed together become nodes.
-  void separate_parts(PlanHeap& open) const;
+  void separate_parts(PlanHeap& open);
   void step(const PlanNode& layout, PlanHeap& open);
   void time(const PlanNode& layout);
 
@@ -129,6 +130,7 @@ class PlanTree {
   std::int64_t device_bytes_;
   std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
   PlanHeap timed_;
+  std::vector<PlanHeap> together_;  // shapes whose pipelines were separated, which refer to them
   std::vector<Plan> plans_;
   PlanCounts counts_;
 };
