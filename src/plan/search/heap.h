@@ -41,6 +41,8 @@ struct PipelinePart {
   const PlanPipeline* pipeline = nullptr;  // of the space
   std::span<const PlanRecompute> chain = {};
   TensorPlacement placement = any_placement;
+  bool may_fit = false;     // known of the first one of the chain
+  bool is_bounded = false;  // else the key is that of the pipeline without recomputation, which is lower
 };
 
 /// Of equal keys the one with the earlier turn comes first: the order in which they were pushed.

@@ -24,14 +24,6 @@ std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute>
   return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
 }
 
-/// In the place of the first one that is left.
-void push_parts(PlanNode node, PlanHeap& open) {
-  if (node.parts->empty()) return;
-  node.key = node.parts->front().key;
-  node.turn = node.parts->front().turn;
-  open.push_in_turn(std::move(node));
-}
-
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
   return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
@@ -77,59 +69,102 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   }
 }
 
-/// f(pipeline, chain, placement) for those that may fit.
-template <class F>
-void PlanTree::for_each_part(const PlanShape& shape, F&& f) const {
-  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
-  for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
-    // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
-    const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
-    const auto fits = [&](const PlanRecompute& each) {
-      return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
-    };
-    // What recomputes nothing keeps most.
-    const bool all_fit = !must_fit_ || (!all.empty() && all.front() == PlanRecompute() && fits(all.front()));
-    for (auto first = all.begin(); first != all.end();) {
-      const auto end = std::find_if(first, all.end(),
-                                    [&](const PlanRecompute& each) { return each.operations != first->operations; });
-      // Without those at its start of which no layout fits, wherever groups are placed.
-      std::span<const PlanRecompute> chain(first, end);
-      if (!all_fit) chain = from_first_fitting(chain, fits);
-      for (const TensorPlacement placement : placements)
-        if (!chain.empty()) f(pipeline, chain, placement);
-      first = end;
-    }
+/// Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
+template <class Visit>
+void PlanTree::for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const {
+  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end =
+        std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
+    visit(std::span<const PlanRecompute>(first, end));
+    first = end;
   }
 }
 
+std::vector<PipelinePart> PlanTree::parts_of(const PlanShape& shape) {
+  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
+  std::vector<PipelinePart> parts;
+  for (const PlanPipeline& pipeline : space_.pipelines(shape)) add_parts(shape, pipeline, placements, parts);
+  return parts;
+}
+
+/// What recomputes nothing is fastest and keeps most: where a search has that, it looks at the other ones later.
+void PlanTree::add_parts(const PlanShape& shape, const PlanPipeline& pipeline,
+                         const std::vector<TensorPlacement>& placements, std::vector<PipelinePart>& parts) {
+  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
+  const bool has_plain = !all.empty() && all.front() == PlanRecompute();
+  const bool all_fit =
+      !must_fit_ || (has_plain && may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, all.front()})));
+  std::vector<PlanKey> plain;  // by placement
+  if (has_plain && !memory_first())
+    for (const TensorPlacement placement : placements)
+      plain.push_back(key_of_pipeline(shape, pipeline, std::span(all).first(1), placement));
+  for_each_chain(pipeline, [&](std::span<const PlanRecompute> chain) {
+    for (std::size_t i = 0; i < placements.size(); ++i) {
+      PipelinePart part = {.pipeline = &pipeline, .chain = chain, .placement = placements[i], .may_fit = all_fit};
+      if (plain.empty()) {
+        if (!bound_part(shape, part)) continue;
+      } else {
+        part.key = plain[i];
+        part.is_bounded = all_fit && chain.front() == PlanRecompute();
+        if (!part.is_bounded) part.key.first *= rounding_of_bounds;
+      }
+      parts.push_back(part);
+    }
+  });
+}
+
+bool PlanTree::bound_part(const PlanShape& shape, PipelinePart& part) {
+  // Without those at its start of which no layout fits, wherever groups are placed.
+  if (!part.may_fit)
+    part.chain = from_first_fitting(part.chain, [&](const PlanRecompute& each) {
+      return may_fit(bounds_.bytes().of_any_schedule({shape, *part.pipeline, each}));
+    });
+  if (part.chain.empty()) return false;
+  part.key = key_of_pipeline(shape, *part.pipeline, part.chain, part.placement);
+  part.may_fit = part.is_bounded = true;
+  return true;
+}
+
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
-  for_each_part(shape,
-                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
-                  push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
-                });
+  for (PipelinePart& part : parts_of(shape)) {
+    if (!part.is_bounded && !bound_part(shape, part)) continue;
+    PlanNode node = node_of(shape, part);
+    open.push(std::move(node));
+  }
 }
 
 void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   counts_.work += work_of_set;
   PlanNode node = {.grade = PlanGrade::parts, .choice = shape.choice};
-  node.parts = std::make_shared<std::vector<PipelinePart>>();
-  for_each_part(shape.choice.shape,
-                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
-                  node.parts->push_back({.key = key_of_pipeline(shape.choice.shape, pipeline, chain, placement),
-                                         .pipeline = &pipeline,
-                                         .chain = chain,
-                                         .placement = placement});
-                });
+  node.parts = std::make_shared<std::vector<PipelinePart>>(parts_of(shape.choice.shape));
   std::int64_t turn = open.take_turns(std::ssize(*node.parts));
   for (PipelinePart& part : *node.parts) part.turn = turn++;
   std::make_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
   push_parts(std::move(node), open);
 }
 
+/// In the place of the first one that is left, once its bound is known.
+void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
+  std::vector<PipelinePart>& parts = *node.parts;
+  while (!parts.empty() && !parts.front().is_bounded) {
+    std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+    if (bound_part(node.choice.shape, parts.back()))
+      std::push_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+    else
+      parts.pop_back();
+  }
+  if (parts.empty()) return;
+  node.key = parts.front().key;
+  node.turn = parts.front().turn;
+  open.push_in_turn(std::move(node));
+}
+
 void PlanTree::separate_parts(PlanHeap& open) {
   together_.push_back(open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::parts; }));
   for (const PlanHeap::Entry& each : together_.back().entries())
-    for (const PipelinePart& part : *each.pushed().parts) open.push(PlanHeap::Entry(each.shape(), part));
+    for (PipelinePart& part : *each.pushed().parts)
+      if (part.is_bounded || bound_part(each.shape(), part)) open.push(PlanHeap::Entry(each.shape(), part));
 }
 
 void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {

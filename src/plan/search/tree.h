@@ -81,10 +81,17 @@ class PlanTree {
   void add_orders(const PlanChoice& choice, PlanHeap& open);
 
  private:
-  template <class F>
-  void for_each_part(const PlanShape& shape, F&& f) const;
   void expand_shape(const PlanShape& shape, PlanHeap& open);
-  static void expand_parts(const PlanNode& node, PlanHeap& open);
+  template <class Visit>
+  void for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const;
+  /// All that may fit; bounded or not.
+  [[nodiscard]] std::vector<PipelinePart> parts_of(const PlanShape& shape);
+  void add_parts(const PlanShape& shape, const PlanPipeline& pipeline, const std::vector<TensorPlacement>& placements,
+                 std::vector<PipelinePart>& parts);
+  /// Returns whether any of the part's layouts may fit.
+  [[nodiscard]] bool bound_part(const PlanShape& shape, PipelinePart& part);
+  void push_parts(PlanNode node, PlanHeap& open);
+  void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
