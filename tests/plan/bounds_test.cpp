@@ -101,6 +101,8 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(clocked, of_any_order);
     const double unclocked = bounds.pipeline_seconds(computation, placement);
     EXPECT_LE(unclocked, clocked);
+    constexpr PlanRecompute nothing = {};
+    EXPECT_LE((1 - 1e-9) * bounds.pipeline_seconds({choice.shape, choice.pipeline, nothing}, placement), unclocked);
     EXPECT_LE(bounds.unclocked_seconds(choice, placement), of_any_order);
     EXPECT_LE(bounds.shape_seconds(choice.shape), unclocked * (1 + 1e-12));
     EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());

@@ -191,18 +191,16 @@ std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
   // All go forward before the first goes back.
   const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;
   const std::int64_t in_flight = holds_all ? computation.shape.num_microbatches : 1;
-  std::vector<std::int64_t> kept(static_cast<std::size_t>(computation.shape.pp), 0);
-  for (std::size_t i = 0; i < of.kinds.size(); ++i) {
-    const StageCost& stage = kinds[of.kinds[i]];
-    kept[static_cast<std::size_t>(of.ranks[i])] += in_flight * (stage.stash_bytes + stage.input_stash_bytes);
-  }
   std::int64_t peak = 0;
-  for (std::size_t rank = 0; rank < kept.size(); ++rank) {
-    const auto index = static_cast<int>(rank);
-    peak = std::max(peak, kept[rank] + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
-                                                        .num_mixtures = of.mixtures_of_rank[rank],
-                                                        .is_first = of.ranks.front() == index,
-                                                        .is_last = of.ranks.back() == index}));
+  for (const StageRanks::RankKind& each : of.rank_kinds) {
+    std::int64_t kept = 0;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+      kept += each.num_stages[kind] * in_flight * (kinds[kind].stash_bytes + kinds[kind].input_stash_bytes);
+    const auto rank = static_cast<std::size_t>(each.rank);
+    peak = std::max(peak, kept + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
+                                                  .num_mixtures = of.mixtures_of_rank[rank],
+                                                  .is_first = each.is_first,
+                                                  .is_last = each.is_last}));
   }
   return peak;
 }

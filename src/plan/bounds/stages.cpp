@@ -192,10 +192,18 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
 
 StageKinds PlanStageTable::kinds(const PlanComputation& computation, const LayerCosts& layers) {
   const StageRanks& of = ranks(computation, *layers.model);
-  kinds_.clear();
-  for (const std::size_t first : of.firsts)
-    kinds_.push_back(cost_of((*of.stages)[first], computation.recompute, layers));
-  return {of, kinds_};
+  const PlanRecompute& recompute = computation.recompute;
+  const auto number = std::hash<const void*>()(&of) / alignof(StageRanks) * 31 +
+                      std::hash<const void*>()(&layers) / alignof(LayerCosts) +
+                      static_cast<std::size_t>(recompute.num_blocks) * 7;
+  KnownKinds& known = kinds_[number % kinds_.size()];
+  if (known.of == &of && known.layers == &layers && known.recompute == recompute) return {of, known.costs};
+  known.of = &of;
+  known.layers = &layers;
+  known.recompute = recompute;
+  known.costs.clear();
+  for (const std::size_t first : of.firsts) known.costs.push_back(cost_of((*of.stages)[first], recompute, layers));
+  return {of, known.costs};
 }
 
 const StageRanks& PlanStageTable::ranks(const PlanComputation& computation, const ModelSpec& model) {
@@ -221,6 +229,14 @@ const StageRanks& PlanStageTable::ranks(const PlanComputation& computation, cons
     made.blocks_of_rank[rank] += stages[i].num_layers;
     for (std::int64_t layer = 0; layer < stages[i].num_layers; ++layer)
       made.mixtures_of_rank[rank] += model.kind_of(stages[i].first_layer + layer).has_experts ? 1 : 0;
+  }
+  for (int rank = 0; rank < static_cast<int>(shape.pp); ++rank) {
+    StageRanks::RankKind kind = {.rank = rank,
+                                 .is_first = made.ranks.front() == rank,
+                                 .is_last = made.ranks.back() == rank,
+                                 .num_stages = std::vector<std::int64_t>(made.firsts.size(), 0)};
+    for (std::size_t i = 0; i < stages.size(); ++i) kind.num_stages[made.kinds[i]] += made.ranks[i] == rank ? 1 : 0;
+    if (std::ranges::find(made.rank_kinds, kind) == made.rank_kinds.end()) made.rank_kinds.push_back(std::move(kind));
   }
   return made;
 }

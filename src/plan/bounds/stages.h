@@ -5,6 +5,7 @@
 #include "plan/bounds/compact_schedule.h"
 #include "plan/bounds/pass_states.h"
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
@@ -42,6 +43,16 @@ struct StageRanks {
   std::vector<std::size_t> kinds = {};   // by stage
   std::vector<int> ranks = {};           // by stage
   std::vector<std::int64_t> blocks_of_rank = {}, mixtures_of_rank = {};
+  /// Ranks with as many stages of each kind and the same ends of the model have the same bytes; the first of them.
+  struct RankKind {
+    int rank = 0;
+    bool is_first = false, is_last = false;     // of the pipeline
+    std::vector<std::int64_t> num_stages = {};  // of each kind
+    bool operator==(const RankKind& other) const {
+      return is_first == other.is_first && is_last == other.is_last && num_stages == other.num_stages;
+    }
+  };
+  std::vector<RankKind> rank_kinds = {};
 };
 
 /// The stages of a computation, by their kinds: of tens of stages three or four kinds.
@@ -99,7 +110,7 @@ class PlanStageTable {
   /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
   /// `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
-  /// The same, until others are asked for: much faster where a search asks for stages that it never looks at again.
+  /// The same, until others are asked for. Much faster where a search asks for stages that it never looks at again.
   [[nodiscard]] StageKinds kinds(const PlanComputation& computation, const LayerCosts& layers);
   [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).schedule;
@@ -139,7 +150,14 @@ class PlanStageTable {
   std::int64_t num_made_ = 0;
   /// By the stages of the space, pipeline ranks and whether stages loop over them.
   std::map<std::tuple<const std::vector<StageLayers>*, std::int64_t, Placement>, StageRanks> ranks_;
-  std::vector<StageCost> kinds_;  // that were asked for last
+  /// Schedules with the same stages ask for the same ones.
+  struct KnownKinds {
+    const StageRanks* of = nullptr;
+    const LayerCosts* layers = nullptr;
+    PlanRecompute recompute = {};
+    std::vector<StageCost> costs = {};
+  };
+  std::array<KnownKinds, 256> kinds_;  // by what they are of; one replaces another one
 };
 
 }  // namespace echelon

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -41,8 +42,15 @@ struct PipelinePart {
   const PlanPipeline* pipeline = nullptr;  // of the space
   std::span<const PlanRecompute> chain = {};
   TensorPlacement placement = any_placement;
-  bool may_fit = false;     // known of the first one of the chain
-  bool is_bounded = false;  // else the key is that of the pipeline without recomputation, which is lower
+  std::ptrdiff_t fitting = -1;  // among the chains whose start is to be found; -1: the first one may fit
+  bool is_bounded = false;      // else the key is that of the pipeline without recomputation, which is lower
+};
+
+/// The pipelines of a shape.
+struct PipelineParts {
+  std::vector<PipelinePart> heap = {};  // by comes_later
+  /// Of a chain, wherever groups are placed: without those at its start of which no layout fits. None: to be found.
+  std::vector<std::optional<std::span<const PlanRecompute>>> fitting = {};
 };
 
 /// Of equal keys the one with the earlier turn comes first: the order in which they were pushed.
@@ -63,7 +71,7 @@ struct PlanNode {
   std::int64_t plan = -1;                     // timed: which
   std::int64_t num_actions = 0;               // stepped: of its programs
   std::int64_t turn = 0;
-  std::shared_ptr<std::vector<PipelinePart>> parts = {};  // a heap by comes_later
+  std::shared_ptr<PipelineParts> parts = {};
 };
 
 [[nodiscard]] inline PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {

@@ -81,16 +81,16 @@ void PlanTree::for_each_chain(const PlanPipeline& pipeline, const Visit& visit) 
   }
 }
 
-std::vector<PipelinePart> PlanTree::parts_of(const PlanShape& shape) {
+PipelineParts PlanTree::parts_of(const PlanShape& shape) {
   const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
-  std::vector<PipelinePart> parts;
+  PipelineParts parts;
   for (const PlanPipeline& pipeline : space_.pipelines(shape)) add_parts(shape, pipeline, placements, parts);
   return parts;
 }
 
 /// What recomputes nothing is fastest and keeps most: where a search has that, it looks at the other ones later.
 void PlanTree::add_parts(const PlanShape& shape, const PlanPipeline& pipeline,
-                         const std::vector<TensorPlacement>& placements, std::vector<PipelinePart>& parts) {
+                         const std::vector<TensorPlacement>& placements, PipelineParts& parts) {
   const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
   const bool has_plain = !all.empty() && all.front() == PlanRecompute();
   const bool all_fit =
@@ -100,56 +100,61 @@ void PlanTree::add_parts(const PlanShape& shape, const PlanPipeline& pipeline,
     for (const TensorPlacement placement : placements)
       plain.push_back(key_of_pipeline(shape, pipeline, std::span(all).first(1), placement));
   for_each_chain(pipeline, [&](std::span<const PlanRecompute> chain) {
+    if (!all_fit && has_plain && chain.front() == PlanRecompute()) return;  // it was looked at
+    const std::ptrdiff_t fitting = all_fit ? -1 : std::ssize(parts.fitting);
+    if (!all_fit) parts.fitting.emplace_back();
     for (std::size_t i = 0; i < placements.size(); ++i) {
-      PipelinePart part = {.pipeline = &pipeline, .chain = chain, .placement = placements[i], .may_fit = all_fit};
+      PipelinePart part = {.pipeline = &pipeline, .chain = chain, .placement = placements[i], .fitting = fitting};
       if (plain.empty()) {
-        if (!bound_part(shape, part)) continue;
+        if (!bound_part(shape, parts, part)) continue;
       } else {
         part.key = plain[i];
         part.is_bounded = all_fit && chain.front() == PlanRecompute();
         if (!part.is_bounded) part.key.first *= rounding_of_bounds;
       }
-      parts.push_back(part);
+      parts.heap.push_back(part);
     }
   });
 }
 
-bool PlanTree::bound_part(const PlanShape& shape, PipelinePart& part) {
-  // Without those at its start of which no layout fits, wherever groups are placed.
-  if (!part.may_fit)
-    part.chain = from_first_fitting(part.chain, [&](const PlanRecompute& each) {
-      return may_fit(bounds_.bytes().of_any_schedule({shape, *part.pipeline, each}));
-    });
+bool PlanTree::bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part) {
+  if (part.fitting >= 0) {
+    auto& fitting = parts.fitting[static_cast<std::size_t>(part.fitting)];
+    if (!fitting)
+      fitting = from_first_fitting(part.chain, [&](const PlanRecompute& each) {
+        return may_fit(bounds_.bytes().of_any_schedule({shape, *part.pipeline, each}));
+      });
+    part.chain = *fitting;
+  }
   if (part.chain.empty()) return false;
   part.key = key_of_pipeline(shape, *part.pipeline, part.chain, part.placement);
-  part.may_fit = part.is_bounded = true;
+  part.is_bounded = true;
   return true;
 }
 
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
-  for (PipelinePart& part : parts_of(shape)) {
-    if (!part.is_bounded && !bound_part(shape, part)) continue;
-    PlanNode node = node_of(shape, part);
-    open.push(std::move(node));
-  }
+  PipelineParts parts = parts_of(shape);
+  for (PipelinePart& part : parts.heap)
+    if (part.is_bounded || bound_part(shape, parts, part)) open.push(node_of(shape, part));
 }
 
 void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   counts_.work += work_of_set;
   PlanNode node = {.grade = PlanGrade::parts, .choice = shape.choice};
-  node.parts = std::make_shared<std::vector<PipelinePart>>(parts_of(shape.choice.shape));
-  std::int64_t turn = open.take_turns(std::ssize(*node.parts));
-  for (PipelinePart& part : *node.parts) part.turn = turn++;
-  std::make_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
+  node.parts = std::make_shared<PipelineParts>(parts_of(shape.choice.shape));
+  std::vector<PipelinePart>& parts = node.parts->heap;
+  std::int64_t turn = open.take_turns(std::ssize(parts));
+  for (PipelinePart& part : parts) part.turn = turn++;
+  std::make_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
   push_parts(std::move(node), open);
 }
 
 /// In the place of the first one that is left, once its bound is known.
 void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
-  std::vector<PipelinePart>& parts = *node.parts;
+  std::vector<PipelinePart>& parts = node.parts->heap;
   while (!parts.empty() && !parts.front().is_bounded) {
     std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
-    if (bound_part(node.choice.shape, parts.back()))
+    if (bound_part(node.choice.shape, *node.parts, parts.back()))
       std::push_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
     else
       parts.pop_back();
@@ -163,14 +168,16 @@ void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
 void PlanTree::separate_parts(PlanHeap& open) {
   together_.push_back(open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::parts; }));
   for (const PlanHeap::Entry& each : together_.back().entries())
-    for (PipelinePart& part : *each.pushed().parts)
-      if (part.is_bounded || bound_part(each.shape(), part)) open.push(PlanHeap::Entry(each.shape(), part));
+    for (PipelinePart& part : each.pushed().parts->heap)
+      if (part.is_bounded || bound_part(each.shape(), *each.pushed().parts, part))
+        open.push(PlanHeap::Entry(each.shape(), part));
 }
 
 void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {
-  std::pop_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
-  open.push_in_turn(node_of(node.choice.shape, node.parts->back()));
-  node.parts->pop_back();
+  std::vector<PipelinePart>& parts = node.parts->heap;
+  std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+  open.push_in_turn(node_of(node.choice.shape, parts.back()));
+  parts.pop_back();
   push_parts(node, open);
 }
 

@@ -85,11 +85,11 @@ class PlanTree {
   template <class Visit>
   void for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const;
   /// All that may fit; bounded or not.
-  [[nodiscard]] std::vector<PipelinePart> parts_of(const PlanShape& shape);
+  [[nodiscard]] PipelineParts parts_of(const PlanShape& shape);
   void add_parts(const PlanShape& shape, const PlanPipeline& pipeline, const std::vector<TensorPlacement>& placements,
-                 std::vector<PipelinePart>& parts);
+                 PipelineParts& parts);
   /// Returns whether any of the part's layouts may fit.
-  [[nodiscard]] bool bound_part(const PlanShape& shape, PipelinePart& part);
+  [[nodiscard]] bool bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part);
   void push_parts(PlanNode node, PlanHeap& open);
   void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
