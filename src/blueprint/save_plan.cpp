@@ -40,18 +40,34 @@ std::vector<Range> ranges_of(std::vector<std::int64_t> numbers) {
   return ranges;
 }
 
-std::optional<PlannedFile> file_of(const ModelPart& part, int rank, const Numbers& numbers) {
+/// Of the parameters of one part of a model.
+using PartNumbers = std::unordered_map<const Param*, std::int64_t>;
+
+PartNumbers numbers_of(const ModelPart& part, const Numbers& numbers) {
+  PartNumbers of_part;
+  for (const ShardedUnit* unit : part.units())
+    for (const Bucket& bucket : unit->buckets())
+      for (const Segment& segment : bucket.segments)
+        if (segment.param->is_saved) of_part.emplace(segment.param, numbers.at(segment.param->name));
+  return of_part;
+}
+
+std::optional<PlannedFile> file_of(const ModelPart& part, int rank, const PartNumbers& numbers) {
   StateFileSize size;
   std::vector<std::int64_t> written;
+  std::vector<SliceRectangle> rectangles;
   const Segment* last = nullptr;
   for (const ShardedUnit* unit : part.units())
     for (const StatePart& state : state_parts(*unit)) {
       if (state.share.count == 0) continue;
       const Param& param = *state.segment->param;
-      size.add(state.state, param.name, state.dtype,
-               param.slice.elements({state.share.first - state.segment->offset, state.share.count}),
-               [](const SliceRectangle&, std::int64_t) {});
-      if (std::exchange(last, state.segment) != state.segment) written.push_back(numbers.at(param.name));
+      if (std::exchange(last, state.segment) != state.segment) {  // whose states have the same elements
+        rectangles =
+            rectangles_of(param.slice.elements({state.share.first - state.segment->offset, state.share.count}));
+        written.push_back(numbers.at(&param));
+      }
+      for (const SliceRectangle& rectangle : rectangles)
+        size.add(state.state, param.name, state.dtype, rectangle, param.global_sizes().num_dims() == 1);
     }
   if (written.empty()) return std::nullopt;
   return PlannedFile{.rank = rank, .num_bytes = size.num_bytes(), .parameters = ranges_of(std::move(written))};
@@ -105,7 +121,8 @@ std::int64_t bytes_in_place(const ModelPart& part, std::int64_t snapshot_bytes) 
 
 std::optional<PlannedFile> planned_file(const Blueprint& blueprint, int rank) {
   const RunConfig& config = blueprint.config();
-  return file_of(make_model_part(config, blueprint.schedule(), rank), rank, numbers_of(config));
+  const ModelPart part = make_model_part(config, blueprint.schedule(), rank);
+  return file_of(part, rank, numbers_of(part, numbers_of(config)));
 }
 
 SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
@@ -116,9 +133,10 @@ SavePlan::SavePlan(const Blueprint& blueprint) : blueprint_(&blueprint) {
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) replicas[kind_of_rank(config, mesh, rank)].push_back(rank);
   for (const auto& [kind, ranks] : replicas) {
     ModelPart part = make_model_part(config, blueprint.schedule(), ranks.front());
+    const PartNumbers of_part = numbers_of(part, numbers);
     for (const int rank : ranks) {
       for (ShardedUnit* unit : part.units()) unit->place_at(mesh, rank);
-      if (std::optional<PlannedFile> file = file_of(part, rank, numbers)) files_.push_back(std::move(*file));
+      if (std::optional<PlannedFile> file = file_of(part, rank, of_part)) files_.push_back(std::move(*file));
     }
     if (states_.empty()) states_ = states_of(part);
     add_frozen(part, frozen_);

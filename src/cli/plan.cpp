@@ -109,6 +109,12 @@ DocumentsOf documents_of(const PlanArguments& arguments, const PlanRequest& requ
   return asked_documents(arguments.documents, config, std::max(num_sequences, config.training.global_batch_size));
 }
 
+/// In which a search counts pairs and rows: a few million tokens.
+std::int64_t num_counted_sequences(const PlanRequest& request) {
+  constexpr std::int64_t num_tokens = std::int64_t{1} << 21, fewest = 4, most = 256;
+  return std::clamp(num_tokens / request.base.training.seq_len, fewest, most);
+}
+
 ExitStatus run_plan(const PlanArguments& arguments) {
   require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
   require(arguments.documents.empty() || (!arguments.improves && arguments.compared.empty() && !arguments.scaling),
@@ -118,10 +124,12 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!arguments.compared.empty()) return run_comparison(arguments);
   std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
-  const PlanRequest request = read_plan_request(arguments.question);
+  PlanRequest request = read_plan_request(arguments.question);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const DocumentsOf documents = documents_of(arguments, request);
+  if (documents && !request.machine.host)
+    request.documents = std::make_shared<DocumentLoads>(documents, num_counted_sequences(request));
   PlanResult result = find_plans(request);
   choose_balancer(result, request, documents);
   result.draws = draws_of(result.plans, request);

@@ -89,15 +89,6 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
-/// None if no lengths are given.
-std::optional<DocumentLoad> documents_of(const SimulateArguments& arguments, const RunConfig& config) {
-  if (arguments.documents.empty()) return std::nullopt;
-  const std::int64_t num_batches = batches_to_count(config);
-  const DocumentsOf documents =
-      asked_documents(arguments.documents, config, num_batches * config.training.global_batch_size);
-  return document_load(config, documents, num_batches);
-}
-
 /// The named machine, else the config's, else this one.
 MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& config) {
   if (!arguments.machine.empty()) return read_machine(arguments.machine);
@@ -106,15 +97,11 @@ MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& con
 
 /// Each row has its own machine and layout, and several steps have no common timeline.
 void require_rows_alone(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const std::pair<std::string_view, bool> others[] = {{"CONFIG", !arguments.config.empty()},
-                                                      {"--machine", !arguments.machine.empty()},
-                                                      {"--slow", !arguments.slow.empty()},
-                                                      {"--mtbf-hours", arguments.mtbf_hours != 0},
-                                                      {"--trace", !arguments.trace.empty()},
-                                                      {"--svg", !arguments.svg.empty()},
-                                                      {"--html", !arguments.html.empty()},
-                                                      {"--documents", !arguments.documents.empty()},
-                                                      {"--expert-load", !arguments.expert_load.empty()}};
+  const std::pair<std::string_view, bool> others[] = {
+      {"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
+      {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
+      {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
+      {"--html", !arguments.html.empty()},   {"--expert-load", !arguments.expert_load.empty()}};
   for (const auto& [name, is_given] : others)
     require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; omit one", arguments.rows.path,
             name);
@@ -134,6 +121,7 @@ void require_files_apart(const SimulateArguments& arguments) {
 ExitStatus run_rows(const SimulateArguments& arguments) {
   RowsArguments rows = arguments.rows;
   rows.profile = arguments.profile;
+  rows.documents = arguments.documents;
   rows.json = arguments.json;
   return simulate_rows(rows);
 }
@@ -154,12 +142,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   config.expert_load = read_expert_load(arguments.expert_load, config);
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
   config = with_nodes_of(config, machine);
-  const std::optional<DocumentLoad> documents = documents_of(arguments, config);
-  if (documents) {
-    profile.attention_share = documents->slowest_share;
-    profile.pairs_share = documents->pairs_share;
-    profile.key_shares = documents->keys;
-  }
+  const std::optional<DocumentLoad> documents = asked_load(arguments.documents, config);
+  if (documents) profile = with_documents(profile, *documents);
   const SimulationOptions options{.profile = profile,
                                   .slow_ranks = slow_ranks_of(arguments.slow),
                                   .attention_shares = documents ? documents->rank_shares : std::vector<double>()};

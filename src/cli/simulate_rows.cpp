@@ -2,6 +2,7 @@
 
 #include "base/text/printable.h"
 #include "base/units.h"
+#include "cli/documents/asked_documents.h"
 #include "predict/published/published_row.h"
 #include "predict/published/row_assumptions.h"
 #include "predict/published/software_memory.h"
@@ -39,12 +40,21 @@ SoftwareProfile with_constants(SoftwareProfile profile, const Json& constants) {
   return profile;
 }
 
+/// What a row of packed data attends to: its column `documents` ("2000:4000"), else what is said of all rows.
+std::optional<DocumentLoad> load_of(const CsvRow& row, const RowsArguments& arguments, RunConfig& config) {
+  const std::string own = row.at("documents"), &text = own.empty() ? arguments.documents : own;
+  if (!text.empty()) config.data.reset_attention_mask = true;
+  return asked_load(text, config);
+}
+
 Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vector<Json>& constants) {
   Json json = {{"id", row.at("id")}};
   try {
     DescribedRun run = described_run(row);
     if (!arguments.profile.empty()) run.profile = software_profile(arguments.profile);
     if (const auto assumed = assumptions_of(row, run); !assumed.empty()) json["assumed"] = assumed;
+    const std::optional<DocumentLoad> documents = load_of(row, arguments, run.config);
+    if (documents) run.profile = with_documents(run.profile, *documents);
     const Blueprint blueprint(run.config);
     std::vector<double> seconds;
     for (const Json& each : constants) {
@@ -60,6 +70,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
                    {"fits", result.fits()}});
     }
     if (seconds.size() > 1) json["seconds"] = seconds;
+    if (documents) json["documents"] = to_json(*documents, context_bytes(blueprint, *documents, run.profile));
     json.update({{"profile", run.profile.name}, {"machine", run.machine.name}});
   } catch (const std::exception& error) {
     json["error"] = error.what();
@@ -67,11 +78,22 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
   return json;
 }
 
+std::string documents_line(const Json& documents) {
+  const auto number = [&](const char* field) { return documents[field].get<double>(); };
+  std::string text =
+      fmt::format("  documents leave {:.2f} % of the pairs of whole sequences", 100 * number("pairs_share"));
+  if (number("planned_cp_bytes") > 0)
+    text += fmt::format(", and context parallelism sends {:.3f} GiB of {:.3f} a step", number("cp_bytes") / gib,
+                        number("planned_cp_bytes") / gib);
+  return text;
+}
+
 }  // namespace
 
 ExitStatus simulate_rows(const RowsArguments& arguments) {
   // A wrong name is an error of the caller, not of each row.
   if (!arguments.profile.empty()) (void)software_profile(arguments.profile);
+  require_documents(arguments.documents);
   const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
@@ -88,6 +110,7 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
       fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", printable(each["id"].get<std::string>()),
                  each["predicted_seconds"].get<double>(), each["predicted_memory_bytes"].get<double>() / gib,
                  each["fits"].get<bool>() ? "" : " (does not fit)");
+    if (each.contains("documents")) fmt::print("{}\n", documents_line(each["documents"]));
     for (const Json& sentence : each.value("assumed", Json::array()))
       fmt::print("  {}\n", printable(sentence.get<std::string>()));
   }

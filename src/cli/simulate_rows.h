@@ -8,8 +8,9 @@
 namespace echelon {
 
 struct RowsArguments {
-  std::string path;     // CSV with the columns of predict/published/published_row.h
-  std::string profile;  // replaces the profile of a row's software; empty: the row's
+  std::string path;       // CSV with the columns of predict/published/published_row.h
+  std::string profile;    // replaces the profile of a row's software; empty: the row's
+  std::string documents;  // that attention of all rows ends at (asked_documents); a row's own column replaces them
   // JSON list of constants to predict with, one prediction each; empty: those of predict/software/calibration.cpp.
   std::string constants;
   bool json = false;

@@ -56,8 +56,15 @@ void Bucket::place_at(const MeshShape& mesh, int rank) {
   const GroupPlace place = mesh.place_in(groups.shard, rank);
   if (is_sharded) shard = place;
   is_first_copy = mesh.place_in(groups.replicate, rank).index == 0 && (is_sharded || place.index == 0);
-  for (Segment& segment : segments)
-    for (Copies& copies : segment.copies) copies.place = mesh.place_in(copies.group, rank);
+  const Segment* before = nullptr;  // most often in the same groups
+  for (Segment& segment : segments) {
+    for (std::size_t i = 0; i < segment.copies.size(); ++i) {
+      Copies& copies = segment.copies[i];
+      const bool is_known = before != nullptr && i < before->copies.size() && before->copies[i].group == copies.group;
+      copies.place = is_known ? before->copies[i].place : mesh.place_in(copies.group, rank);
+    }
+    before = &segment;
+  }
 }
 
 std::int64_t Bucket::num_parameters_in(Range range) const {

@@ -24,9 +24,9 @@ std::vector<StatePart> state_parts(const ShardedUnit& unit) {
       if (!param.is_saved) continue;
       const Range owned = overlap(segment, unit.buckets()[b].owned());
       if (owned.count == 0) continue;
+      const Range share = share_of(owned, segment.copies, segment.copies.size());
       const auto add = [&](std::string_view state, StateRole role, DType dtype) {
-        parts.push_back(
-            {state, role, dtype, b, &segment, owned, share_of(owned, segment.copies, segment.copies.size())});
+        parts.push_back({state, role, dtype, b, &segment, owned, share});
       };
       if (!param.trains) {
         add("weight", StateRole::param, options.dtype);

@@ -238,11 +238,8 @@ Json to_json(const FailureModel& failures) {
           {"goodput", goodput(failures, interval)}};
 }
 
-/// Other software than Echelon sends as planned.
 ContextBytes context_bytes(const SimulatedRun& run) {
-  DocumentLoad load = *run.documents;
-  if (!run.profile.is_echelon) load.keys = {};
-  return context_bytes(run.blueprint, load);
+  return context_bytes(run.blueprint, *run.documents, run.profile);
 }
 
 }  // namespace
@@ -285,17 +282,7 @@ Json to_json(const SimulatedRun& run) {
                {"num_events", r.num_events}};
   json.update(promise_json(r, run.blueprint.config(), run.machine_spec, run.profile));
   if (const ExpertLoad& load = run.blueprint.config().expert_load; !load.is_balanced()) json["expert_load"] = load.name;
-  if (run.documents) {
-    const ContextBytes bytes = context_bytes(run);
-    json["documents"] = {{"sequences", run.documents->num_sequences},
-                         {"mean_length", run.documents->mean_length},
-                         {"pairs_share", run.documents->pairs_share},
-                         {"largest_over_mean", run.documents->largest_over_mean},
-                         {"replicas_over_mean", run.documents->replicas_over_mean},
-                         {"slowest_share", run.documents->slowest_share},
-                         {"cp_bytes", bytes.sent},
-                         {"planned_cp_bytes", bytes.planned}};
-  }
+  if (run.documents) json["documents"] = to_json(*run.documents, context_bytes(run));
   if (run.save) json["checkpoint"] = to_json(*run.save);
   if (run.failures) json["failures"] = to_json(*run.failures);
   return json;

@@ -204,5 +204,57 @@ TEST(Simulate, HasTheSecondsThatARunOnGpusPredicts) {
   EXPECT_EQ(prediction.source, "h100, at the rates that measured software has in common");
 }
 
+/// The fields that a row and a single run have in common.
+nlohmann::json common_fields(const nlohmann::json& run) {
+  nlohmann::json common;
+  for (const char* field : {"predicted_seconds", "predicted_memory_bytes", "mfu", "fits", "documents"})
+    common[field] = run.at(field);
+  return common;
+}
+
+// A row of packed data is the run with the same lengths, given for all rows or in a column of its own.
+TEST(Simulate, RowsOfDocumentsAreThoseOfSingleRuns) {
+  const std::string columns = "id,layers,hidden,heads,ffn,mlp,vocab,seq,gpu,gpus,cp,gbs,documents\n",
+                    run = "a,2,512,4,1536,swiglu,32768,16384,A100-80GB-SXM,4,4,8,", lengths = "1500:3000";
+  const std::string of_all = written("documents.csv", columns + run + "\n"),
+                    of_rows = written("own_documents.csv", columns + run + lengths + "\n" + run + "9000:1\n");
+  for (const std::string profile : {"--profile=echelon", "--profile=megatron-core"}) {
+    const Outcome single = run_echelon({"simulate",
+                                        "--model.model_type=llama",
+                                        "--model.hidden_size=512",
+                                        "--model.num_hidden_layers=2",
+                                        "--model.num_attention_heads=4",
+                                        "--model.num_key_value_heads=4",
+                                        "--model.intermediate_size=1536",
+                                        "--model.vocab_size=32768",
+                                        "--model.max_position_embeddings=16384",
+                                        "--training.seq_len=16384",
+                                        "--training.global_batch_size=8",
+                                        "--training.micro_batch_size=1",
+                                        "--training.dtype=bfloat16",
+                                        "--training.device=cpu",
+                                        "--parallelism.context_parallel_degree=4",
+                                        "--data.reset_attention_mask=true",
+                                        "--machine=a100-80",
+                                        "--documents=" + lengths,
+                                        profile,
+                                        "--json"});
+    ASSERT_EQ(single.status, 0) << single.err;
+    const nlohmann::json expected = common_fields(nlohmann::json::parse(single.out));
+    EXPECT_LT(expected["documents"]["pairs_share"], 0.5);
+    const Outcome flag = run_echelon({"simulate", "--rows=" + of_all, "--documents=" + lengths, profile, "--json"}),
+                  column = run_echelon({"simulate", "--rows=" + of_rows, profile, "--json"}),
+                  both = run_echelon({"simulate", "--rows=" + of_rows, "--documents=100", profile, "--json"});
+    EXPECT_EQ(common_fields(nlohmann::json::parse(flag.out)[0]), expected);
+    EXPECT_EQ(common_fields(nlohmann::json::parse(column.out)[0]), expected);
+    EXPECT_GT(nlohmann::json::parse(column.out)[1]["predicted_seconds"], expected["predicted_seconds"]);
+    EXPECT_EQ(both.out, column.out) << "a row's own documents come first";
+  }
+  EXPECT_THAT(run_echelon({"simulate", "--rows=" + of_rows}).out, HasSubstr("% of the pairs of whole sequences"));
+  const Outcome refused = run_echelon({"simulate", "--rows=" + of_all, "--documents=long"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--documents=long is neither an .idx file nor a mean length"));
+}
+
 }  // namespace
 }  // namespace echelon

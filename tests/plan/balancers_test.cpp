@@ -1,6 +1,7 @@
 // Which balancer a plan has, where documents or windows make a difference.
 #include "plan/balance/balancers.h"
 
+#include "plan/exhaustive.h"
 #include "plan/search/search.h"
 #include "plan/text/text.h"
 #include "predict/documents/document_load.h"
@@ -35,27 +36,92 @@ LoadBalancer balancer_of(const PlanResult& result) {
   return result.plans.front().config.parallelism.context_parallel_load_balancer;
 }
 
+/// With drawn documents of 2,000 tokens on average.
+PlanRequest with_documents_of(PlanRequest request, double spread = 6000) {
+  constexpr std::int64_t num_sequences = 3;
+  const std::vector<std::int64_t> lengths = drawn_lengths(2000, spread, num_sequences * request.base.training.seq_len);
+  request.documents = std::make_shared<DocumentLoads>(described_documents(request.base, lengths), num_sequences);
+  return request;
+}
+
 TEST(Balancers, OfDocumentsIsTheQuickest) {
-  const PlanRequest request = request_with({"--data.reset_attention_mask=true"});
-  const DocumentsOf documents = described_documents(request.base, drawn_lengths(2000, 6000, 64 * 32768));
+  const PlanRequest whole = request_with({"--data.reset_attention_mask=true"}), request = with_documents_of(whole);
   PlanResult result = find_plans(request);
-  const double whole = result.plans.front().outcome.step_seconds;
-  choose_balancer(result, request, documents);
+  const Plan best = result.plans.front();
+  choose_balancer(result, request, {});
   ASSERT_EQ(result.balanced.size(), load_balancers.size());
   const auto quickest = std::ranges::min_element(result.balanced, {}, &BalancedStep::seconds);
   EXPECT_EQ(balancer_of(result), quickest->balancer);
+  EXPECT_EQ(best.choice.shape.balancer, quickest->balancer);
+  EXPECT_EQ(best.outcome.step_seconds, quickest->seconds);
   EXPECT_NE(balancer_of(result), LoadBalancer::headtail);
   EXPECT_LT(quickest->seconds, result.balanced.front().seconds);
-  EXPECT_LT(result.balanced.front().seconds, whole);
+  EXPECT_LT(result.balanced.front().seconds, find_plans(whole).plans.front().outcome.step_seconds);
   EXPECT_THAT(to_text(result, request),
               HasSubstr(fmt::format("{}: {:.4f} s a step, chosen", name_of(quickest->balancer), quickest->seconds)));
+  EXPECT_THAT(to_text(result, request), HasSubstr(fmt::format("4 ring {}", name_of(quickest->balancer))));
+}
+
+// Every method and balancer, with one load of documents after the other.
+TEST(Balancers, OfDocumentsIsThatOfTimingEveryLayout) {
+  for (const char* objective : {"time", "memory"})
+    for (const double spread : {500.0, 6000.0}) {
+      PlanQuestion asked = {.model = "llama-1m", .machine = "v100", .gpus = 8, .global_batch_size = 4, .seq_len = 4096};
+      asked.objective = objective;
+      asked.settings = {"--model.max_position_embeddings=4096",
+                        "--training.micro_batch_size=1",
+                        "--training.recompute=none",
+                        "--parallelism.context_parallel_degree=4",
+                        "--parallelism.pipeline_parallel_schedule=1F1B",
+                        "--data.reset_attention_mask=true"};
+      const PlanRequest request = with_documents_of(read_plan_request(asked), spread);
+      const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
+      EXPECT_EQ(found.num_configurations, all.num_configurations);
+      EXPECT_LT(found.num_evaluated, all.num_evaluated / 10);
+      ASSERT_EQ(found.plans.size(), all.plans.size());
+      EXPECT_GT(all.plans.size(), 1U);
+      for (std::size_t i = 0; i < all.plans.size(); ++i) {
+        EXPECT_EQ(found.plans[i].outcome.step_seconds, all.plans[i].outcome.step_seconds);
+        EXPECT_EQ(found.plans[i].outcome.peak_memory_bytes(), all.plans[i].outcome.peak_memory_bytes());
+      }
+    }
+}
+
+// What was counted of a sequence once is what counting it for every layout gives.
+TEST(Balancers, OfDocumentsHaveTheLoadsOfTheirLayouts) {
+  const PlanRequest request = with_documents_of(request_with({"--data.reset_attention_mask=true"}));
+  RunConfig config = request.base;
+  config.training.global_batch_size = 8;
+  config.training.micro_batch_size = 1;
+  for (const bool is_balanced : {false, true})
+    for (const int dp : {1, 2})
+      for (const LoadBalancer balancer : load_balancers)
+        for (const ContextMethod method :
+             {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses_ring}) {
+          config.data.balance_batch = is_balanced;
+          config.parallelism.context_parallel_load_balancer = balancer;
+          config.parallelism.context_parallel_method = method;
+          config.parallelism.context_parallel_ulysses_degree = method == ContextMethod::ulysses_ring ? 2 : 0;
+          config.parallelism.data_parallel_shard_degree = dp;
+          DocumentLoads loads = *request.documents;
+          const DocumentLoad counted = document_load(config, loads.documents(), batches_to_count(config));
+          for (const int microbatch : {2, 1}) {  // the second from what the first has counted
+            config.training.micro_batch_size = microbatch;
+            (void)loads.of(config);
+          }
+          const DocumentLoad& known = loads.of(config);
+          EXPECT_EQ(known.slowest_share, counted.slowest_share);
+          EXPECT_EQ(known.pairs_share, counted.pairs_share);
+          EXPECT_EQ(known.keys.keys.slowest, counted.keys.keys.slowest);
+          EXPECT_EQ(known.keys.gradients.mean, counted.keys.gradients.mean);
+        }
 }
 
 TEST(Balancers, ThatAreFixedStay) {
-  const PlanRequest request =
-      request_with({"--data.reset_attention_mask=true", "--parallelism.context_parallel_load_balancer=striped"});
+  const PlanRequest request = with_documents_of(
+      request_with({"--data.reset_attention_mask=true", "--parallelism.context_parallel_load_balancer=striped"}));
   PlanResult result = find_plans(request);
-  choose_balancer(result, request, described_documents(request.base, std::vector<std::int64_t>(64, 1000)));
+  choose_balancer(result, request, {});
   ASSERT_EQ(result.balanced.size(), 1U);
   EXPECT_EQ(balancer_of(result), LoadBalancer::striped);
 }

@@ -5,8 +5,10 @@
 #include "plan/bounds/layout_steps.h"
 #include "plan/search/plan.h"
 #include "plan/some_host.h"
+#include "predict/documents/drawn_lengths.h"
 #include "spec/config/config_reader.h"
 #include "spec/machine/shipped_machines.h"
+#include "train/data/described_documents.h"
 
 #include <gtest/gtest.h>
 
@@ -23,6 +25,7 @@ struct Case {
   int draws;
   std::vector<std::string> settings = {};
   std::string expert_load = {};
+  double mean_length = 0;  // of documents; 0: sequences are whole
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.model << " on " << c.gpus << " of " << c.machine;
@@ -31,14 +34,21 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 PlanRequest request_of(const Case& c) {
   std::vector<std::string> settings = c.settings;
   if (c.machine.empty()) settings.emplace_back("--training.dtype=float32");
-  return read_plan_request({.model = c.model,
-                            .machine = c.machine,
-                            .gpus = c.gpus,
-                            .global_batch_size = c.batch,
-                            .seq_len = c.seq_len,
-                            .expert_load = c.expert_load,
-                            .settings = settings,
-                            .this_machine = some_host});
+  PlanRequest request = read_plan_request({.model = c.model,
+                                           .machine = c.machine,
+                                           .gpus = c.gpus,
+                                           .global_batch_size = c.batch,
+                                           .seq_len = c.seq_len,
+                                           .expert_load = c.expert_load,
+                                           .settings = settings,
+                                           .this_machine = some_host});
+  if (c.mean_length > 0) {
+    constexpr std::int64_t num_sequences = 5;
+    const std::vector<std::int64_t> lengths =
+        drawn_lengths(c.mean_length, 2 * c.mean_length, num_sequences * c.seq_len);
+    request.documents = std::make_shared<DocumentLoads>(described_documents(request.base, lengths), num_sequences);
+  }
+  return request;
 }
 
 template <class T>
@@ -91,6 +101,8 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(clocked, of_any_order);
     const double unclocked = bounds.pipeline_seconds(computation, placement);
     EXPECT_LE(unclocked, clocked);
+    constexpr PlanRecompute nothing = {};
+    EXPECT_LE((1 - 1e-9) * bounds.pipeline_seconds({choice.shape, choice.pipeline, nothing}, placement), unclocked);
     EXPECT_LE(bounds.unclocked_seconds(choice, placement), of_any_order);
     EXPECT_LE(bounds.shape_seconds(choice.shape), unclocked * (1 + 1e-12));
     EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());
@@ -244,6 +256,17 @@ const Case cases[] = {
      30,
      {"--parallelism.context_parallel_degree=8", "--parallelism.context_parallel_method=ulysses_ring",
       "--parallelism.hierarchical_context_parallel_sizes=[4,2]"}},
+    {"Documents", "llama3-8b", "h100", 16, 32, 8192, 80, {rings_of_four, "--data.reset_attention_mask=true"}, "", 700},
+    {"DocumentsOnNodesThatRingsDoNotFill",
+     "gpt2-124m",
+     "v100",
+     24,
+     48,
+     1000,
+     60,
+     {"--parallelism.context_parallel_degree=3", "--data.reset_attention_mask=true", "--data.balance_batch=true"},
+     "",
+     150},
     {"RingsOfThreads", "llama-10m", "", 12, 24, 100, 30, {"--parallelism.context_parallel_degree=3"}},
     {"ExpertsInsideNodesAndAcross", "qwen3-30b-a3b", "h100", 32, 64, 1024, 60, {"--model.num_hidden_layers=6"}},
     {"ExpertsOnNodesOfFour", "mixtral-8x7b", "a100-40", 24, 48, 512, 40, {"--model.num_hidden_layers=4"}},

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -54,6 +55,25 @@ WrittenJson sizes_list(const Sizes& sizes) {
   return shape;
 }
 
+WrittenJson to_json(const Manifest::File& file) {
+  WrittenJson ranges = WrittenJson::array();
+  for (const Range& range : file.parameters) ranges.push_back({range.first, range.count});
+  return {{"name", file.name}, {"bytes", file.num_bytes}, {"header", to_text(file.header)}, {"parameters", ranges}};
+}
+
+/// Of the text of a list of files, without its brackets. Of many thousand files the text itself takes long.
+std::int64_t letters_of(const std::vector<Manifest::File>& files) {
+  const auto letters = [](std::int64_t number) { return static_cast<std::int64_t>(fmt::formatted_size("{}", number)); };
+  const std::int64_t of_empty = std::ssize(to_json(Manifest::File()).dump()) - letters(0), brackets = 3;  // [,]
+  std::int64_t sum = 0;
+  for (const Manifest::File& file : files) {
+    sum += of_empty + std::ssize(file.name) + letters(file.num_bytes);
+    for (const Range& range : file.parameters) sum += brackets + letters(range.first) + letters(range.count);
+    sum += std::max<std::int64_t>(0, std::ssize(file.parameters) - 1);
+  }
+  return sum + std::max<std::int64_t>(0, std::ssize(files) - 1);
+}
+
 WrittenJson to_json(const Manifest& manifest) {
   WrittenJson json = {
       {"format", newest_format},     {"requires", WrittenJson::array()},     {"program", "echelon " ECHELON_VERSION},
@@ -74,12 +94,7 @@ WrittenJson to_json(const Manifest& manifest) {
     json["requires"].push_back(parameter_states);
   if (manifest.base) json["requires"].push_back(adapters_of_base);
   json["files"] = WrittenJson::array();
-  for (const Manifest::File& file : manifest.files) {
-    WrittenJson ranges = WrittenJson::array();
-    for (const Range& range : file.parameters) ranges.push_back({range.first, range.count});
-    json["files"].push_back(
-        {{"name", file.name}, {"bytes", file.num_bytes}, {"header", to_text(file.header)}, {"parameters", ranges}});
-  }
+  for (const Manifest::File& file : manifest.files) json["files"].push_back(to_json(file));
   json["copies"] = WrittenJson::array();
   for (const Manifest::Copy& copy : manifest.copies)
     json["copies"].push_back({{"name", copy.name}, {"bytes", copy.num_bytes}, {"digest", to_text(copy.content)}});
@@ -284,7 +299,8 @@ std::int64_t most_bytes_of(Manifest manifest) {
   std::ranges::fill(scalars.routers.counts, largest_count);
   std::ranges::fill(scalars.routers.bias, -std::numeric_limits<float>::min());
   scalars.loss_scale = std::numeric_limits<double>::min();  // no double has more digits
-  return std::ssize(to_text(manifest));
+  const std::int64_t of_files = letters_of(std::exchange(manifest.files, {}));
+  return of_files + std::ssize(to_text(manifest));
 }
 
 void require_readable(std::int64_t manifest_bytes) {

@@ -28,15 +28,16 @@ class StateFileSize {
     }
   }
 
+  /// One tensor.
+  void add(std::string_view state, std::string_view parameter, DType dtype, const SliceRectangle& rectangle,
+           bool is_vector);
+
   [[nodiscard]] std::int64_t data_bytes() const { return data_bytes_; }
   /// Of the length before the JSON, the JSON and what aligns the data.
   [[nodiscard]] std::int64_t header_bytes() const;
   [[nodiscard]] std::int64_t num_bytes() const { return header_bytes() + data_bytes_; }
 
  private:
-  void add(std::string_view state, std::string_view parameter, DType dtype, const SliceRectangle& rectangle,
-           bool is_vector);
-
   std::int64_t data_bytes_ = 0;
   std::int64_t entry_letters_ = 0;  // of the header's JSON: all but the metadata
 };

@@ -8,10 +8,18 @@
 #include <memory>
 
 namespace echelon {
+namespace {
+
+constexpr std::string_view ending = ".idx";
+
+}  // namespace
+
+void require_documents(const std::string& text) {
+  if (!text.empty() && !text.ends_with(ending)) (void)parse_length_distribution(text);
+}
 
 DocumentsOf asked_documents(const std::string& text, const RunConfig& config, std::int64_t num_sequences) {
   const std::int64_t T = config.training.seq_len;
-  constexpr std::string_view ending = ".idx";
   if (text.ends_with(ending)) {
     RunConfig of_file = config;
     of_file.data.path = text.substr(0, text.size() - ending.size());
@@ -22,6 +30,13 @@ DocumentsOf asked_documents(const std::string& text, const RunConfig& config, st
   }
   const auto [mean, spread] = parse_length_distribution(text);
   return described_documents(config, drawn_lengths(mean, spread, num_sequences * T));
+}
+
+std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig& config) {
+  if (text.empty()) return std::nullopt;
+  const std::int64_t num_batches = batches_to_count(config);
+  return document_load(config, asked_documents(text, config, num_batches * config.training.global_batch_size),
+                       num_batches);
 }
 
 }  // namespace echelon

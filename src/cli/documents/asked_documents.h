@@ -2,7 +2,9 @@
 #pragma once
 
 #include "blueprint/documents/batch_documents.h"
+#include "predict/documents/document_load.h"
 
+#include <optional>
 #include <string>
 
 namespace echelon {
@@ -12,5 +14,9 @@ inline constexpr const char* documents_help =
 
 /// Of a file as a run with this config reads it; of drawn lengths as many as `num_sequences` sequences need.
 [[nodiscard]] DocumentsOf asked_documents(const std::string& text, const RunConfig& config, std::int64_t num_sequences);
+/// Throws Error for words that are neither a file nor a distribution; none at all are allowed.
+void require_documents(const std::string& text);
+/// Of as many batches as batches_to_count() says. None if no lengths are given.
+[[nodiscard]] std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig& config);
 
 }  // namespace echelon

@@ -15,26 +15,37 @@ bool has_balancers(const RunConfig& config) {
   return p.context_parallel_degree > 1 && key_exchange(p).head_ranks < p.context_parallel_degree;
 }
 
-BalancedStep timed(RunConfig config, LoadBalancer balancer, const PlanRequest& request, const DocumentsOf& documents) {
-  config.parallelism.context_parallel_load_balancer = balancer;
+/// `documents`: where the request has none.
+SimulationOptions options_for(const RunConfig& config, const PlanRequest& request, const DocumentsOf& documents) {
+  SimulationOptions options;
+  if (request.documents != nullptr) {
+    options.profile = request.documents->profile_of(config);
+    return options;
+  }
   const DocumentLoad load =
       documents ? document_load(config, documents, batches_to_count(config)) : load_of_whole_sequences(config);
-  SimulationOptions options = {.attention_shares = load.rank_shares};
+  options.attention_shares = load.rank_shares;
   options.profile.attention_share = load.slowest_share;
   options.profile.key_shares = load.keys;
-  const Simulation step = simulate(Blueprint(config), request.machine, options);
+  return options;
+}
+
+BalancedStep timed(RunConfig config, LoadBalancer balancer, const PlanRequest& request, const DocumentsOf& documents) {
+  config.parallelism.context_parallel_load_balancer = balancer;
+  const Simulation step = simulate(Blueprint(config), request.machine, options_for(config, request, documents));
   return {balancer, step.step_seconds, step.fits()};
 }
 
 }  // namespace
 
 std::vector<BalancedStep> balanced_steps(const Plan& plan, const PlanRequest& request, const DocumentsOf& documents) {
-  if (!has_balancers(plan.config) || (!documents && !has_windows_alone(plan.config))) return {};
+  const bool has_documents = documents || request.documents != nullptr;
+  if (!has_balancers(plan.config) || (!has_documents && !has_windows_alone(plan.config))) return {};
   std::vector<BalancedStep> steps;
   for (const LoadBalancer balancer : load_balancers) {
     const bool is_fixed = request.fixes(balancer_key);
     if (is_fixed && balancer != plan.config.parallelism.context_parallel_load_balancer) continue;
-    if (reads_documents(balancer) && !documents) continue;
+    if (reads_documents(balancer) && !has_documents) continue;
     steps.push_back(timed(plan.config, balancer, request, documents));
   }
   return steps;
@@ -48,7 +59,13 @@ void choose_balancer(PlanResult& result, const PlanRequest& request, const Docum
   for (const BalancedStep& step : result.balanced)
     if (step.fits && (quickest == nullptr || comparable(step.seconds) < comparable(quickest->seconds)))
       quickest = &step;
-  if (quickest != nullptr) best.config.parallelism.context_parallel_load_balancer = quickest->balancer;
+  if (quickest == nullptr) return;
+  if (request.documents == nullptr) {
+    best.config.parallelism.context_parallel_load_balancer = quickest->balancer;
+  } else if (comparable(quickest->seconds) < comparable(best.outcome.step_seconds)) {  // a search that was ended
+    best.choice.shape.balancer = quickest->balancer;
+    best = evaluate(PlanSpace(request), request, best.choice);
+  }
 }
 
 }  // namespace echelon

@@ -61,10 +61,11 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {
-  const PlanStages& stages = stages_.stages(computation, layers(computation.shape, computation.recompute, placement));
-  const std::vector<double>& ends = ends_of(computation, stages).unplayed;
-  return std::max(rounding * *std::max_element(ends.begin(), ends.end()),
-                  on_all_cores(computation.shape, core_seconds(computation, stages)));
+  const LayerCosts& placed = layers(computation.shape, computation.recompute, placement);
+  const double of_ranks = rounding * last_unplayed_end(computation, stages_.kinds(computation, placed));
+  if (!request_->machine.host) return of_ranks;
+  return std::max(of_ranks,
+                  on_all_cores(computation.shape, core_seconds(computation, stages_.stages(computation, placed))));
 }
 
 PassEnds PlanBounds::clocked(const PlanComputation& computation, const PlanStages& stages, double transfer_seconds,

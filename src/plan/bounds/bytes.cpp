@@ -30,11 +30,18 @@ PlanBytes::States PlanBytes::states(const PlanShape& shape, const LayerCosts& la
 }
 
 std::int64_t PlanBytes::persistent(const States& states, const PlanStages& stages, int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  return persistent(states, {.num_blocks = stages.blocks_of_rank[index],
+                             .num_mixtures = stages.mixtures_of_rank[index],
+                             .is_first = stages.stages.front().rank == rank,
+                             .is_last = stages.stages.back().rank == rank});
+}
+
+std::int64_t PlanBytes::persistent(const States& states, const RankUnits& units) {
+  const auto& [num_blocks, num_mixtures, is_first, is_last] = units;
   const UnitStates& state = states.of_units;
   std::int64_t bytes = states.of_no_unit;
-  const auto index = static_cast<std::size_t>(rank);
-  bytes += state.of_blocks(&UnitState::persistent_bytes, stages.blocks_of_rank[index], stages.mixtures_of_rank[index]);
-  const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
+  bytes += state.of_blocks(&UnitState::persistent_bytes, num_blocks, num_mixtures);
   if (is_first) bytes += state.embedding().persistent_bytes;
   if (is_last) bytes += state.head().persistent_bytes;
   const UnitState* const tied_weight = state.tied_weight();
@@ -178,18 +185,23 @@ std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
 
 std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
   const LayerCosts& costs = layers(computation);
-  const PlanStages& all = stages_->stages(computation, costs);
+  const auto [of, kinds] = stages_->kinds(computation, costs);
   const States own = states(computation.shape, costs, most_sharded(computation.shape));
   const PipelineSchedule schedule = computation.pipeline.schedule;
   // All go forward before the first goes back.
   const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;
   const std::int64_t in_flight = holds_all ? computation.shape.num_microbatches : 1;
-  std::vector<std::int64_t> kept(static_cast<std::size_t>(computation.shape.pp), 0);
-  for (const StageCost& stage : all.stages)
-    kept[static_cast<std::size_t>(stage.rank)] += in_flight * (stage.stash_bytes + stage.input_stash_bytes);
   std::int64_t peak = 0;
-  for (int rank = 0; rank < static_cast<int>(kept.size()); ++rank)
-    peak = std::max(peak, persistent(own, all, rank) + kept[static_cast<std::size_t>(rank)]);
+  for (const StageRanks::RankKind& each : of.rank_kinds) {
+    std::int64_t kept = 0;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+      kept += each.num_stages[kind] * in_flight * (kinds[kind].stash_bytes + kinds[kind].input_stash_bytes);
+    const auto rank = static_cast<std::size_t>(each.rank);
+    peak = std::max(peak, kept + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
+                                                  .num_mixtures = of.mixtures_of_rank[rank],
+                                                  .is_first = each.is_first,
+                                                  .is_last = each.is_last}));
+  }
   return peak;
 }
 

@@ -60,6 +60,12 @@ class PlanBytes {
   };
   [[nodiscard]] static States states(const PlanShape& shape, const LayerCosts& layers, const UnitStates& traces);
   [[nodiscard]] const UnitStates& most_sharded(const PlanShape& shape);
+  /// Of a rank with so many blocks.
+  struct RankUnits {
+    std::int64_t num_blocks = 0, num_mixtures = 0;
+    bool is_first = false, is_last = false;
+  };
+  [[nodiscard]] static std::int64_t persistent(const States& states, const RankUnits& units);
   [[nodiscard]] static std::int64_t persistent(const States& states, const PlanStages& stages, int rank);
   [[nodiscard]] std::int64_t snapshot(const UnitStates& state, const PlanStages& stages, int rank) const;
   [[nodiscard]] static std::int64_t beside_passes(const PlanChoice& choice, const UnitStates& traces,

@@ -93,36 +93,75 @@ double least_backward_input(const std::array<double, num_pass_kinds>& seconds, B
   return 0;
 }
 
-std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages) {
-  const BackwardKinds kinds = stages.backward_kinds;
-  const auto m = static_cast<double>(computation.shape.num_microbatches);
-  const auto num_ranks = static_cast<std::size_t>(computation.shape.pp);
-  std::vector<double> way_there(num_ranks, 0), way_back(num_ranks, 0), all(num_ranks, 0), weights(num_ranks, 0);
-  std::vector<bool> is_reached(num_ranks, false);
+namespace {
+
+/// What the passes of a stage take, in all microbatches or on the way of one.
+struct StageWays {
   double there = 0, back = 0;
-  for (const StageCost& stage : stages.stages) {
-    const auto rank = static_cast<std::size_t>(stage.rank);
-    if (!is_reached[rank]) {
-      way_there[rank] = there;
-      way_back[rank] = back;
-      is_reached[rank] = true;
+  double all = 0, weights = 0;
+};
+
+StageWays ways_of(const StageCost& stage, const PlanComputation& computation, BackwardKinds kinds) {
+  const auto m = static_cast<double>(computation.shape.num_microbatches);
+  const double whole = least_backward(stage.seconds, kinds), back = least_backward_input(stage.seconds, kinds);
+  return {.there = stage.seconds[forward],
+          .back = back,
+          .all = m * (stage.seconds[forward] + whole),
+          .weights = kinds == BackwardKinds::fused ? 0 : m * std::max(0.0, whole - back)};
+}
+
+/// `visit_stages(visit)` calls visit(rank, ways) for one stage after the other.
+template <class VisitStages>
+std::vector<double> unplayed_ends(const PlanComputation& computation, const VisitStages& visit_stages) {
+  struct Rank {
+    double all = 0, weights = 0, way_there = 0, way_back = 0;
+    bool is_reached = false;
+  };
+  std::vector<Rank> ranks(static_cast<std::size_t>(computation.shape.pp));
+  double there = 0, back = 0;
+  visit_stages([&](int index, const StageWays& stage) {
+    Rank& rank = ranks[static_cast<std::size_t>(index)];
+    if (!rank.is_reached) {
+      rank.way_there = there;
+      rank.way_back = back;
+      rank.is_reached = true;
     }
-    there += stage.seconds[forward];
-    back += least_backward_input(stage.seconds, kinds);
-    all[rank] += m * (stage.seconds[forward] + least_backward(stage.seconds, kinds));
-    if (kinds != BackwardKinds::fused)
-      weights[rank] +=
-          m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
-  }
+    there += stage.there;
+    back += stage.back;
+    rank.all += stage.all;
+    rank.weights += stage.weights;
+  });
   // One microbatch after the other.
+  const auto m = static_cast<double>(computation.shape.num_microbatches);
   double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;
-  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
-    all[rank] += way_there[rank];
+  std::vector<double> ends;
+  ends.reserve(ranks.size());
+  for (const Rank& rank : ranks) {
+    ends.push_back(rank.all + rank.way_there);
     // weights' gradients may come while the last gradient goes back.
-    first_rank = std::max(first_rank, all[rank] - weights[rank] + way_back[rank]);
+    first_rank = std::max(first_rank, ends.back() - rank.weights + rank.way_back);
   }
-  all.front() = std::max(all.front(), first_rank);
-  return all;
+  ends.front() = std::max(ends.front(), first_rank);
+  return ends;
+}
+
+}  // namespace
+
+std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages) {
+  return unplayed_ends(computation, [&](const auto& visit) {
+    for (const StageCost& stage : stages.stages) visit(stage.rank, ways_of(stage, computation, stages.backward_kinds));
+  });
+}
+
+double last_unplayed_end(const PlanComputation& computation, const StageKinds& stages) {
+  const BackwardKinds backward_kinds = entry_of(computation.pipeline.schedule).backward;
+  std::vector<StageWays> ways;
+  ways.reserve(stages.costs.size());
+  for (const StageCost& kind : stages.costs) ways.push_back(ways_of(kind, computation, backward_kinds));
+  const std::vector<double> ends = unplayed_ends(computation, [&](const auto& visit) {
+    for (std::size_t i = 0; i < stages.of.kinds.size(); ++i) visit(stages.of.ranks[i], ways[stages.of.kinds[i]]);
+  });
+  return *std::max_element(ends.begin(), ends.end());
 }
 
 double core_seconds(const PlanComputation& computation, const PlanStages& stages) {
@@ -151,25 +190,66 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
   return known_stages_.front().stages;
 }
 
-void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made) {
+StageKinds PlanStageTable::kinds(const PlanComputation& computation, const LayerCosts& layers) {
+  const StageRanks& of = ranks(computation, *layers.model);
+  const PlanRecompute& recompute = computation.recompute;
+  const auto number = std::hash<const void*>()(&of) / alignof(StageRanks) * 31 +
+                      std::hash<const void*>()(&layers) / alignof(LayerCosts) +
+                      static_cast<std::size_t>(recompute.num_blocks) * 7;
+  KnownKinds& known = kinds_[number % kinds_.size()];
+  if (known.of == &of && known.layers == &layers && known.recompute == recompute) return {of, known.costs};
+  known.of = &of;
+  known.layers = &layers;
+  known.recompute = recompute;
+  known.costs.clear();
+  for (const std::size_t first : of.firsts) known.costs.push_back(cost_of((*of.stages)[first], recompute, layers));
+  return {of, known.costs};
+}
+
+const StageRanks& PlanStageTable::ranks(const PlanComputation& computation, const ModelSpec& model) {
   const auto& [shape, pipeline, recompute] = computation;
-  const ScheduleEntry& entry = entry_of(pipeline.schedule);
-  const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
-  made.stages.clear();
-  for (std::vector<std::int64_t>* each : {&made.blocks_of_rank, &made.mixtures_of_rank})
-    each->assign(static_cast<std::size_t>(num_ranks), 0);
-  made.backward_kinds = entry.backward;
-  made.number = ++num_made_;
-  const std::vector<StageLayers>& stages = space_->stages_of(num_stages, pipeline.layout);
-  const std::vector<std::size_t>& first_equal = first_equals(stages, *layers.model);
-  made.stages.reserve(stages.size());
+  const Placement placement = entry_of(pipeline.schedule).placement;
+  const std::vector<StageLayers>& stages = space_->stages_of(shape.pp * pipeline.num_virtual, pipeline.layout);
+  const auto [known, is_new] = ranks_.try_emplace({&stages, shape.pp, placement});
+  StageRanks& made = known->second;
+  if (!is_new) return made;
+  const std::vector<std::size_t>& first_equal = first_equals(stages, model);
+  made.stages = &stages;
+  made.blocks_of_rank.assign(static_cast<std::size_t>(shape.pp), 0);
+  made.mixtures_of_rank = made.blocks_of_rank;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    StageCost& stage = made.stages.emplace_back(first_equal[i] < i ? made.stages[first_equal[i]]
-                                                                   : cost_of(stages[i], recompute, layers));
-    stage.rank = rank_of_stage(static_cast<int>(i), num_ranks, entry.placement);
-    made.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
-    made.mixtures_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_mixtures;
+    if (first_equal[i] == i) {
+      made.kinds.push_back(made.firsts.size());
+      made.firsts.push_back(i);
+    } else {
+      made.kinds.push_back(made.kinds[first_equal[i]]);
+    }
+    made.ranks.push_back(rank_of_stage(static_cast<int>(i), static_cast<int>(shape.pp), placement));
+    const auto rank = static_cast<std::size_t>(made.ranks.back());
+    made.blocks_of_rank[rank] += stages[i].num_layers;
+    for (std::int64_t layer = 0; layer < stages[i].num_layers; ++layer)
+      made.mixtures_of_rank[rank] += model.kind_of(stages[i].first_layer + layer).has_experts ? 1 : 0;
   }
+  for (int rank = 0; rank < static_cast<int>(shape.pp); ++rank) {
+    StageRanks::RankKind kind = {.rank = rank,
+                                 .is_first = made.ranks.front() == rank,
+                                 .is_last = made.ranks.back() == rank,
+                                 .num_stages = std::vector<std::int64_t>(made.firsts.size(), 0)};
+    for (std::size_t i = 0; i < stages.size(); ++i) kind.num_stages[made.kinds[i]] += made.ranks[i] == rank ? 1 : 0;
+    if (std::ranges::find(made.rank_kinds, kind) == made.rank_kinds.end()) made.rank_kinds.push_back(std::move(kind));
+  }
+  return made;
+}
+
+void PlanStageTable::make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made) {
+  const auto& [of, costs] = kinds(computation, layers);
+  made.blocks_of_rank = of.blocks_of_rank;
+  made.mixtures_of_rank = of.mixtures_of_rank;
+  made.backward_kinds = entry_of(computation.pipeline.schedule).backward;
+  made.number = ++num_made_;
+  made.stages.clear();
+  made.stages.reserve(of.kinds.size());
+  for (std::size_t i = 0; i < of.kinds.size(); ++i) made.stages.emplace_back(costs[of.kinds[i]]).rank = of.ranks[i];
 }
 
 const std::vector<RankStates>& PlanStageTable::states(const PlanShape& shape, const PlanPipeline& pipeline,

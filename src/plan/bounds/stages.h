@@ -5,9 +5,11 @@
 #include "plan/bounds/compact_schedule.h"
 #include "plan/bounds/pass_states.h"
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
+#include <tuple>
 
 namespace echelon {
 
@@ -34,6 +36,31 @@ struct StageCost {
 /// Of which a table keeps what it found: those that were asked for last.
 inline constexpr std::size_t num_known_stages = 6;
 
+/// What of stages does not depend on what they cost.
+struct StageRanks {
+  const std::vector<StageLayers>* stages = nullptr;
+  std::vector<std::size_t> firsts = {};  // of each kind of stages, which have the same units, the first stage
+  std::vector<std::size_t> kinds = {};   // by stage
+  std::vector<int> ranks = {};           // by stage
+  std::vector<std::int64_t> blocks_of_rank = {}, mixtures_of_rank = {};
+  /// Ranks with as many stages of each kind and the same ends of the model have the same bytes; the first of them.
+  struct RankKind {
+    int rank = 0;
+    bool is_first = false, is_last = false;     // of the pipeline
+    std::vector<std::int64_t> num_stages = {};  // of each kind
+    bool operator==(const RankKind& other) const {
+      return is_first == other.is_first && is_last == other.is_last && num_stages == other.num_stages;
+    }
+  };
+  std::vector<RankKind> rank_kinds = {};
+};
+
+/// The stages of a computation, by their kinds: of tens of stages three or four kinds.
+struct StageKinds {
+  const StageRanks& of;
+  const std::vector<StageCost>& costs;  // by kind; their rank is not set
+};
+
 struct PlanStages {
   std::vector<StageCost> stages;
   std::vector<std::int64_t> blocks_of_rank, mixtures_of_rank;
@@ -49,6 +76,8 @@ struct PlanStages {
 
 /// By rank: the end of its last pass at least, without a clock.
 [[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages);
+/// Of the rank that ends last.
+[[nodiscard]] double last_unplayed_end(const PlanComputation& computation, const StageKinds& stages);
 
 /// Of all cores of a host for one rank of every stage.
 [[nodiscard]] double core_seconds(const PlanComputation& computation, const PlanStages& stages);
@@ -81,6 +110,8 @@ class PlanStageTable {
   /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
   /// `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
+  /// The same, until others are asked for. Much faster where a search asks for stages that it never looks at again.
+  [[nodiscard]] StageKinds kinds(const PlanComputation& computation, const LayerCosts& layers);
   [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).schedule;
   }
@@ -108,6 +139,7 @@ class PlanStageTable {
     }
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
+  [[nodiscard]] const StageRanks& ranks(const PlanComputation& computation, const ModelSpec& model);
   /// By stage: the first one with the same units.
   [[nodiscard]] const std::vector<std::size_t>& first_equals(const std::vector<StageLayers>& stages,
                                                              const ModelSpec& model);
@@ -116,6 +148,16 @@ class PlanStageTable {
   std::map<std::pair<const KnownSchedule*, const std::vector<StageLayers>*>, std::vector<RankStates>> states_;
   std::list<KnownStages> known_stages_;  // those that were used last come first
   std::int64_t num_made_ = 0;
+  /// By the stages of the space, pipeline ranks and whether stages loop over them.
+  std::map<std::tuple<const std::vector<StageLayers>*, std::int64_t, Placement>, StageRanks> ranks_;
+  /// Schedules with the same stages ask for the same ones.
+  struct KnownKinds {
+    const StageRanks* of = nullptr;
+    const LayerCosts* layers = nullptr;
+    PlanRecompute recompute = {};
+    std::vector<StageCost> costs = {};
+  };
+  std::array<KnownKinds, 256> kinds_;  // by what they are of; one replaces another one
 };
 
 }  // namespace echelon

@@ -133,9 +133,10 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& data) const {
   constexpr std::int64_t rounding = 16;
   const bool is_rounded = shape.cp > 1 && request_->base.training.seq_len % (shape.cp * shape.tp * rounding) != 0;
-  const bool is_even = request_->base.parallelism.context_parallel_load_balancer == LoadBalancer::headtail &&
-                       request_->base.training.seq_len % (2 * shape.cp) == 0;
+  const bool is_even =
+      shape.balancer == LoadBalancer::headtail && request_->base.training.seq_len % (2 * shape.cp) == 0;
   PlanShape of_state = shape;
+  of_state.dp = 0;
   if (is_even) of_state.exchange = {};
   if (!is_rounded) of_state.micro_batch_size = 0;
   of_state.ranks_per_node = 0;
@@ -163,13 +164,19 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
   return states_.emplace(key, costs).first->second;
 }
 
-std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes) {
+ActionCost CostTable::cost_of_pass(const CallTrace& trace, const Documents* documents) {
+  constexpr Action any_pass = {.kind = ActionKind::forward};
+  return documents == nullptr ? timer_.cost_of(trace)
+                              : timer_.cost_of(rewritten(documents->profile, documents->config, any_pass, trace));
+}
+
+std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes, const Documents* documents) {
   auto costs = std::make_shared<PassCosts>();
   costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
     const bool is_same = !computes_weights(static_cast<PassKind>(pass));
-    costs->first[pass] = timer_.cost_of(passes.first[pass]);
-    costs->later[pass] = is_same ? costs->first[pass] : timer_.cost_of(passes.later[pass]);
+    costs->first[pass] = cost_of_pass(passes.first[pass], documents);
+    costs->later[pass] = is_same ? costs->first[pass] : cost_of_pass(passes.later[pass], documents);
   }
   return costs;
 }
@@ -199,16 +206,18 @@ void CostTable::for_kinds(const BlockOperations& recomputed, const Visit& visit)
 }
 
 /// Only what the unit's passes depend on.
-PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape) {
+PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape) const {
   const bool is_block = kind.role == UnitKind::Role::block;
   PlanShape of_unit = is_block && kind.layer.has_experts ? shape : without_experts(shape);
   if (!is_block) of_unit.exchange = {};
+  if (!is_block) of_unit.dp = 0;
   return key_of(of_unit);
 }
 
 class CostTable::Tracer {
  public:
-  Tracer(const PlanSpace& space, const PlanShape& shape) : space_(space), shape_(shape) {}
+  Tracer(const PlanSpace& space, const PlanShape& shape, DocumentLoads* loads)
+      : space_(space), shape_(shape), loads_(loads) {}
 
   [[nodiscard]] const RunConfig& config() {
     if (!config_) {
@@ -228,17 +237,29 @@ class CostTable::Tracer {
     (void)config();
     return units_->first_passes(kind, rank_);
   }
+  /// Of the units' attention; null if sequences are whole.
+  [[nodiscard]] const Documents* documents() {
+    if (loads_ == nullptr) return nullptr;
+    if (!documents_) {
+      RunConfig config = space_.config_of({shape_, {}, {}, {.replicate = shape_.dp}});
+      const SoftwareProfile profile = loads_->profile_of(config);
+      documents_ = {std::move(config), profile};
+    }
+    return &*documents_;
+  }
 
  private:
   const PlanSpace& space_;
   const PlanShape& shape_;
+  DocumentLoads* loads_;
   std::optional<RunConfig> config_;
   std::optional<UnitTraces> units_;
+  std::optional<Documents> documents_;
   int rank_ = 0;
 };
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  Tracer tracer(*space_, shape);
+  Tracer tracer(*space_, shape, request_->documents.get());
   KnownUnits& units = units_[key_of(shape)];
   const LayerOptions options = layer_options(tracer.config(), 0);
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
@@ -253,7 +274,7 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     const auto [cost, is_new] = units.try_emplace(kind);
     if (is_new) {
       std::shared_ptr<const PassCosts>& known = passes_->all[{pass_degrees(kind, shape), kind}];
-      if (known == nullptr) known = costs_of(tracer.passes(kind));
+      if (known == nullptr) known = costs_of(tracer.passes(kind), tracer.documents());
       cost->second = timed(kind, known, shape);
     }
     costs.units.push_back(cost->second);
@@ -269,7 +290,8 @@ std::shared_ptr<const PassCosts> CostTable::first_costs(const UnitKind& kind, co
   if (known != nullptr) return known;
   const PassTraces passes = tracer.first_passes(kind);
   auto costs = std::make_shared<PassCosts>();
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) costs->first[pass] = timer_.cost_of(passes[pass]);
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass)
+    costs->first[pass] = cost_of_pass(passes[pass], tracer.documents());
   return known = std::move(costs);
 }
 
@@ -280,7 +302,7 @@ const LayerCosts& CostTable::first_layers(const PlanShape& shape) {
   if (!is_new) return costs;
   costs.model = &request_->base.model;
   costs.tied = tied_weight();
-  Tracer tracer(*space_, shape);
+  Tracer tracer(*space_, shape, request_->documents.get());
   for_kinds({},
             [&](const UnitKind& kind) { costs.units.push_back(timed(kind, first_costs(kind, shape, tracer), shape)); });
   return costs;

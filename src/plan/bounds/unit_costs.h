@@ -136,9 +136,9 @@ struct StateCosts {
 };
 
 /// Degrees of a shape that decide what a unit's passes are: tp with and without sequence parallelism, microbatch, cp
-/// with its method, ep, etp or dense branches' division, and how rows are exchanged.
+/// with its method, ep, etp or dense branches' division, how rows are exchanged, cp's balancer; of documents also dp.
 using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, KeyExchange, std::int64_t, std::int64_t,
-                               bool, std::int64_t, double>;
+                               bool, std::int64_t, double, LoadBalancer, std::int64_t>;
 /// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
 struct KnownPasses {
   using OfUnits = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
@@ -185,7 +185,7 @@ class CostTable {
     TensorPlacement placement;
   };
 
-  [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
+  [[nodiscard]] ShapeKey key_of(const PlanShape& shape) const {
     return {shape.tp,
             shape.sequence_parallel,
             shape.micro_batch_size,
@@ -195,14 +195,23 @@ class CostTable {
             shape.etp,
             shape.divides_experts_as_dense,
             shape.ranks_per_node,
-            shape.dispatch_bound};
+            shape.dispatch_bound,
+            shape.balancer,
+            request_->documents == nullptr ? 0 : shape.dp};
   }
-  [[nodiscard]] static PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape);
+  [[nodiscard]] PassDegrees pass_degrees(const UnitKind& kind, const PlanShape& shape) const;
   [[nodiscard]] TraceKey key_of(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] TiedWeight tied_weight() const;
   template <class Visit>
   void for_kinds(const BlockOperations& recomputed, const Visit& visit) const;
-  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes);
+  /// What documents leave of a shape's attention.
+  struct Documents {
+    RunConfig config;
+    SoftwareProfile profile;
+  };
+  /// Of a pass, with what documents leave of its attention.
+  [[nodiscard]] ActionCost cost_of_pass(const CallTrace& trace, const Documents* documents);
+  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes, const Documents* documents);
   [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
   /// Traces the units of a shape, once one of them is not known.
   class Tracer;

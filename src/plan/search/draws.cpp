@@ -27,7 +27,9 @@ std::optional<PlanDraws> draws_of(const std::vector<Plan>& plans, const PlanRequ
   PlanDraws draws = {.wins = std::vector<int>(plans.size(), 0), .longest_seconds = {}};
   for (const Plan& plan : plans) {
     const Blueprint blueprint(plan.config);
-    const std::vector<double> of_draws = step_seconds_on(machines, blueprint);
+    const SoftwareProfile profile =
+        request.documents == nullptr ? SoftwareProfile() : request.documents->profile_of(plan.config);
+    const std::vector<double> of_draws = step_seconds_on(machines, blueprint, profile);
     draws.longest_seconds.push_back(*std::ranges::max_element(of_draws));
     for (std::size_t draw = 0; draw < machines.size(); ++draw) seconds[draw].push_back(of_draws[draw]);
   }

@@ -52,8 +52,8 @@ class GoodPlans {
     using Way = std::tuple<PlanDegrees, std::int64_t, ReshardAfterForward>;
     std::map<Way, const PlanHeap::Entry*> lowest;
     for (const PlanHeap::Entry& each : open_.entries()) {
-      const PlanData& data = each.node->choice.data;
-      const PlanHeap::Entry*& of_way = lowest[{degrees_of(*each.node), data.zero_level, data.reshard}];
+      const PlanData data = each.data();
+      const PlanHeap::Entry*& of_way = lowest[{degrees_of(each), data.zero_level, data.reshard}];
       if (of_way == nullptr || each.key < of_way->key) of_way = &each;
     }
     Entries first;
@@ -62,10 +62,10 @@ class GoodPlans {
 
     std::set<PlanDegrees> best;
     for (const PlanHeap::Entry& each : reached.sorted())
-      if (best.size() < num_polished) best.insert(degrees_of(*each.node));
+      if (best.size() < num_polished) best.insert(degrees_of(each));
     Entries of_best;
     for (const PlanHeap::Entry& each : open_.entries())
-      if (best.contains(degrees_of(*each.node))) of_best.push_back(&each);
+      if (best.contains(degrees_of(each))) of_best.push_back(&each);
     descend_from(std::move(of_best), reached, end);
   }
 
@@ -123,7 +123,7 @@ class GoodPlans {
       std::set<PlanDegrees> listed = found_;
       std::optional<PlanDegrees> next;
       for (const PlanHeap::Entry& each : timed_.sorted()) {
-        const PlanDegrees degrees = degrees_of(*each.node);
+        const PlanDegrees degrees = degrees_of(each);
         if (!listed.insert(degrees).second) continue;
         if (!polished.contains(degrees)) next = degrees;
         if (next || listed.size() - found_.size() == num_listed) break;
@@ -137,12 +137,12 @@ class GoodPlans {
   /// Best first among the layouts of one triple of degrees, until its best one is known or the limit is reached; then
   /// by descents from the lowest sets that are left.
   void improve(const PlanDegrees& degrees, const SearchLimit::End& end) {
-    const auto is_of_degrees = [&](const PlanNode& node) { return degrees_of(node) == degrees; };
+    const auto is_of_degrees = [&](const PlanHeap::Entry& each) { return degrees_of(each) == degrees; };
     PlanHeap rest = std::move(open_);
     open_ = rest.extract(is_of_degrees);
     const auto is_known = [&] {
       return std::any_of(timed_.entries().begin(), timed_.entries().end(), [&](const PlanHeap::Entry& each) {
-        return is_of_degrees(*each.node) && !is_behind(request_, each.key, open_.top().key);
+        return is_of_degrees(each) && !is_behind(request_, each.key, open_.top().key);
       });
     };
     while (!open_.empty() && limit_.is_before(end) && !is_known()) tree_.expand(*open_.pop(), open_);
@@ -163,7 +163,7 @@ class GoodPlans {
   void reorder(const PlanDegrees& degrees, const SearchLimit::End& end) {
     std::optional<PlanNode> best;
     for (const PlanHeap::Entry& each : timed_.entries())
-      if (degrees_of(*each.node) == degrees && (!best || each.key < best->key)) best = *each.node;
+      if (degrees_of(each) == degrees && (!best || each.key < best->key)) best = each.pushed();
     if (!best) return;
     PlanHeap others, stepped;
     tree_.add_orders(best->choice, others);
@@ -179,7 +179,7 @@ class GoodPlans {
     for (const PlanHeap::Entry* each : entries) {
       const bool is_late = !limit_.is_before(end);
       if (is_late && (!reached.empty() || !timed_.empty() || ++num_late > most_late)) return;
-      descend(*each->node, reached);
+      descend(each->node(), reached);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -41,6 +42,15 @@ struct PipelinePart {
   const PlanPipeline* pipeline = nullptr;  // of the space
   std::span<const PlanRecompute> chain = {};
   TensorPlacement placement = any_placement;
+  std::ptrdiff_t fitting = -1;  // among the chains whose start is to be found; -1: the first one may fit
+  bool is_bounded = false;      // else the key is that of the pipeline without recomputation, which is lower
+};
+
+/// The pipelines of a shape.
+struct PipelineParts {
+  std::vector<PipelinePart> heap = {};  // by comes_later
+  /// Of a chain, wherever groups are placed: without those at its start of which no layout fits. None: to be found.
+  std::vector<std::optional<std::span<const PlanRecompute>>> fitting = {};
 };
 
 /// Of equal keys the one with the earlier turn comes first: the order in which they were pushed.
@@ -61,16 +71,47 @@ struct PlanNode {
   std::int64_t plan = -1;                     // timed: which
   std::int64_t num_actions = 0;               // stepped: of its programs
   std::int64_t turn = 0;
-  std::shared_ptr<std::vector<PipelinePart>> parts = {};  // a heap by comes_later
+  std::shared_ptr<PipelineParts> parts = {};
 };
+
+[[nodiscard]] inline PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {
+  return {.key = part.key,
+          .grade = PlanGrade::pipeline,
+          .choice = {shape, *part.pipeline, part.chain.front()},
+          .chain = part.chain,
+          .placement = part.placement,
+          .turn = part.turn};
+}
 
 /// The lowest key comes out first.
 class PlanHeap {
  public:
-  struct Entry {
+  /// A node; or a pipeline of a shape, which is made one when it comes out: of millions few do.
+  class Entry {
+   public:
+    Entry(const PlanKey& at, std::int64_t of_turn, std::unique_ptr<PlanNode> own)
+        : key(at), turn(of_turn), node_(std::move(own)) {}
+    /// It refers to both.
+    Entry(const PlanShape& shape, const PipelinePart& part)
+        : key(part.key), turn(part.turn), shape_(&shape), part_(&part) {}
+
     PlanKey key;
     std::int64_t turn = 0;
-    std::unique_ptr<PlanNode> node;
+
+    [[nodiscard]] PlanGrade grade() const { return node_ ? node_->grade : PlanGrade::pipeline; }
+    [[nodiscard]] const PlanShape& shape() const { return node_ ? node_->choice.shape : *shape_; }
+    [[nodiscard]] PlanData data() const { return node_ ? node_->choice.data : PlanData(); }
+    [[nodiscard]] PlanNode node() const { return node_ ? *node_ : node_of(*shape_, *part_); }
+    /// What it is of, where it was pushed as a node.
+    [[nodiscard]] const PlanNode& pushed() const { return *node_; }
+    [[nodiscard]] std::unique_ptr<PlanNode> take() {
+      return node_ ? std::move(node_) : std::make_unique<PlanNode>(node_of(*shape_, *part_));
+    }
+
+   private:
+    std::unique_ptr<PlanNode> node_;
+    const PlanShape* shape_ = nullptr;
+    const PipelinePart* part_ = nullptr;
   };
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
@@ -88,14 +129,19 @@ class PlanHeap {
   [[nodiscard]] std::int64_t take_turns(std::int64_t count) { return std::exchange(next_turn_, next_turn_ + count); }
   /// Whose turn was taken before.
   void push_in_turn(PlanNode node) {
-    entries_.push_back({node.key, node.turn, std::make_unique<PlanNode>(std::move(node))});
+    const PlanKey key = node.key;
+    const std::int64_t turn = node.turn;
+    push({key, turn, std::make_unique<PlanNode>(std::move(node))});
+  }
+  void push(Entry entry) {
+    entries_.push_back(std::move(entry));
     std::push_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
   }
-  /// Takes those out whose node `is_wanted`.
+  /// Takes those out that `is_wanted`.
   template <class IsWanted>
   [[nodiscard]] PlanHeap extract(const IsWanted& is_wanted) {
     const auto first =
-        std::partition(entries_.begin(), entries_.end(), [&](const Entry& each) { return !is_wanted(*each.node); });
+        std::partition(entries_.begin(), entries_.end(), [&](const Entry& each) { return !is_wanted(each); });
     PlanHeap taken;
     taken.next_turn_ = next_turn_;
     taken.insert({std::make_move_iterator(first), std::make_move_iterator(entries_.end())});
@@ -109,7 +155,7 @@ class PlanHeap {
   }
   std::unique_ptr<PlanNode> pop() {
     std::pop_heap(entries_.begin(), entries_.end(), comes_later<Entry>);
-    std::unique_ptr<PlanNode> node = std::move(entries_.back().node);
+    std::unique_ptr<PlanNode> node = entries_.back().take();
     entries_.pop_back();
     return node;
   }

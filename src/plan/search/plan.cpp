@@ -23,9 +23,15 @@ bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
   return by_time(a) < by_time(b);
 }
 
+Simulation simulated(const RunConfig& config, const PlanRequest& request) {
+  SimulationOptions options;
+  if (request.documents != nullptr) options.profile = request.documents->profile_of(config);
+  return simulate(Blueprint(config), request.machine, options);
+}
+
 Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice) {
   Plan plan = {choice, space.config_of(choice), {}};
-  plan.outcome = simulate(Blueprint(plan.config), request.machine);
+  plan.outcome = simulated(plan.config, request);
   plan.outcome.timeline = {};
   return plan;
 }

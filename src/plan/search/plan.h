@@ -56,6 +56,8 @@ struct PlanResult {
 /// Whether `a` is better for the objective. A plan that fits is better than one that does not.
 [[nodiscard]] bool is_better(PlanObjective objective, const Plan& a, const Plan& b);
 
+/// The step of a config, with the request's documents.
+[[nodiscard]] Simulation simulated(const RunConfig& config, const PlanRequest& request);
 /// Blueprint and simulation of one layout.
 [[nodiscard]] Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice);
 

@@ -20,7 +20,7 @@ constexpr double share_of_proof = 0.5;
 constexpr double listed_seconds = 5e-5;  // what the digits of a table tell apart
 
 void drop_found(PlanHeap& heap, const std::set<PlanDegrees>& found) {
-  while (!heap.empty() && found.contains(degrees_of(*heap.top().node))) heap.pop();
+  while (!heap.empty() && found.contains(degrees_of(heap.top()))) heap.pop();
 }
 
 void count(PlanResult& result, const PlanCounts& counts) {
@@ -56,7 +56,7 @@ PlanResult search(PlanTables& tables, bool must_fit, int wanted) {
       continue;
     }
     if (timed.empty()) break;
-    const PlanNode& best = *timed.top().node;
+    const PlanNode& best = timed.top().pushed();
     if (result.plans.empty() && !open.empty()) result.within = std::max(0.0, 1 - open.top().key.first / best.key.first);
     if (result.is_complete) ++result.num_proven;
     found.insert(degrees_of(best));

@@ -24,23 +24,6 @@ std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute>
   return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
 }
 
-PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {
-  return {.key = part.key,
-          .grade = PlanGrade::pipeline,
-          .choice = {shape, *part.pipeline, part.chain.front()},
-          .chain = part.chain,
-          .placement = part.placement,
-          .turn = part.turn};
-}
-
-/// In the place of the first one that is left.
-void push_parts(PlanNode node, PlanHeap& open) {
-  if (node.parts->empty()) return;
-  node.key = node.parts->front().key;
-  node.turn = node.parts->front().turn;
-  open.push_in_turn(std::move(node));
-}
-
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
   return 2 * choice.shape.pp * choice.pipeline.num_virtual * choice.shape.num_microbatches;
@@ -86,81 +69,130 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   }
 }
 
-/// f(pipeline, chain, placement) for those that may fit.
-template <class F>
-void PlanTree::for_each_part(const PlanShape& shape, F&& f) const {
-  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
-  for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
-    // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
-    const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
-    const auto fits = [&](const PlanRecompute& each) {
-      return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
-    };
-    // What recomputes nothing keeps most.
-    const bool all_fit = !must_fit_ || (!all.empty() && all.front() == PlanRecompute() && fits(all.front()));
-    for (auto first = all.begin(); first != all.end();) {
-      const auto end = std::find_if(first, all.end(),
-                                    [&](const PlanRecompute& each) { return each.operations != first->operations; });
-      // Without those at its start of which no layout fits, wherever groups are placed.
-      std::span<const PlanRecompute> chain(first, end);
-      if (!all_fit) chain = from_first_fitting(chain, fits);
-      for (const TensorPlacement placement : placements)
-        if (!chain.empty()) f(pipeline, chain, placement);
-      first = end;
-    }
+/// Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
+template <class Visit>
+void PlanTree::for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const {
+  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end =
+        std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
+    visit(std::span<const PlanRecompute>(first, end));
+    first = end;
   }
 }
 
+PipelineParts PlanTree::parts_of(const PlanShape& shape) {
+  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
+  PipelineParts parts;
+  for (const PlanPipeline& pipeline : space_.pipelines(shape)) add_parts(shape, pipeline, placements, parts);
+  return parts;
+}
+
+/// What recomputes nothing is fastest and keeps most: where a search has that, it looks at the other ones later.
+void PlanTree::add_parts(const PlanShape& shape, const PlanPipeline& pipeline,
+                         const std::vector<TensorPlacement>& placements, PipelineParts& parts) {
+  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
+  const bool has_plain = !all.empty() && all.front() == PlanRecompute();
+  const bool all_fit =
+      !must_fit_ || (has_plain && may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, all.front()})));
+  std::vector<PlanKey> plain;  // by placement
+  if (has_plain && !memory_first())
+    for (const TensorPlacement placement : placements)
+      plain.push_back(key_of_pipeline(shape, pipeline, std::span(all).first(1), placement));
+  for_each_chain(pipeline, [&](std::span<const PlanRecompute> chain) {
+    if (!all_fit && has_plain && chain.front() == PlanRecompute()) return;  // it was looked at
+    const std::ptrdiff_t fitting = all_fit ? -1 : std::ssize(parts.fitting);
+    if (!all_fit) parts.fitting.emplace_back();
+    for (std::size_t i = 0; i < placements.size(); ++i) {
+      PipelinePart part = {.pipeline = &pipeline, .chain = chain, .placement = placements[i], .fitting = fitting};
+      if (plain.empty()) {
+        if (!bound_part(shape, parts, part)) continue;
+      } else {
+        part.key = plain[i];
+        part.is_bounded = all_fit && chain.front() == PlanRecompute();
+        if (!part.is_bounded) part.key.first *= rounding_of_bounds;
+      }
+      parts.heap.push_back(part);
+    }
+  });
+}
+
+bool PlanTree::bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part) {
+  if (part.fitting >= 0) {
+    auto& fitting = parts.fitting[static_cast<std::size_t>(part.fitting)];
+    if (!fitting)
+      fitting = from_first_fitting(part.chain, [&](const PlanRecompute& each) {
+        return may_fit(bounds_.bytes().of_any_schedule({shape, *part.pipeline, each}));
+      });
+    part.chain = *fitting;
+  }
+  if (part.chain.empty()) return false;
+  part.key = key_of_pipeline(shape, *part.pipeline, part.chain, part.placement);
+  part.is_bounded = true;
+  return true;
+}
+
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
-  for_each_part(shape,
-                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
-                  push_pipeline({.choice = {shape, pipeline}, .chain = chain, .placement = placement}, open);
-                });
+  PipelineParts parts = parts_of(shape);
+  for (PipelinePart& part : parts.heap)
+    if (part.is_bounded || bound_part(shape, parts, part)) open.push(node_of(shape, part));
 }
 
 void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   counts_.work += work_of_set;
   PlanNode node = {.grade = PlanGrade::parts, .choice = shape.choice};
-  node.parts = std::make_shared<std::vector<PipelinePart>>();
-  for_each_part(shape.choice.shape,
-                [&](const PlanPipeline& pipeline, std::span<const PlanRecompute> chain, TensorPlacement placement) {
-                  const PlanChoice first = {shape.choice.shape, pipeline, chain.front()};
-                  node.parts->push_back({.key = key_of_pipeline(first, chain.back(), placement),
-                                         .pipeline = &pipeline,
-                                         .chain = chain,
-                                         .placement = placement});
-                });
-  std::int64_t turn = open.take_turns(std::ssize(*node.parts));
-  for (PipelinePart& part : *node.parts) part.turn = turn++;
-  std::make_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
+  node.parts = std::make_shared<PipelineParts>(parts_of(shape.choice.shape));
+  std::vector<PipelinePart>& parts = node.parts->heap;
+  std::int64_t turn = open.take_turns(std::ssize(parts));
+  for (PipelinePart& part : parts) part.turn = turn++;
+  std::make_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
   push_parts(std::move(node), open);
 }
 
-void PlanTree::separate_parts(PlanHeap& open) const {
-  const PlanHeap together = open.extract([](const PlanNode& node) { return node.grade == PlanGrade::parts; });
-  for (const PlanHeap::Entry& each : together.entries())
-    for (const PipelinePart& part : *each.node->parts) open.push_in_turn(node_of(each.node->choice.shape, part));
+/// In the place of the first one that is left, once its bound is known.
+void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
+  std::vector<PipelinePart>& parts = node.parts->heap;
+  while (!parts.empty() && !parts.front().is_bounded) {
+    std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+    if (bound_part(node.choice.shape, *node.parts, parts.back()))
+      std::push_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+    else
+      parts.pop_back();
+  }
+  if (parts.empty()) return;
+  node.key = parts.front().key;
+  node.turn = parts.front().turn;
+  open.push_in_turn(std::move(node));
+}
+
+void PlanTree::separate_parts(PlanHeap& open) {
+  together_.push_back(open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::parts; }));
+  for (const PlanHeap::Entry& each : together_.back().entries())
+    for (PipelinePart& part : each.pushed().parts->heap)
+      if (part.is_bounded || bound_part(each.shape(), *each.pushed().parts, part))
+        open.push(PlanHeap::Entry(each.shape(), part));
 }
 
 void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {
-  std::pop_heap(node.parts->begin(), node.parts->end(), comes_later<PipelinePart>);
-  open.push_in_turn(node_of(node.choice.shape, node.parts->back()));
-  node.parts->pop_back();
+  std::vector<PipelinePart>& parts = node.parts->heap;
+  std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
+  open.push_in_turn(node_of(node.choice.shape, parts.back()));
+  parts.pop_back();
   push_parts(node, open);
 }
 
-PlanKey PlanTree::key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement) {
-  const auto& [shape, pipeline, recompute, data, order] = first;
+PlanKey PlanTree::key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
+                                  std::span<const PlanRecompute> chain, TensorPlacement placement) {
   // Where memory comes first, seconds decide between layouts alone.
-  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, last})}
-                            : Bound{bounds_.pipeline_seconds({shape, pipeline, recompute}, placement), 0});
+  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()})}
+                            : Bound{bounds_.pipeline_seconds({shape, pipeline, chain.front()}, placement), 0});
 }
 
 /// The layouts with the recomputations of a chain.
 void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
   node.grade = PlanGrade::pipeline;
   node.choice.recompute = node.chain.front();
-  node.key = key_of_pipeline(node.choice, node.chain.back(), node.placement);
+  node.key = key_of_pipeline(node.choice.shape, node.choice.pipeline, node.chain, node.placement);
   open.push(std::move(node));
 }
 

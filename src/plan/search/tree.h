@@ -17,6 +17,7 @@ using PlanDegrees = std::array<std::int64_t, 6>;
   return {shape.tp, shape.pp, shape.dp, shape.cp, shape.ep, shape.etp};
 }
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
+[[nodiscard]] inline PlanDegrees degrees_of(const PlanHeap::Entry& entry) { return degrees_of(entry.shape()); }
 
 /// What a search has done so far. Work is about proportional to time on any machine.
 struct PlanCounts {
@@ -60,7 +61,7 @@ class PlanTree {
   /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
   void expand_to_parts(const PlanNode& shape, PlanHeap& open);
   /// Pipelines that stayed together become nodes.
-  void separate_parts(PlanHeap& open) const;
+  void separate_parts(PlanHeap& open);
   void step(const PlanNode& layout, PlanHeap& open);
   void time(const PlanNode& layout);
 
@@ -80,10 +81,17 @@ class PlanTree {
   void add_orders(const PlanChoice& choice, PlanHeap& open);
 
  private:
-  template <class F>
-  void for_each_part(const PlanShape& shape, F&& f) const;
   void expand_shape(const PlanShape& shape, PlanHeap& open);
-  static void expand_parts(const PlanNode& node, PlanHeap& open);
+  template <class Visit>
+  void for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const;
+  /// All that may fit; bounded or not.
+  [[nodiscard]] PipelineParts parts_of(const PlanShape& shape);
+  void add_parts(const PlanShape& shape, const PlanPipeline& pipeline, const std::vector<TensorPlacement>& placements,
+                 PipelineParts& parts);
+  /// Returns whether any of the part's layouts may fit.
+  [[nodiscard]] bool bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part);
+  void push_parts(PlanNode node, PlanHeap& open);
+  void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
@@ -97,7 +105,9 @@ class PlanTree {
     std::int64_t bytes = 0;
   };
   [[nodiscard]] PlanKey key(const Bound& bound) const;
-  [[nodiscard]] PlanKey key_of_pipeline(const PlanChoice& first, const PlanRecompute& last, TensorPlacement placement);
+  /// Of the computations of a chain.
+  [[nodiscard]] PlanKey key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
+                                        std::span<const PlanRecompute> chain, TensorPlacement placement);
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
   [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
@@ -127,6 +137,7 @@ class PlanTree {
   std::int64_t device_bytes_;
   std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
   PlanHeap timed_;
+  std::vector<PlanHeap> together_;  // shapes whose pipelines were separated, which refer to them
   std::vector<Plan> plans_;
   PlanCounts counts_;
 };

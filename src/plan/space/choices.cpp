@@ -21,6 +21,7 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.context_parallel_method = shape.exchange.method;
   config.parallelism.context_parallel_ulysses_degree =
       shape.exchange.method == ContextMethod::ulysses_ring ? shape.exchange.head_ranks : 0;
+  config.parallelism.context_parallel_load_balancer = shape.balancer;
   config.parallelism.hierarchical_context_parallel_sizes = {};
   config.parallelism.expert_parallel_degree = shape.ep;
   const bool are_as_dense = config.model.mixture.exists() && shape.divides_experts_as_dense;

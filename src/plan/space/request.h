@@ -3,11 +3,13 @@
 
 #include "base/clock.h"
 #include "plan/space/training_request.h"
+#include "predict/documents/document_loads.h"
 #include "predict/software/software_profile.h"
 #include "spec/config/run_config.h"
 #include "spec/machine/machine_spec.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,6 +42,9 @@ struct PlanRequest {
   double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
   std::function<double()> clock = now_seconds;        // of these seconds and those that are reported
   std::optional<TrainingRequest> long_training = {};  // whose days are asked for
+  // Of the sequences, where attention ends at documents; null: sequences are timed whole. Copies of a request, which
+  // ask for the same, share what was counted. None on a host, whose ranks differ.
+  std::shared_ptr<DocumentLoads> documents = nullptr;
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
 };

@@ -16,6 +16,7 @@ constexpr std::string_view tensor_key = "parallelism.tensor_parallel_degree",
                            exchange_key = "parallelism.context_parallel_method",
                            head_ranks_key = "parallelism.context_parallel_ulysses_degree",
                            sizes_key = "parallelism.hierarchical_context_parallel_sizes",
+                           load_balancer_key = "parallelism.context_parallel_load_balancer",
                            pipeline_key = "parallelism.pipeline_parallel_degree",
                            expert_key = "parallelism.expert_parallel_degree",
                            expert_tensor_key = "parallelism.expert_tensor_parallel_degree",
@@ -120,6 +121,14 @@ std::vector<KeyExchange> PlanSpace::exchanges(std::int64_t tp, std::int64_t cp) 
   return all;
 }
 
+/// Of whole sequences headtail gives all ranks as many pairs (query, key), and no balancer sends fewer rows. Of ranks
+/// that exchange heads each has all tokens.
+std::vector<LoadBalancer> PlanSpace::balancers(std::int64_t cp, const KeyExchange& exchange) const {
+  if (request_->documents == nullptr || request_->fixes(load_balancer_key) || exchange.head_ranks == cp)
+    return {request_->base.parallelism.context_parallel_load_balancer};
+  return {load_balancers.begin(), load_balancers.end()};
+}
+
 std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
   const MixtureSpec& mixture = request_->base.model.mixture;
   const ParallelConfig& fixed = request_->base.parallelism;
@@ -165,25 +174,36 @@ std::vector<PlanShape> PlanSpace::with_row_exchanges(const PlanShape& shape) con
   return all;
 }
 
-void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
+void PlanSpace::add_divided(const PlanShape& shape) {
+  if (pipelines(shape).empty()) return;
   const RunConfig plain = without_choices(request_->base);
+  for (const PlanShape& divided : with_experts(shape)) {
+    if (!is_legal(with_shape(plain, divided))) continue;
+    for (const PlanShape& each : with_row_exchanges(divided))
+      if (!data_layouts(each).empty()) shapes_.push_back(each);
+  }
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
   const ParallelConfig& fixed = request_->base.parallelism;
-  const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = plain.training.global_batch_size;
+  const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = request_->base.training.global_batch_size;
   if (batch % dp != 0) return;
   for (const std::int64_t micro_batch : divisors(batch / dp)) {
     if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
     for (const bool sequence_parallel : {false, true}) {
       if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
         continue;
-      for (const KeyExchange& exchange : exchanges(tp, cp)) {
-        const PlanShape all = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch, cp, exchange};
-        if (pipelines(all).empty()) continue;
-        for (const PlanShape& divided : with_experts(all)) {
-          if (!is_legal(with_shape(plain, divided))) continue;
-          for (const PlanShape& shape : with_row_exchanges(divided))
-            if (!data_layouts(shape).empty()) shapes_.push_back(shape);
-        }
-      }
+      for (const KeyExchange& exchange : exchanges(tp, cp))
+        for (const LoadBalancer balancer : balancers(cp, exchange))
+          add_divided({.tp = tp,
+                       .sequence_parallel = sequence_parallel,
+                       .pp = pp,
+                       .dp = dp,
+                       .micro_batch_size = micro_batch,
+                       .num_microbatches = batch / dp / micro_batch,
+                       .cp = cp,
+                       .exchange = exchange,
+                       .balancer = balancer});
     }
   }
 }

@@ -50,8 +50,10 @@ std::string degrees_text(const PlanShape& shape) {
 std::string context_text(const PlanShape& shape) {
   const auto& [method, head_ranks] = shape.exchange;
   if (shape.cp == 1) return "1";
-  return fmt::format("{} {}{}", shape.cp, name_of(method),
-                     method == ContextMethod::ulysses_ring ? fmt::format("/{}", head_ranks) : "");
+  const bool is_usual = shape.balancer == LoadBalancer::headtail || head_ranks == shape.cp;
+  return fmt::format("{} {}{}{}", shape.cp, name_of(method),
+                     method == ContextMethod::ulysses_ring ? fmt::format("/{}", head_ranks) : "",
+                     is_usual ? "" : fmt::format(" {}", name_of(shape.balancer)));
 }
 
 bool fills_nodes(const MeshShape& mesh, std::int64_t ranks_per_node) {

@@ -34,6 +34,7 @@ struct PlanShape {
   // moe.dispatch_bound.
   std::int64_t ranks_per_node = 0;
   double dispatch_bound = MoeConfig().dispatch_bound;
+  LoadBalancer balancer = LoadBalancer::headtail;  // of context parallelism
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -100,7 +101,7 @@ struct PlanChoice {
 
 /// "tp 8, pp 4, dp 2", with the context degree and its method where it is above 1.
 [[nodiscard]] std::string degrees_text(const PlanShape& shape);
-/// "8 ring", "8 ulysses_ring/4" where 4 ranks exchange heads; "1".
+/// "8 ring", "8 ulysses_ring/4" where 4 ranks exchange heads, "8 ring packed" with another balancer than headtail; "1".
 [[nodiscard]] std::string context_text(const PlanShape& shape);
 
 class PlanSpace {
@@ -129,8 +130,11 @@ class PlanSpace {
  private:
   void add_orders();
   void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp);
+  /// The shape with every way to divide experts and to exchange their rows.
+  void add_divided(const PlanShape& shape);
   [[nodiscard]] bool is_searched(std::int64_t cp) const;
   [[nodiscard]] std::vector<KeyExchange> exchanges(std::int64_t tp, std::int64_t cp) const;
+  [[nodiscard]] std::vector<LoadBalancer> balancers(std::int64_t cp, const KeyExchange& exchange) const;
   /// The shape with every way to divide experts; legal ones among others.
   [[nodiscard]] std::vector<PlanShape> with_experts(const PlanShape& shape) const;
   /// The legal shape with every way to exchange rows.

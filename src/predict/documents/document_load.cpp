@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "blueprint/unit_trace.h"
-#include "predict/documents/row_counter.h"
 #include "predict/step/context_rank.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -88,12 +88,13 @@ std::int64_t num_pieces(std::span<const std::int32_t> documents) {
   return pieces;
 }
 
-DocumentLoad counted_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches) {
-  BatchDocuments batch(config);
+DocumentLoad counted_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches,
+                          KnownCounts* known) {
+  BatchDocuments batch(config, known == nullptr ? nullptr : &known->pairs);
   const BatchLayout& layout = batch.layout();
   PairCounter pairs(config);
   std::optional<RowCounter> rows;
-  if (skips_unseen_keys(config)) rows.emplace(config);
+  if (skips_unseen_keys(config)) rows.emplace(config, known == nullptr ? nullptr : &known->rows);
   DocumentLoad load = {.num_batches = num_batches, .num_sequences = num_batches * config.training.global_batch_size};
   std::int64_t pieces = 0;
   for (std::int64_t i = 0; i < num_batches; ++i) {
@@ -123,11 +124,12 @@ std::int64_t batches_to_count(const RunConfig& config) {
   return (num_microbatches + of_batch - 1) / of_batch;
 }
 
-DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches) {
+DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of, std::int64_t num_batches,
+                           KnownCounts* known) {
   require(config.data.reset_attention_mask,
           "--documents changes nothing where tokens attend across documents: data.reset_attention_mask = false (use "
           "true)");
-  return counted_load(config, documents_of, num_batches);
+  return counted_load(config, documents_of, num_batches, known);
 }
 
 bool has_windows_alone(const RunConfig& config) {
@@ -143,7 +145,7 @@ DocumentLoad load_of_whole_sequences(const RunConfig& config) {
       [T](std::int64_t /*sequence*/, DocumentOffsets& documents) {
         documents = {0, T};
       },
-      1);
+      1, nullptr);
 }
 
 ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load) {
@@ -162,6 +164,29 @@ ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load)
     bytes.sent += tp * static_cast<double>(sent) / static_cast<double>(load.num_batches);
   }
   return bytes;
+}
+
+ContextBytes context_bytes(const Blueprint& blueprint, DocumentLoad load, const SoftwareProfile& profile) {
+  if (!profile.is_echelon) load.keys = {};
+  return context_bytes(blueprint, load);
+}
+
+SoftwareProfile with_documents(SoftwareProfile profile, const DocumentLoad& load) {
+  profile.attention_share = load.slowest_share;
+  profile.pairs_share = load.pairs_share;
+  profile.key_shares = load.keys;
+  return profile;
+}
+
+nlohmann::ordered_json to_json(const DocumentLoad& load, const ContextBytes& bytes) {
+  return {{"sequences", load.num_sequences},
+          {"mean_length", load.mean_length},
+          {"pairs_share", load.pairs_share},
+          {"largest_over_mean", load.largest_over_mean},
+          {"replicas_over_mean", load.replicas_over_mean},
+          {"slowest_share", load.slowest_share},
+          {"cp_bytes", bytes.sent},
+          {"planned_cp_bytes", bytes.planned}};
 }
 
 std::string to_text(const DocumentLoad& load, const ContextBytes& bytes) {

@@ -5,7 +5,10 @@
 #include "blueprint/blueprint.h"
 #include "blueprint/documents/batch_documents.h"
 #include "blueprint/traffic/context_traffic.h"
-#include "predict/software/key_shares.h"
+#include "predict/documents/row_counter.h"
+#include "predict/software/software_profile.h"
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <string>
@@ -28,9 +31,15 @@ struct DocumentLoad {
   KeyRowCounts rows = {};  // that all ranks send in all batches; of a tensor-parallel and pipeline rank
 };
 
-/// Throws Error for a layout whose attention ends at no document.
+/// What was counted of sequences, for configs of one model and sequence length.
+struct KnownCounts {
+  KnownPairs pairs = {};
+  KnownRows rows = {};
+};
+
+/// Throws Error for a layout whose attention ends at no document. `known`: of earlier calls with these documents.
 [[nodiscard]] DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of,
-                                         std::int64_t num_batches);
+                                         std::int64_t num_batches, KnownCounts* known = nullptr);
 /// Where windows alone leave pairs out, in all layers.
 [[nodiscard]] bool has_windows_alone(const RunConfig& config);
 [[nodiscard]] DocumentLoad load_of_whole_sequences(const RunConfig& config);
@@ -43,7 +52,13 @@ struct ContextBytes {
   std::int64_t planned = 0;
 };
 [[nodiscard]] ContextBytes context_bytes(const Blueprint& blueprint, const DocumentLoad& load);
+/// Other software than Echelon sends as planned.
+[[nodiscard]] ContextBytes context_bytes(const Blueprint& blueprint, DocumentLoad load, const SoftwareProfile& profile);
+
+/// The profile, with the attention of these documents and their rows of keys.
+[[nodiscard]] SoftwareProfile with_documents(SoftwareProfile profile, const DocumentLoad& load);
 
 [[nodiscard]] std::string to_text(const DocumentLoad& load, const ContextBytes& bytes);
+[[nodiscard]] nlohmann::ordered_json to_json(const DocumentLoad& load, const ContextBytes& bytes);
 
 }  // namespace echelon

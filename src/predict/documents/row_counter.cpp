@@ -27,8 +27,10 @@ RowShares RowSums::shares(double planned) const {
   return shares;
 }
 
-RowCounter::RowCounter(const RunConfig& config)
-    : split_(token_split(config)),
+RowCounter::RowCounter(const RunConfig& config, KnownRows* known)
+    : key_(split_key_of(config)),
+      known_(known),
+      split_(token_split(config)),
       exchange_(key_exchange(config.parallelism)),
       num_sequences_(config.training.micro_batch_size),
       n_(split_.cp / exchange_.head_ranks),
@@ -37,14 +39,37 @@ RowCounter::RowCounter(const RunConfig& config)
 
 void RowCounter::add_microbatch(const BatchDocuments& batch, int replica, int microbatch) {
   for (std::int64_t row = 0; row < num_sequences_; ++row) {
-    const DocumentOffsets& documents = batch.documents({replica, microbatch, row});
-    lists_.assign(split_, documents);
-    traffic_.count(lists_, {documents, split_.window}, exchange_.head_ranks);
-    is_gathered() ? add_gather() : add_ring();
+    const BatchPlace place = {replica, microbatch, row};
+    if (known_ == nullptr) {
+      add(counted(batch.documents(place)));
+      continue;
+    }
+    auto& rows = known_->by_hop[{key_, exchange_.method, batch.sequence_at(place) % known_->num_sequences}];
+    if (rows.empty()) rows = counted(batch.documents(place));
+    add(rows);
   }
   keys_.end_microbatch();
   gradients_.end_microbatch();
   ++num_microbatches_;
+}
+
+std::vector<std::int64_t> RowCounter::counted(const DocumentOffsets& documents) {
+  lists_.assign(split_, documents);
+  traffic_.count(lists_, {documents, split_.window}, exchange_.head_ranks);
+  const std::size_t size = num_hops() * static_cast<std::size_t>(n_);
+  std::vector<std::int64_t> rows(2 * size, 0);
+  const std::span<std::int64_t> keys = std::span(rows).first(size), gradients = std::span(rows).subspan(size);
+  is_gathered() ? count_gather(keys, gradients) : count_ring(keys, gradients);
+  return rows;
+}
+
+void RowCounter::add(const std::vector<std::int64_t>& rows) {
+  const std::size_t size = rows.size() / 2;
+  for (std::size_t hop = 0; hop < num_hops(); ++hop)
+    for (int place = 0; place < n_; ++place) {
+      keys_.add(hop, place, rows[at(hop, place)]);
+      gradients_.add(hop, place, rows[size + at(hop, place)]);
+    }
 }
 
 KeyShares RowCounter::shares() const {
@@ -58,20 +83,20 @@ KeyRowCounts RowCounter::rows() const {
   return {.keys = u * keys_.all(), .gradients = u * gradients_.all()};
 }
 
-void RowCounter::add_ring() {
+void RowCounter::count_ring(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const {
   for (int source = 0; source < n_; ++source)
     for (int hop = 1; hop < n_; ++hop) {
       const auto index = static_cast<std::size_t>(hop - 1);
-      keys_.add(index, (source + hop - 1) % n_, traffic_.ring(source, hop));
-      gradients_.add(index, (source + hop) % n_, traffic_.ring_gradients(source, hop));
+      keys[at(index, (source + hop - 1) % n_)] += traffic_.ring(source, hop);
+      gradients[at(index, (source + hop) % n_)] += traffic_.ring_gradients(source, hop);
     }
 }
 
-void RowCounter::add_gather() {
+void RowCounter::count_gather(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const {
   for (int source = 0; source < n_; ++source)
     for (int destination = 0; destination < n_; ++destination) {
-      keys_.add(0, source, traffic_.seen(source, destination));
-      gradients_.add(0, destination, traffic_.seen(source, destination));
+      keys[at(0, source)] += traffic_.seen(source, destination);
+      gradients[at(0, destination)] += traffic_.seen(source, destination);
     }
 }
 

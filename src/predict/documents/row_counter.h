@@ -7,6 +7,9 @@
 #include "predict/software/key_shares.h"
 
 #include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
 #include <vector>
 
 namespace echelon {
@@ -30,10 +33,16 @@ class RowSums {
   std::vector<std::vector<std::int64_t>> of_places_;  // of this microbatch, by hop and place
 };
 
+/// Rows of sequences that were counted: of keys, then of gradients, by hop and place. As KnownPairs.
+struct KnownRows {
+  std::int64_t num_sequences = 1;
+  std::map<std::tuple<TokenSplitKey, ContextMethod, std::int64_t>, std::vector<std::int64_t>> by_hop = {};
+};
+
 class RowCounter {
  public:
-  /// Of a layout that skips rows (skips_unseen_keys).
-  explicit RowCounter(const RunConfig& config);
+  /// Of a layout that skips rows (skips_unseen_keys). `known`, if there is one, outlives it.
+  explicit RowCounter(const RunConfig& config, KnownRows* known = nullptr);
 
   void add_microbatch(const BatchDocuments& batch, int replica, int microbatch);
 
@@ -44,9 +53,17 @@ class RowCounter {
  private:
   [[nodiscard]] bool is_gathered() const { return exchange_.method == ContextMethod::all_gather; }
   [[nodiscard]] std::size_t num_hops() const { return is_gathered() ? 1 : static_cast<std::size_t>(n_ - 1); }
-  void add_ring();
-  void add_gather();
+  [[nodiscard]] std::size_t at(std::size_t hop, int place) const {
+    return hop * static_cast<std::size_t>(n_) + static_cast<std::size_t>(place);
+  }
+  /// Rows of one sequence, as KnownRows has them.
+  [[nodiscard]] std::vector<std::int64_t> counted(const DocumentOffsets& documents);
+  void count_ring(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const;
+  void count_gather(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const;
+  void add(const std::vector<std::int64_t>& rows);
 
+  TokenSplitKey key_;
+  KnownRows* known_;
   TokenSplit split_;
   KeyExchange exchange_;
   std::int64_t num_sequences_, num_microbatches_ = 0;

@@ -147,12 +147,12 @@ Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, cons
   return result;
 }
 
-std::vector<double> step_seconds_on(std::span<const MachineSpec> machines, const Blueprint& blueprint) {
+std::vector<double> step_seconds_on(std::span<const MachineSpec> machines, const Blueprint& blueprint,
+                                    const SoftwareProfile& profile) {
   if (machines.empty()) return {};
   std::vector<MachineSpec> rated(machines.begin(), machines.end());
   if (blueprint.config().training.float32_matmul_precision == MatmulPrecision::high)
     for (MachineSpec& machine : rated) machine = with_tensorfloat32(machine);
-  const SoftwareProfile profile;
   const DeviceMap devices(blueprint.mesh(), rated.front());
   const StepWorks first(blueprint, profile, devices, {});
   std::vector<double> seconds = {play(first.work()).end};

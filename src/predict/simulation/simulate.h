@@ -80,6 +80,7 @@ struct Simulation {
 [[nodiscard]] Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine,
                                   const SimulationOptions& options = {});
 /// The seconds of a step alone, on one machine after the other; none is a host, and they differ in their rates alone.
-[[nodiscard]] std::vector<double> step_seconds_on(std::span<const MachineSpec> machines, const Blueprint& blueprint);
+[[nodiscard]] std::vector<double> step_seconds_on(std::span<const MachineSpec> machines, const Blueprint& blueprint,
+                                                  const SoftwareProfile& profile = {});
 
 }  // namespace echelon
