@@ -49,6 +49,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
 AttentionWork& AttentionWork::operator+=(const AttentionWork& more) {
   pairs += more.pairs;
   planned_pairs += more.planned_pairs;
+  recomputed_pairs += more.recomputed_pairs;
+  planned_recomputed_pairs += more.planned_recomputed_pairs;
   sent_bytes += more.sent_bytes;
   planned_sent_bytes += more.planned_sent_bytes;
   return *this;
@@ -58,8 +60,12 @@ void Step::count_attention_work() {
   const ContextTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
   const std::int64_t planned = traffic.planned_bytes;
   const auto rows = batch_.key_row_counts();
-  attention_work_ = {.pairs = batch_.pairs().num_pairs(),
-                     .planned_pairs = batch_.pairs().num_planned_pairs(),
+  const PairCounts& pairs = batch_.pairs();
+  const bool recomputes = kind_ == ProgramKind::training;
+  attention_work_ = {.pairs = pairs.num_pairs(),
+                     .planned_pairs = pairs.num_planned_pairs(),
+                     .recomputed_pairs = recomputes ? pairs.num_recomputed_pairs() : 0,
+                     .planned_recomputed_pairs = recomputes ? pairs.num_planned_recomputed_pairs() : 0,
                      .sent_bytes = rows ? traffic.sent_bytes(*rows) : planned,
                      .planned_sent_bytes = planned};
   work_of_all_[static_cast<std::size_t>(kind_)] += attention_work_;

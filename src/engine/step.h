@@ -42,8 +42,9 @@ struct StepResult {
 /// What attention of this rank computes and sends for a batch, from the boundaries of its documents: kernels and the
 /// transport count the same. Planned is what the causal mask and windows alone leave.
 struct AttentionWork {
-  std::int64_t pairs = 0, planned_pairs = 0;            // (query, key), of one head and all layers
-  std::int64_t sent_bytes = 0, planned_sent_bytes = 0;  // over the ranks of context parallelism
+  std::int64_t pairs = 0, planned_pairs = 0;                        // (query, key), of one head and all layers
+  std::int64_t recomputed_pairs = 0, planned_recomputed_pairs = 0;  // of training, once more
+  std::int64_t sent_bytes = 0, planned_sent_bytes = 0;              // over the ranks of context parallelism
 
   AttentionWork& operator+=(const AttentionWork& more);
 };

@@ -1,5 +1,7 @@
 #include "verify/activations.h"
 
+#include "nn/head_split.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +13,20 @@
 namespace echelon {
 namespace {
 
+/// Ranks that share a kv head, where each has one gradient of its keys: neither blocks of a ring nor parts of clipped
+/// values are summed before they are read.
+int replicas_with_parts(const Case& at) {
+  const ModelSpec& model = at.config().model;
+  const bool has_parts = at.mesh().degree(Axis::cp) == 1 && !model.has_latents() && model.clip_qkv == 0;
+  return has_parts ? kv_replicas(model, at.mesh().degree(Axis::tp)) : 1;
+}
+
 void run_probed(const Case& at, const Blueprint& blueprint, const TokenPlaces& places, const Interpose& inner,
                 const ReadListener& listener) {
   RunObserver observer;
+  const int replicas = replicas_with_parts(at);
   const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
-    return std::make_unique<Probe>(places, listener, ops, mesh, inner);
+    return std::make_unique<Probe>(places, replicas, listener, ops, mesh, inner);
   };
   run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = places.step(), .interpose = interpose},
              observer);

@@ -2,6 +2,7 @@
 #include "verify/activations.h"
 #include "verify/context/explain_context.h"
 #include "verify/explain.h"
+#include "verify/gradient/explain_kv_parts.h"
 #include "verify/router/explain_rows.h"
 
 #include <fmt/format.h>
@@ -301,6 +302,7 @@ std::vector<Finding> explain_activations(const Case& at, std::int64_t step, bool
   const FirstWrongRead first = first_wrong_read(at, expected, is_backward);
   if (first.wrong.empty()) return {};
   if (auto findings = explain_context(at, expected, first); !findings.empty()) return findings;
+  if (auto findings = explain_kv_parts(at, step, expected, first); !findings.empty()) return findings;
   std::vector<Finding> findings = ActivationExplainer(at, step, expected, first).explain();
   if (findings.front().kind == FaultKind::unknown)
     if (auto of_rows = explain_expert_rows(at, step, expected, first); !of_rows.empty()) return of_rows;

@@ -32,9 +32,12 @@ class Probe::ProbeOps final : public Ops {
   Ops& inner_;
 };
 
-Probe::Probe(const TokenPlaces& places, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner)
+Probe::Probe(const TokenPlaces& places, int kv_replicas, ReadListener listener, Ops& ops, Mesh& mesh,
+             const Interpose& inner)
     : places_(places),
       config_(places.config()),
+      kv_replicas_(kv_replicas),
+      kv_parts_(ops, config_.model, kv_replicas),
       listener_(std::move(listener)),
       plain_ops_(ops),
       plain_mesh_(mesh),
@@ -93,7 +96,13 @@ void Probe::before(const Operation& operation) {
 }
 
 void Probe::after(const Operation& operation) {
-  if (!is_listening_ || plain_mesh_.shape().degree(Axis::tp) == 1) return;
+  if (!is_listening_) return;
+  const bool has_whole_groups = plain_mesh_.shape().degree(Axis::tp) == 1;
+  if (kv_replicas_ > 1 && has_whole_groups) {
+    if (const auto* attention = operation.get_if<AttentionBackwardArgs>()) kv_parts_.compute(*attention);
+    if (const auto* rope = operation.get_if<RopeArgs>()) kv_parts_.turn(*rope);
+  }
+  if (has_whole_groups) return;
   if (const auto* product = operation.get_if<MatmulArgs>()) {
     const Param* weight = product->transpose_a ? nullptr : param_at(product->b);
     if (weight != nullptr && weight->slice.dim() == (product->transpose_b ? 1 : 0)) keep_partial(*weight, product->c);
@@ -111,6 +120,7 @@ void Probe::read_matmul(const MatmulArgs& args) {
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
   // The head overwrites the logits with their gradient; they are too many to compare.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
+  if (!is_forward && read_kv_part(*weight, args.a)) return;
   if (is_forward || !(is_head || has_addends(weight->name)))
     read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
 }
@@ -135,7 +145,7 @@ void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {
 
 void Probe::read_norm_gradient(Tensor weight, Tensor dy) {
   const Param* param = param_at(weight);
-  if (param == nullptr || has_addends(param->name)) return;
+  if (param == nullptr || read_kv_part(*param, dy) || has_addends(param->name)) return;
   if (param->name.ends_with("q_norm.weight") || param->name.ends_with("k_norm.weight"))
     return read_head_gradient(*param, dy);
   read("gradient of the output of " + param->name, dy, 0, true);

@@ -9,6 +9,7 @@
 #include "verify/combination.h"
 #include "verify/context/token_places.h"
 #include "verify/finding.h"
+#include "verify/gradient/kv_parts.h"
 
 #include <optional>
 #include <vector>
@@ -52,6 +53,9 @@ using ReadListener = std::function<void(const Read& read)>;
 inline const std::string read_of_targets = "targets";
 [[nodiscard]] std::string read_of_heads(const char* what, const std::string& layer);
 [[nodiscard]] std::string read_of_ranges(const std::string& layer);
+/// Of the projection of keys or values, or the norm after it, where ranks share kv heads: one for each of them.
+[[nodiscard]] std::string read_of_kv_parts(const std::string& weight);
+[[nodiscard]] bool is_of_kv_parts(const ReadName& name);
 [[nodiscard]] bool is_of_ranges(const ReadName& name);
 /// The layer of such a name, or of that of a parameter of attention; empty: of none.
 [[nodiscard]] std::string attention_layer_of(const std::string& tensor);
@@ -63,10 +67,12 @@ inline const std::string read_of_targets = "targets";
 [[nodiscard]] bool has_rope_in_layer(const ModelSpec& model, const std::string& tensor);
 
 /// Calls `listener` for every read in the step of `places`, on the rank's thread. `inner` (may be empty) is applied
-/// between the probe and the step.
+/// between the probe and the step. `kv_replicas`: tensor-parallel ranks of the layout that share each kv head, of which
+/// the parts of its gradient are read; 1: none.
 class Probe final : public RankInterposer, public StepObserver {
  public:
-  Probe(const TokenPlaces& places, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner);
+  Probe(const TokenPlaces& places, int kv_replicas, ReadListener listener, Ops& ops, Mesh& mesh,
+        const Interpose& inner);
   ~Probe() override;
 
   [[nodiscard]] Ops& ops() override;
@@ -87,6 +93,8 @@ class Probe final : public RankInterposer, public StepObserver {
   void read_norm(Tensor weight, Tensor x, bool has_residual);
   void read_norm_gradient(Tensor weight, Tensor dy);
   void read_head_gradient(const Param& norm, Tensor dy);
+  /// True: of the weight's output each rank has a part of the gradient.
+  bool read_kv_part(const Param& weight, const Tensor& dy);
   void read_attention(const AttentionArgs& args);
   void read_attention_gradient(const AttentionBackwardArgs& args);
   void read_queries(const char* what, Tensor x);
@@ -112,6 +120,8 @@ class Probe final : public RankInterposer, public StepObserver {
 
   const TokenPlaces& places_;
   const RunConfig& config_;
+  int kv_replicas_;
+  KvParts kv_parts_;  // of one rank
   ReadListener listener_;
   Ops& plain_ops_;
   Mesh& plain_mesh_;

@@ -8,13 +8,15 @@ namespace echelon {
 
 namespace {
 
-constexpr std::string_view of_ranges = "range of keys of ";
+constexpr std::string_view of_ranges = "range of keys of ", of_kv_parts = "part of the gradient of the output of ";
 
 }  // namespace
 
 std::string read_of_heads(const char* what, const std::string& layer) { return fmt::format("{} of {}", what, layer); }
 std::string read_of_ranges(const std::string& layer) { return std::string(of_ranges) + layer; }
 bool is_of_ranges(const ReadName& name) { return name.tensor.starts_with(of_ranges); }
+std::string read_of_kv_parts(const std::string& weight) { return std::string(of_kv_parts) + weight; }
+bool is_of_kv_parts(const ReadName& name) { return name.tensor.starts_with(of_kv_parts); }
 
 std::string attention_layer_of(const std::string& tensor) {
   constexpr std::string_view attention = ".self_attn";
@@ -125,6 +127,31 @@ void Probe::read_head_gradient(const Param& norm, Tensor dy) {
   emit("gradient of the output of " + norm.name, {.first_column = weight->slice.entries(0).first,
                                                   .num_columns = dy.num_elements() / num_rows,
                                                   .values = downloaded(plain_ops_, dy)});
+}
+
+// After a norm the projection's own gradient depends on no part alone.
+bool Probe::read_kv_part(const Param& weight, const Tensor& dy) {
+  const std::string layer = attention_layer_of(weight.name);
+  const bool is_of_norm = weight.name == layer + ".k_norm.weight",
+             is_of_keys = weight.name == layer + ".k_proj.weight" && param_named(layer + ".k_norm.weight") == nullptr,
+             is_of_values = weight.name == layer + ".v_proj.weight";
+  if (kv_replicas_ == 1 || layer.empty() || !(is_of_norm || is_of_keys || is_of_values)) return false;
+  const Param& projection = *param_named(layer + (is_of_values ? ".v_proj.weight" : ".k_proj.weight"));
+  const std::int64_t all_columns = config_.model.num_key_value_heads * config_.model.head_dim;
+  Read read = {.num_columns = kv_replicas_ * all_columns};
+  if (plain_mesh_.shape().degree(Axis::tp) == 1) {
+    auto parts = kv_parts_.of(dy);
+    if (!parts) return false;
+    read.values = std::move(*parts);
+    emit(read_of_kv_parts(weight.name), std::move(read));
+    return false;  // the whole gradient is read too
+  }
+  const int replica = plain_mesh_.coordinate(Axis::tp) % kv_replicas_;
+  read.num_columns = projection.value.size(0);
+  read.first_column = replica * all_columns + projection.slice.entries(0).first;
+  read.values = downloaded(plain_ops_, dy);
+  emit(read_of_kv_parts(weight.name), std::move(read));
+  return true;
 }
 
 // Two columns: which rows of the block's keys a query sees. Without `end` the last query sees the last key.

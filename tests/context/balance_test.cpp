@@ -77,6 +77,21 @@ TEST(Balance, OfOneDocumentIsThatOfHeadAndTail) {
         1 + 2.0 * cp * cp / 4096);
 }
 
+// pytorch/pytorch#189902: documents of 4 and 12 tokens, whose heads and tails were taken in the order of the documents
+// and then divided into two halves, gave the ranks 26 and 62 pairs.
+TEST(Balance, ReportedOfPyTorch189902) {
+  const DocumentOffsets documents = {0, 4, 16};
+  const TokenSplit split = {.seq_len = 16, .cp = 2, .balancer = LoadBalancer::per_document};
+  std::vector<std::int64_t> pairs(2);
+  count_pairs(lists_of(split, documents), {documents}, pairs);
+  EXPECT_EQ(pairs, (std::vector<std::int64_t>{44, 44}));
+  TokenSplit of_packed = split;
+  of_packed.balancer = LoadBalancer::packed;
+  std::ranges::fill(pairs, 0);
+  count_pairs(lists_of(of_packed, documents), {documents}, pairs);
+  EXPECT_LE(std::ranges::max(pairs), 46);
+}
+
 // Documents with fewer tokens than ranks, all of one length, would give the last rank most if tokens went round in one
 // direction.
 TEST(Balance, OfManyTinyDocumentsHasNoFavourite) {

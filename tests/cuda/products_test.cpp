@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 namespace echelon {
 namespace {
@@ -66,6 +68,38 @@ TEST_F(CudaProducts, ABiasIsAddedByTheProductThatMadeItsOperand) {
     reference.add_bias(n.dy, n.b);
     expect_near(read(y), n.dy, tolerance_of(dtype), "y = x w^T + b in " + std::string(name_of(dtype)));
   }
+}
+
+// The second size of a grid ends at 65535 blocks, of 64 rows each: with ECHELON_SIZES=long there are more tokens.
+TEST_F(CudaProducts, InFloat8RoundAnyNumberOfRows) {
+  const char* sizes = std::getenv("ECHELON_SIZES");  // NOLINT(concurrency-mt-unsafe): nothing sets variables
+  const std::int64_t num_rows = sizes != nullptr && std::string_view(sizes) == "long" ? 64 * 65536 + 128 : 4096;
+  constexpr std::int64_t count = 16;  // of rows that are not zero, the last ones
+  Numbers a = Numbers::random(DType::bfloat16, {count, count}, 1),
+          b = Numbers::random(DType::bfloat16, {count, count}, 2);
+  const auto room = [&](DType dtype, Sizes of) {
+    memory_.emplace_back(device_.memory().allocate(of.num_elements() * size_of(dtype)),
+                         [this](std::byte* address) { device_.memory().release(address, 0); });
+    return Tensor(memory_.back().get(), dtype, of);
+  };
+  const auto product = [&](std::int64_t rows) {
+    const Tensor x = room(DType::bfloat16, {rows, count}), y = room(DType::bfloat16, {rows, count}),
+                 c = room(DType::float32, {count, count}),
+                 scratch = room(DType::int32, {float8_scratch_size(rows * count, rows * count)});
+    ops_->fill(x, 0);
+    ops_->fill(y, 0);
+    ops_->upload(x.rows(rows - count, count), a.bytes().data());
+    ops_->upload(y.rows(rows - count, count), b.bytes().data());
+    ops_->matmul({.a = x,
+                  .b = y,
+                  .c = c,
+                  .transpose_a = true,
+                  .a_format = OperandFormat::float8_e4m3,
+                  .b_format = OperandFormat::float8_e4m3,
+                  .scratch = scratch});
+    return read(c);
+  };
+  expect_near(product(num_rows), product(count), 1e-6, "a product of many rows in float8");
 }
 
 TEST_F(CudaProducts, AGradientOfABiasComesWithThatOfItsWeight) {

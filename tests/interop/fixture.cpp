@@ -3,10 +3,12 @@
 #include "checkpoint/model_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "comm/thread/thread_world.h"
+#include "data/packing/packing_file.h"
 #include "engine/layout_run.h"
 #include "engine/rank_run.h"
 #include "nn/decoder/head.h"
 #include "ops/cpu/cpu_ops.h"
+#include "scratch_folder.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -89,12 +91,33 @@ void FixtureText::read_document_starts(std::int64_t sequence, std::int64_t lengt
   }
 }
 
-void PackedText::read(std::int64_t sequence, std::int64_t length, std::int32_t* tokens, std::int32_t* targets) const {
-  FixtureText::read(sequence, length, tokens, targets);
-  std::vector<std::int32_t> starts(static_cast<std::size_t>(length));
-  read_document_starts(sequence, length, starts.data());
-  for (std::int64_t i = 0; i < length; ++i)
-    if (i + 1 == length || starts[static_cast<std::size_t>(i) + 1] == i + 1) targets[i] = ignored_target;
+DatasetBatches documents_of_text(const DataConfig& data) {
+  const bool is_packed = data.packing == Packing::best_fit;
+  const std::string prefix = scratch_folder() + (is_packed ? "packed_text" : "text");
+  IndexedDatasetWriter writer(prefix, TokenType::i32);
+  std::vector<std::uint8_t> is_trained = {1};  // a target is the next token of the stream
+  for (std::int64_t n = 0; n < num_sequences; ++n) {
+    std::vector<std::int32_t> tokens(seq_len), targets(seq_len), starts(seq_len), document;
+    FixtureText().read(n, seq_len, tokens.data(), targets.data());
+    FixtureText().read_document_starts(n, seq_len, starts.data());
+    for (std::size_t i = 0; i < seq_len; ++i) {
+      document.push_back(tokens[i]);
+      is_trained.push_back(targets[i] == ignored_target ? 0 : 1);
+      if (i + 1 < seq_len && starts[i + 1] == starts[i]) continue;
+      writer.add_document(document);
+      document.clear();
+    }
+  }
+  if (is_packed)
+    is_trained.pop_back();
+  else
+    writer.add_document(std::vector<std::int32_t>{0});  // without it the last token would be a target alone
+  writer.publish();
+  write_loss_mask(prefix, is_trained);
+  IndexedDataset dataset(prefix);
+  std::optional<PackedSequences> packed;
+  if (is_packed) packed = open_packing(dataset, seq_len, 0, false).packed;
+  return {std::move(dataset), {.order = WindowOrder::in_order, .eod_mask_loss = data.eod_mask_loss}, std::move(packed)};
 }
 
 std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors) {
@@ -145,7 +168,7 @@ void write_adapters(const RunConfig& config, const Fixture& fixture, const std::
 }  // namespace
 
 void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
-         const FixtureText& text) {
+         const BatchSource& text) {
   const Blueprint blueprint(config);
   const ModelReader reader(fixture.folder);
   run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {

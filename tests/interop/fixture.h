@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/hf/adapter/adapter_reader.h"
-#include "data/batch_source.h"
+#include "data/dataset_batches.h"
 #include "engine/tensor_collection.h"
 #include "spec/config/run_config.h"
 
@@ -21,11 +21,9 @@ class FixtureText : public BatchSource {
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 };
 
-/// The same as packed documents, whose last tokens have no target.
-class PackedText final : public FixtureText {
- public:
-  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
-};
+/// Sequences 0 and 1 as a dataset of documents with a loss mask, read in order as `data` says. Packed, the same
+/// documents are in other places of the two sequences.
+[[nodiscard]] DatasetBatches documents_of_text(const DataConfig& data);
 
 struct Fixture {
   /// `parent`: fixtures, or variants, which fewer tests run.
@@ -55,7 +53,7 @@ struct Outcome {
 /// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per
 /// step.
 void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome,
-         const FixtureText& text = {});
+         const BatchSource& text = FixtureText());
 
 /// Of sequences 0 and 1, 2 and 3 and so on, by one rank: [num_batches, 2, 16, V].
 [[nodiscard]] std::vector<double> logits_of_batches(const Fixture& fixture, const RunConfig& config,

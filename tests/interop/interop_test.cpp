@@ -117,41 +117,63 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
                                   std::string(name_of(std::get<1>(parameters.param).dtype));
                          });
 
-class PackedInterop : public ::testing::TestWithParam<const char*> {};
+class PackedInterop : public ::testing::TestWithParam<const char*> {
+ protected:
+  PackedInterop() {
+    config_.data.reset_attention_mask = config_.data.reset_position_ids = config_.data.eod_mask_loss = true;
+  }
+  void run_packed(Outcome& outcome) const { run(fixture_, config_, {0.0}, outcome, documents_of_text(config_.data)); }
+  [[nodiscard]] std::vector<double> losses() const {
+    Outcome outcome;
+    run_packed(outcome);
+    return outcome.losses;
+  }
+  void expect_equal() const {
+    Outcome actual;
+    run_packed(actual);
+    EXPECT_LE(error(actual.losses, expected_.at("loss"), 0), 1e-9);
+    expect_gradients(fixture_.model, expected_, actual.gradients, 1e-9);
+  }
+
+  Fixture fixture_{GetParam()};
+  TensorValues expected_ = read_all(fixture_.folder / "packed.safetensors");
+  RunConfig config_ = fixture_.config(DType::float64);
+};
 
 // Claim (reference): Packed documents give PyTorch's loss and every gradient, on one rank and on
-//   four with every method and balancer.
+//   four with every method and balancer, with positions and targets of each document by itself.
 // Bound: 1e-9 in float64.
 // Tests: PackedInterop
 TEST_P(PackedInterop, LossAndEveryGradientOnOneRankAndOnFour) {
-  const Fixture fixture(GetParam());
-  const TensorValues expected = read_all(fixture.folder / "packed.safetensors");
-  RunConfig config = fixture.config(DType::float64);
-  config.data.reset_attention_mask = config.data.reset_position_ids = true;
-  const auto expect_equal = [&] {
-    Outcome outcome;
-    run(fixture, config, {0.0}, outcome, PackedText());
-    EXPECT_LE(error(outcome.losses, expected.at("loss"), 0), 1e-9);
-    expect_gradients(fixture.model, expected, outcome.gradients, 1e-9);
-  };
-  expect_equal();
-  config.parallelism.context_parallel_degree = 4;
-  {
-    Outcome outcome;
-    config.data.reset_attention_mask = false;
-    run(fixture, config, {0.0}, outcome, PackedText());
-    EXPECT_LE(error(outcome.losses, expected.at("loss_across"), 0), 1e-9);
-    config.data.reset_attention_mask = true;
+  for (const Packing packing : {Packing::stream, Packing::best_fit}) {
+    SCOPED_TRACE(name_of(packing));
+    config_.data.packing = packing;
+    ASSERT_EQ(documents_of_text(config_.data).windows_per_epoch(config_.training.seq_len), 2);
+    config_.parallelism = {};
+    expect_equal();
+    config_.parallelism.context_parallel_degree = 4;
+    using enum ContextMethod;
+    for (const ContextMethod method : {ring, all_gather, ulysses, ulysses_ring})
+      for (const LoadBalancer balancer : load_balancers) {
+        SCOPED_TRACE(fmt::format("{} {}", name_of(method), name_of(balancer)));
+        config_.parallelism.context_parallel_method = method;
+        config_.parallelism.context_parallel_ulysses_degree = method == ulysses_ring ? 2 : 0;
+        config_.parallelism.context_parallel_load_balancer = balancer;
+        expect_equal();
+      }
   }
-  using enum ContextMethod;
-  for (const ContextMethod method : {ring, all_gather, ulysses, ulysses_ring})
-    for (const LoadBalancer balancer : load_balancers) {
-      SCOPED_TRACE(fmt::format("{} {}", name_of(method), name_of(balancer)));
-      config.parallelism.context_parallel_method = method;
-      config.parallelism.context_parallel_ulysses_degree = method == ulysses_ring ? 2 : 0;
-      config.parallelism.context_parallel_load_balancer = balancer;
-      expect_equal();
-    }
+}
+
+// Each of the three keys matters; without the mask PyTorch's loss shows that positions alone start again.
+TEST_P(PackedInterop, LossOfDocumentsDependsOnEveryKey) {
+  config_.parallelism.context_parallel_degree = 4;
+  config_.data.reset_attention_mask = false;
+  EXPECT_LE(error(losses(), expected_.at("loss_across"), 0), 1e-9);
+  config_.data.reset_position_ids = false;
+  EXPECT_GT(error(losses(), expected_.at("loss_across"), 0), 1e-6);
+  config_.data.reset_attention_mask = config_.data.reset_position_ids = true;
+  config_.data.eod_mask_loss = false;
+  EXPECT_GT(error(losses(), expected_.at("loss"), 0), 1e-3);
 }
 
 class BalancedInterop : public ::testing::TestWithParam<std::tuple<const char*, Precision>> {};

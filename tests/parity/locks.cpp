@@ -28,8 +28,8 @@ void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
     EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);
 }
 
-/// Those that the traced calls have, of which documents leave a part: the same of all heads, and of all passes through
-/// the blocks of the rank.
+/// Those that the traced calls have, of which documents leave a part: the same of all heads, and in forward of a pass
+/// through all blocks of the rank and another through those that recompute it.
 void add_pairs(RankRun& run, ProgramKind kind, std::int64_t times, AttentionPairs& pairs) {
   AttentionPairs traced;
   for (const Action& action : run.blueprint().program(kind))
@@ -40,7 +40,8 @@ void add_pairs(RankRun& run, ProgramKind kind, std::int64_t times, AttentionPair
   const AttentionWork& work = run.step().attention_work(kind);
   EXPECT_LE(work.pairs, work.planned_pairs);
   if (work.planned_pairs == 0) return;  // a rank without blocks
-  pairs.forward += traced.forward * work.pairs / work.planned_pairs;
+  pairs.forward +=
+      traced.forward * (work.pairs + work.recomputed_pairs) / (work.planned_pairs + work.planned_recomputed_pairs);
   pairs.backward += traced.backward * work.pairs / work.planned_pairs;
 }
 

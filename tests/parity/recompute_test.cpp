@@ -53,6 +53,8 @@ const std::vector<Layout> recompute_layouts = {
      .tied = true,
      .zero = 3},
     {.tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 2, .documents = true},
+    // windows after the first layer, which alone is recomputed by the method `block`
+    {.microbatches = 2, .family = Family::qwen2, .layers = 3, .documents = true, .cp = 2, .window = 4},
 };
 
 class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, DType>> {};

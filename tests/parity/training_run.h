@@ -19,6 +19,7 @@ enum class Targets : std::uint8_t {
   // Ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences everywhere.
   unequal,
   of_one_sequence,  // of each global batch: most ranks have none
+  of_one_rank,      // a single one of each global batch, so that all other ranks have none
   one_token,        // of each global batch of packed data, in its first sequence; all else is padding
 };
 
@@ -66,15 +67,30 @@ class FormulaBatches : public BatchSource {
   }
   [[nodiscard]] bool counts(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
     if (targets_ == Targets::one_token) return i < first_of_padding(sequence, seq_len);
-    if (i + 1 >= first_of_padding(sequence, seq_len) && is_packed_) return false;
-    if (masks_ends_ && starts_at(sequence, i + 1, seq_len)) return false;
+    if (!has_target(sequence, i, seq_len)) return false;
     switch (targets_) {
       case Targets::all: return true;
       case Targets::unequal: return i >= sequence * 3 % seq_len && sequence % 5 != 3;
       case Targets::one_token: break;
       case Targets::of_one_sequence: return sequence % batch_size_ == sequence / batch_size_ % batch_size_;
+      case Targets::of_one_rank: return is_only_one(sequence, i, seq_len);
     }
     return true;
+  }
+  [[nodiscard]] bool has_target(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    if (i + 1 >= first_of_padding(sequence, seq_len) && is_packed_) return false;
+    return !masks_ends_ || !starts_at(sequence, i + 1, seq_len);
+  }
+  /// The first of its global batch that has a target, from a place on that differs over batches and their sizes.
+  [[nodiscard]] bool is_only_one(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    const std::int64_t batch = sequence / batch_size_, num_places = batch_size_ * seq_len;
+    const std::int64_t place = sequence % batch_size_ * seq_len + i;
+    for (std::int64_t k = 0; k < num_places; ++k) {
+      const std::int64_t candidate = (batch * 17 + batch_size_ * 5 + 7 + k) % num_places;
+      if (has_target(batch * batch_size_ + candidate / seq_len, candidate % seq_len, seq_len))
+        return candidate == place;
+    }
+    return false;
   }
 
   std::int64_t vocab_size_, batch_size_;

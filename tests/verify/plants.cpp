@@ -1,5 +1,6 @@
 #include "verify/plants.h"
 
+#include "nn/head_split.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -287,6 +288,40 @@ class MissingTokens final : public Plant {
 
  private:
   int nth_, num_gathers_ = 0;
+};
+
+class KvGradients : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = operation.get_if<AttentionBackwardArgs>();
+    const int tp = place.mesh.shape().degree(Axis::tp);
+    const int replicas = kv_replicas(place.run->model().part().options.model, tp);
+    if (args == nullptr || replicas == 1) return false;
+    place.ops.perform(operation);
+    for (const Tensor& gradient : {args->dk, args->dv}) change(place, gradient, replicas);
+    return true;
+  }
+
+ private:
+  virtual void change(Place& place, const Tensor& gradient, int replicas) const = 0;
+};
+
+class KvGradientsOfOneReplica final : public KvGradients {
+ public:
+  explicit KvGradientsOfOneReplica(int replica) : replica_(replica) {}
+
+ private:
+  void change(Place& place, const Tensor& gradient, int replicas) const override {
+    if (place.coordinate(Axis::tp) % replicas != replica_) place.ops.fill(gradient, 0);
+  }
+
+  int replica_;
+};
+
+class SummedKvGradients final : public KvGradients {
+  void change(Place& place, const Tensor& gradient, int replicas) const override {
+    place.mesh.comm(kv_replica_group(replicas)).all_reduce(gradient, ReduceOp::sum).wait();
+  }
 };
 
 class StaleReplica final : public Plant {
@@ -583,6 +618,8 @@ Seed wrong_gradients_in_update(int shard, std::int64_t count) { return seed_of<W
 Seed missing_gather() { return seed_of<MissingGather>(); }
 Seed missing_tokens(int nth_gather) { return seed_of<MissingTokens>(nth_gather); }
 Seed stale_replica(int coordinate, const std::string& part) { return seed_of<StaleReplica>(coordinate, part); }
+Seed kv_gradients_of_one_replica(int replica) { return seed_of<KvGradientsOfOneReplica>(replica); }
+Seed summed_kv_gradients() { return seed_of<SummedKvGradients>(); }
 Seed wrong_sequences(int coordinate) { return seed_of<WrongSequences>(coordinate); }
 Seed late_messages() { return seed_of<LateMessages>(); }
 Seed local_norm() { return seed_of<LocalNorm>(); }

@@ -91,6 +91,10 @@ using Seed = std::function<std::unique_ptr<Plant>()>;
 [[nodiscard]] Seed missing_gather();
 /// The ranks with this coordinate on dp_replicate update nothing whose name contains `part`.
 [[nodiscard]] Seed stale_replica(int coordinate, const std::string& part);
+/// Of tensor-parallel ranks that share a kv head, only one has the gradients of its keys and values.
+[[nodiscard]] Seed kv_gradients_of_one_replica(int replica);
+/// They sum these gradients before those of the weights are summed.
+[[nodiscard]] Seed summed_kv_gradients();
 /// Under sequence parallelism the tokens of other ranks are missing, as zeros, in one of the gathers of a stage's
 /// forward pass.
 [[nodiscard]] Seed missing_tokens(int nth_gather);

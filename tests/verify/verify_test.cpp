@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/masked_batches.h"
 #include "spec/groups.h"
+#include "verify/activations.h"
 #include "verify/plants.h"
 
 #include <gmock/gmock.h>
@@ -23,6 +24,7 @@ struct Degrees {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   BlockOperations recompute = {};
   int zero_level = 1;
+  int kv_heads = 2;  // GPT-2 has as many as query heads
 };
 
 RunConfig config_of(const Degrees& degrees) {
@@ -30,7 +32,7 @@ RunConfig config_of(const Degrees& degrees) {
   ModelSpec& model = config.model;
   model = family_defaults(degrees.family);
   model.num_attention_heads = 4;
-  model.num_key_value_heads = degrees.family == Family::gpt2 ? 4 : 2;
+  model.num_key_value_heads = degrees.family == Family::gpt2 ? 4 : degrees.kv_heads;
   model.head_dim = 4;
   model.hidden_size = 16;
   model.num_hidden_layers = 4;
@@ -75,10 +77,10 @@ struct Planted {
 
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 
-// Claim (checks): `echelon verify` names what is wrong with a layout: eight kinds of injected
+// Claim (checks): `echelon verify` names what is wrong with a layout: nine kinds of injected
 //   faults (a missing sum, a stale tied weight, ...) in layers, axes, levels of ZeRO, schedules,
 //   microbatches and steps.
-// Bound: kind, axis and tensor of each of 74 faults; layouts without a fault are equal.
+// Bound: kind, axis and tensor of each of 78 faults; layouts without a fault are equal.
 // Tests: Plants
 class Plants : public ::testing::TestWithParam<Planted> {};
 
@@ -140,6 +142,35 @@ std::vector<Planted> planted() {
        missing_sum,
        "tp",
        "layers.1.self_attn.k_proj"},
+      // gradients of keys and values where more tensor-parallel ranks than kv heads share them
+      {"OneReplica_kv",
+       {.shard = 2, .tp = 4},
+       kv_gradients_of_one_replica(0),
+       one_replica,
+       "tp",
+       "layers.3.self_attn.k_proj",
+       "the query heads of the first alone"},
+      {"OneReplica_kv_norm",
+       {.tp = 4, .pp = 2, .sequence_parallel = true, .family = Family::qwen3},
+       kv_gradients_of_one_replica(1),
+       one_replica,
+       "tp",
+       "layers.3.self_attn.k_norm",
+       "the query heads of number 1 alone"},
+      {"OneReplica_kv_uneven",
+       {.tp = 3, .kv_heads = 1},
+       kv_gradients_of_one_replica(1),
+       one_replica,
+       "tp",
+       "layers.3.self_attn.k_proj",
+       "the query heads of number 1 alone"},
+      {"SummedTwice_kv",
+       {.replicate = 2, .tp = 4},
+       summed_kv_gradients(),
+       repeated_sum,
+       "tp",
+       "layers.3.self_attn.k_proj",
+       "summed once more"},
       {"MissingTied_pp2",
        {.pp = 2, .tied = true},
        sum_of_gradient(embedding, sum_tied, 0),
@@ -446,6 +477,33 @@ TEST(Controls, UnplantedLayoutsAreEqual) {
                                  Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
     EXPECT_TRUE(verdict_of(config_of(degrees), {}).is_equal());
     EXPECT_TRUE(verdict_of(config_of(degrees), grow([] { return std::make_unique<Plant>(); })).is_equal());
+  }
+}
+
+// What a diagnosis would compare, where each rank has a part of the gradients of keys and values.
+TEST(Controls, PartsOfSharedKvHeadsAreThoseOfOneRank) {
+  for (const Degrees& degrees : {Degrees{.tp = 4}, Degrees{.tp = 3, .kv_heads = 1},
+                                 Degrees{.tp = 4, .pp = 2, .schedule = PipelineSchedule::zb_h1},
+                                 Degrees{.tp = 4, .sequence_parallel = true, .family = Family::qwen3}}) {
+    const RunConfig config = config_of(degrees);
+    const FormulaTokens tokens(1, config.model.vocab_size);
+    const UnevenTargets batches(tokens, 1);
+    const Blueprint blueprint(config);
+    const Reference reference;
+    const Interpose nothing;
+    const Case at = {.blueprint = blueprint,
+                     .batches = batches,
+                     .interpose = nothing,
+                     .reference = reference,
+                     .differences = {},
+                     .results = {},
+                     .routers = {}};
+    const Activations expected(at, 1);
+    EXPECT_NE(expected.of({true, read_of_kv_parts("model.layers.0.self_attn.v_proj.weight")}), nullptr);
+    for (const bool is_backward : {false, true}) {
+      const FirstWrongRead first = first_wrong_read(at, expected, is_backward);
+      EXPECT_TRUE(first.wrong.empty()) << describe_read(at, 1, first);
+    }
   }
 }
 

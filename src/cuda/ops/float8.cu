@@ -96,9 +96,10 @@ __global__ void __launch_bounds__(block_threads)
   __align__(16) __shared__ unsigned char turned[tile * pitch];
   const Scale scale = scale_of<format>(*amax);
   const auto thread = static_cast<int>(threadIdx.x);
-  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile,
-                     first_row = static_cast<std::int64_t>(blockIdx.y) * tile;
-  if (blockIdx.x == 0 && blockIdx.y == 0 && thread == 0) *back = scale.back;
+  // One size of the grid for both: a second one ends at 65535 blocks, which is 4 million tokens.
+  const std::int64_t column_tiles = (C + tile - 1) / tile, first_column = blockIdx.x % column_tiles * tile,
+                     first_row = blockIdx.x / column_tiles * tile;
+  if (blockIdx.x == 0 && thread == 0) *back = scale.back;
   for (int i = thread; i < tile * packs_of_row; i += block_threads) {
     const int row = i / packs_of_row, column = i % packs_of_row * width;
     if (first_row + row >= R || first_column + column >= C) continue;
@@ -142,9 +143,8 @@ void round_operand(const Rounding& rounding, int num_multiprocessors, cudaStream
             .stream = stream},
            amax_kernel<D>, numbers<T>(x), num_packs, rounding.amax);
     if (rounding.is_transposed) {
-      launch({.num_blocks = blocks_for(x.size(1), 64),
+      launch({.num_blocks = blocks_for(x.size(1), 64) * blocks_for(x.size(0), 64),
               .num_threads = block_threads,
-              .num_blocks_y = blocks_for(x.size(0), 64),
               .stream = stream},
              round_transposed_kernel<D, format>, numbers<T>(x), rounding.out, x.size(0), x.size(1), rounding.amax,
              rounding.back);

@@ -6,15 +6,22 @@
 namespace echelon {
 
 PairCounts::PairCounts(const ModelPart& model, std::int64_t seq_len)
-    : seq_len_(seq_len), blocks_(model.options.windows.size()), pairs_(blocks_.size()) {
+    : seq_len_(seq_len), pairs_(model.options.windows.size()) {
+  all_.by_window.resize(pairs_.size());
+  recomputed_.by_window.resize(pairs_.size());
   LayerOptions options = model.options;
   for (const StagePart& stage : model.stages)
     for (std::int64_t i = 0; i < stage.layers.num_layers; ++i) {
       options.window = options.model.window_of(stage.layers.first_layer + i);
-      const auto window = options.window_index();
-      ++(window ? blocks_[*window] : blocks_without_ranges_);
+      count(options, all_);
+      if (options.recompute.of_block(i).contain(BlockOperation::core_attn)) count(options, recomputed_);
     }
-  for (std::size_t window = 0; window < blocks_.size(); ++window) planned_.push_back(planned_pairs_of(options, window));
+  for (std::size_t window = 0; window < pairs_.size(); ++window) planned_.push_back(planned_pairs_of(options, window));
+}
+
+void PairCounts::count(const LayerOptions& options, Blocks& blocks) {
+  const auto window = options.window_index();
+  ++(window ? blocks.by_window[*window] : blocks.without_ranges);
 }
 
 std::int64_t PairCounts::planned_pairs_of(const LayerOptions& options, std::size_t window) const {
@@ -30,14 +37,14 @@ void PairCounts::clear() {
 }
 
 // Without ranges this rank has all tokens of a sequence.
-std::int64_t PairCounts::num_pairs() const {
-  return std::inner_product(blocks_.begin(), blocks_.end(), pairs_.begin(),
-                            num_sequences_ * blocks_without_ranges_ * num_document_pairs(seq_len_, 0));
+std::int64_t PairCounts::num_pairs(const Blocks& blocks) const {
+  return std::inner_product(blocks.by_window.begin(), blocks.by_window.end(), pairs_.begin(),
+                            num_sequences_ * blocks.without_ranges * num_document_pairs(seq_len_, 0));
 }
 
-std::int64_t PairCounts::num_planned_pairs() const {
-  return num_sequences_ * std::inner_product(blocks_.begin(), blocks_.end(), planned_.begin(),
-                                             blocks_without_ranges_ * num_document_pairs(seq_len_, 0));
+std::int64_t PairCounts::num_planned_pairs(const Blocks& blocks) const {
+  return num_sequences_ * std::inner_product(blocks.by_window.begin(), blocks.by_window.end(), planned_.begin(),
+                                             blocks.without_ranges * num_document_pairs(seq_len_, 0));
 }
 
 }  // namespace echelon
