@@ -120,8 +120,12 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted, const ProductRequ
     if (size.kind == OpKind::attention || size.kind == OpKind::attention_backward)
       size.m = std::min<std::int64_t>(size.m, 4);
     else if (multiplies_matrices(size.kind))
-      size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side),
-              std::min(size.k, largest_side)};
+      size = {size.kind,
+              size.dtype,
+              std::min(size.m, largest_side),
+              std::min(size.n, largest_side),
+              std::min(size.k, largest_side),
+              size.is_weight_gradient};
     else
       size.m = std::clamp<std::int64_t>(most_elements / std::max<std::int64_t>(size.n, 1), 1, size.m);
     if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);

@@ -16,11 +16,18 @@ struct OperationSize {
   OpKind kind = OpKind::matmul;
   DType dtype = DType::float32;  // of the activations
   std::int64_t m = 1, n = 1, k = 1;
+  bool is_weight_gradient = false;  // of matmuls, else y = x w^T
   bool operator==(const OperationSize&) const = default;
 };
+/// f(kind, is_weight_gradient) for each curve of a machine file (ops/trace/trace_ops.h).
+template <class F>
+void for_each_curve(F&& f) {
+  for (int kind = 0; kind < num_op_kinds; ++kind) f(static_cast<OpKind>(kind), false);
+  f(OpKind::matmul, true);
+}
 
 /// The operation in the form that layers use most: with the bias, the residual and the recomputed activation that it
-/// can take; of matmuls y = x w^T.
+/// can take.
 struct Sample {
   OpCost cost;
   std::function<void(Ops&)> run;
@@ -48,6 +55,7 @@ class SampleOperands {
   [[nodiscard]] std::int64_t n() const { return size_.n; }
   [[nodiscard]] std::int64_t k() const { return size_.k; }
   [[nodiscard]] DType dtype() const { return size_.dtype; }
+  [[nodiscard]] bool is_weight_gradient() const { return size_.is_weight_gradient; }
 
   [[nodiscard]] Tensor filled(DType dtype, Sizes sizes);
   [[nodiscard]] Tensor x(Sizes sizes) { return filled(size_.dtype, sizes); }  // activations

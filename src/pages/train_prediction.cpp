@@ -49,7 +49,7 @@ std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   for (const RankBlueprint& rank : blueprint.pipeline_ranks())
     for (const Action& action : rank.program(kind))
       for (const OpRecord& each : rank.trace(kind).of(action).operations()) {
-        const OperationSize size = {each.kind, each.dtype, each.m, each.n, each.k};
+        const OperationSize size = {each.kind, each.dtype, each.m, each.n, each.k, each.is_weight_gradient};
         if (each.m > 0 && std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
       }
   return sizes;

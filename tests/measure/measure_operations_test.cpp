@@ -19,5 +19,16 @@ TEST(MeasureOperations, TimesAShortSequenceInPlaceOfALongOne) {
   EXPECT_GT(point.core_seconds, 0);
 }
 
+TEST(MeasureOperations, TimesWeightGradientsByThemselves) {
+  const OperationCurves curves = measure_operations(
+      {{OpKind::matmul, DType::float32, 8, 16, 32}, {OpKind::matmul, DType::float32, 8, 16, 32, true}},
+      {.num_rounds = 1, .pool_bytes = std::int64_t{1} << 20U});
+  for (const char* name : {"matmul", "matmul_weight_gradient"}) {
+    const OperationPoint& point = curves.at(name).at("float32").at(0);
+    EXPECT_EQ(std::tuple(point.m, point.n, point.k), std::tuple(8, 16, 32)) << name;
+    EXPECT_GT(point.shared_seconds, 0) << name;
+  }
+}
+
 }  // namespace
 }  // namespace echelon

@@ -3,6 +3,7 @@
 #include "ops/reference/reference_ops.h"
 #include "ops/sample.h"
 #include "ops/stored_operation.h"
+#include "ops/trace/trace_ops.h"
 #include "tensor/arena.h"
 
 #include <gtest/gtest.h>
@@ -95,31 +96,40 @@ TEST(Operation, AProductReadsWhatItAddsTo) {
 TEST(Samples, RunInEveryFormat) {
   const Arena arena(1 << 20);
   ReferenceOps ops;
-  for (int kind = 0; kind < num_op_kinds; ++kind)
+  for_each_curve([&](OpKind kind, bool is_weight_gradient) {
     for (const DType dtype : {DType::float32, DType::float64}) {
       Stack memory = arena.region(0, arena.num_bytes());
-      const Sample sample = sample_operation({static_cast<OpKind>(kind), dtype, 6, 8, 4}, memory);
-      EXPECT_NO_THROW(sample.run(ops)) << name_of(static_cast<OpKind>(kind)) << " in " << name_of(dtype);
-      EXPECT_GT(sample.cost.bytes, 0) << name_of(static_cast<OpKind>(kind));
+      const Sample sample = sample_operation({kind, dtype, 6, 8, 4, is_weight_gradient}, memory);
+      EXPECT_NO_THROW(sample.run(ops)) << curve_name(kind, is_weight_gradient) << " in " << name_of(dtype);
+      EXPECT_GT(sample.cost.bytes, 0) << curve_name(kind, is_weight_gradient);
     }
+  });
 }
 
 // The points of a machine file are found by the sizes of an operation's cost.
 TEST(Samples, CostWhatTheirSizesSay) {
   int num_timed = 0;
-  for (int kind = 0; kind < num_op_kinds; ++kind) {
-    const SampleSizes usual = usual_sizes(static_cast<OpKind>(kind));
-    if (usual.m.empty()) continue;
+  for_each_curve([&](OpKind kind, bool is_weight_gradient) {
+    const SampleSizes usual = usual_sizes(kind);
+    if (usual.m.empty()) return;
     ++num_timed;
     Stack measure;
     const OpCost cost =
-        sample_operation({static_cast<OpKind>(kind), DType::float32, usual.m[0], usual.n[0], usual.k[0]}, measure).cost;
+        sample_operation({kind, DType::float32, usual.m[0], usual.n[0], usual.k[0], is_weight_gradient}, measure).cost;
     EXPECT_EQ((std::vector{cost.m, cost.n, cost.k}), (std::vector{usual.m[0], usual.n[0], usual.k[0]}))
-        << name_of(static_cast<OpKind>(kind));
+        << curve_name(kind, is_weight_gradient);
+  });
+  // Seven are of mixtures, four of context parallelism, three of latents, one is three flops.
+  EXPECT_EQ(num_timed, num_op_kinds - 15 + 1);
+}
+
+TEST(Samples, OfAMatmulAreWeightGradientsIfThatIsAskedFor) {
+  TraceOps ops;
+  for (const bool is_weight_gradient : {false, true}) {
+    Stack measure;
+    sample_operation({OpKind::matmul, DType::bfloat16, 6, 8, 4, is_weight_gradient}, measure).run(ops);
+    EXPECT_EQ(ops.records().back().is_weight_gradient, is_weight_gradient);
   }
-  EXPECT_EQ(
-      num_timed,
-      num_op_kinds - 15);  // seven are of mixtures, four of context parallelism, three of latents, one is three flops
 }
 
 }  // namespace

@@ -16,11 +16,26 @@ TEST(TraceOps, CountsTwoFlopsPerMultiplyAddOfAProduct) {
   ops.matmul({.a = traced({5, 7}), .b = traced({5, 3}), .c = traced({7, 3}), .transpose_a = true, .accumulates = true});
   ASSERT_EQ(ops.records().size(), 2U);
   EXPECT_EQ(ops.records()[0], (OpRecord{OpKind::matmul, DType::float32, 5, 7, 3, 2 * 5 * 7 * 3, 4 * (15 + 21 + 35)}));
-  EXPECT_EQ(ops.records()[1],
-            (OpRecord{OpKind::matmul, DType::float32, 7, 3, 5, 2 * 5 * 7 * 3, 4 * (35 + 15 + 2 * 21)}));
+  EXPECT_EQ(ops.records()[1], (OpRecord{.kind = OpKind::matmul,
+                                        .dtype = DType::float32,
+                                        .m = 7,
+                                        .n = 3,
+                                        .k = 5,
+                                        .flops = 2 * 5 * 7 * 3,
+                                        .bytes = 4 * (35 + 15 + 2 * 21),
+                                        .is_weight_gradient = true}));
   EXPECT_EQ(ops.total_flops(), 2 * 2 * 5 * 7 * 3);
   ops.clear();
   EXPECT_EQ(ops.total_bytes(), 0);
+}
+
+TEST(TraceOps, TellsWhichProductIsAWeightGradient) {
+  TraceOps ops;
+  const Tensor x = traced({5, 3}), w = traced({7, 3}), dw = w, y = traced({5, 7}), dx = x;
+  ops.matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+  ops.matmul({.a = y, .b = w, .c = dx});
+  ops.matmul({.a = y, .b = x, .c = dw, .transpose_a = true});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(ops.records().at(i).is_weight_gradient, i == 2);
 }
 
 // The papers' count for causal attention: half of T x T, plus the diagonal's half.

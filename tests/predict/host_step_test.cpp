@@ -116,6 +116,18 @@ TEST(HostTime, OfAMeasuredSizeIsWhatWasMeasured) {
               1e-9);
 }
 
+TEST(HostTime, OfAWeightGradientIsItsOwnIfItWasMeasured) {
+  HostSpec host = products_alone();
+  OpRecord gradient{.kind = OpKind::matmul, .m = 8, .n = 8, .k = 8, .flops = 8, .bytes = 1};
+  gradient.is_weight_gradient = true;
+  const auto busy = [&](const OpRecord& record) { return HostTime(host, 2).of(record).busy; };
+  EXPECT_EQ(busy(gradient), 8);  // as y = x w^T
+  host.operations["matmul_weight_gradient"]["float32"] = {{1, 1, 1, 1, 1.5, 1.5, 1}};
+  EXPECT_NEAR(busy(gradient), 12, 1e-9);
+  gradient.is_weight_gradient = false;
+  EXPECT_EQ(busy(gradient), 8);
+}
+
 TEST(Simulate, AHostHasRoomForAllItsRanks) {
   const Blueprint blueprint(config(4, 1));
   const Simulation result = simulate(blueprint, machine_of(products_alone()));

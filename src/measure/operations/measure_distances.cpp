@@ -4,6 +4,7 @@
 #include "machine/cpus.h"
 #include "measure/operations/each_core.h"
 #include "measure/operations/repeated_samples.h"
+#include "ops/trace/trace_ops.h"
 
 #include <cmath>
 #include <memory>
@@ -22,7 +23,7 @@ Distances distances_in(std::int64_t pool_bytes) {
 constexpr DType timed_formats[] = {DType::float32, DType::bfloat16};
 
 /// None of a kind that is not timed, or whose operands have another format.
-std::optional<OperationSize> timed_size(OpKind kind, DType dtype, std::int64_t pool_bytes) {
+std::optional<OperationSize> timed_size(OpKind kind, bool is_weight_gradient, DType dtype, std::int64_t pool_bytes) {
   const SampleSizes usual = usual_sizes(kind);
   if (dtype == DType::bfloat16 && !usual.has_activations) return std::nullopt;
   constexpr double wanted_bytes = static_cast<double>(close_bytes) / 2;
@@ -31,7 +32,7 @@ std::optional<OperationSize> timed_size(OpKind kind, DType dtype, std::int64_t p
   for (const std::int64_t m : usual.m)
     for (const std::int64_t n : usual.n)
       for (const std::int64_t k : usual.k) {
-        const OperationSize size = {kind, dtype, m, std::min(n, usual.most_n), k};
+        const OperationSize size = {kind, dtype, m, std::min(n, usual.most_n), k, is_weight_gradient};
         const std::int64_t bytes = operand_bytes(size);
         const double ratio = std::abs(std::log(static_cast<double>(bytes) / wanted_bytes));
         if (bytes > pool_bytes / 4 || (best && ratio >= best_ratio)) continue;
@@ -99,9 +100,10 @@ class DistanceSession {
  public:
   explicit DistanceSession(const DistanceMeasurement& options) : options_(options), num_cores_(num_usable_cores()) {
     for (int core = 0; core < num_cores_; ++core) pools_.push_back(std::make_unique<Arena>(options.pool_bytes));
-    for (int kind = 0; kind < num_op_kinds; ++kind)
+    for_each_curve([&](OpKind kind, bool is_weight_gradient) {
       for (const DType dtype : timed_formats)
-        if (const auto size = timed_size(static_cast<OpKind>(kind), dtype, options.pool_bytes)) sizes_.push_back(*size);
+        if (const auto size = timed_size(kind, is_weight_gradient, dtype, options.pool_bytes)) sizes_.push_back(*size);
+    });
     busy_.resize(sizes_.size());
     shared_.resize(sizes_.size());
   }
@@ -114,7 +116,7 @@ class DistanceSession {
     DistanceCurves curves;
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       std::vector<DistancePoint>& curve =
-          curves[std::string(name_of(sizes_[i].kind))][std::string(name_of(sizes_[i].dtype))];
+          curves[curve_name(sizes_[i].kind, sizes_[i].is_weight_gradient)][std::string(name_of(sizes_[i].dtype))];
       for (std::size_t d = 0; d < distances.size(); ++d)
         curve.push_back({distances[d], more(busy_[i], d, sizes_[i]), more(shared_[i], d, sizes_[i])});
     }

@@ -4,6 +4,7 @@
 #include "machine/cpus.h"
 #include "measure/operations/each_core.h"
 #include "measure/operations/repeated_samples.h"
+#include "ops/trace/trace_ops.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -116,13 +117,13 @@ class Session {
 
 constexpr DType formats[] = {DType::float32, DType::bfloat16, DType::float64};
 
-void add_sizes(std::vector<OperationSize>& sizes, OpKind kind) {
+void add_sizes(std::vector<OperationSize>& sizes, OpKind kind, bool is_weight_gradient) {
   const SampleSizes usual = usual_sizes(kind);
   for (const DType dtype : formats) {
     if (dtype == DType::bfloat16 && !usual.has_activations) continue;
     for (const std::int64_t m : usual.m)
       for (const std::int64_t n : usual.n)
-        for (const std::int64_t k : usual.k) sizes.push_back({kind, dtype, m, n, k});
+        for (const std::int64_t k : usual.k) sizes.push_back({kind, dtype, m, n, k, is_weight_gradient});
   }
 }
 
@@ -136,13 +137,14 @@ OperationCurves measure_operations(const std::vector<OperationSize>& wanted, con
   session.run();
   OperationCurves curves;
   for (std::size_t i = 0; i < sizes.size(); ++i)
-    curves[std::string(name_of(sizes[i].kind))][std::string(name_of(sizes[i].dtype))].push_back(session.point(i));
+    curves[curve_name(sizes[i].kind, sizes[i].is_weight_gradient)][std::string(name_of(sizes[i].dtype))].push_back(
+        session.point(i));
   return curves;
 }
 
 std::vector<OperationSize> usual_operation_sizes() {
   std::vector<OperationSize> sizes;
-  for (int kind = 0; kind < num_op_kinds; ++kind) add_sizes(sizes, static_cast<OpKind>(kind));
+  for_each_curve([&](OpKind kind, bool is_weight_gradient) { add_sizes(sizes, kind, is_weight_gradient); });
   return sizes;
 }
 

@@ -60,7 +60,14 @@ void infer(Inference& call, const MatmulArgs& args) {
   args.accumulates ? call.add_to("c", args.c, c) : call.write(args.c, c);
 }
 void sample(SampleOperands& s, MatmulArgs& args) {
-  args = {.a = s.x({s.m(), s.k()}), .b = s.x({s.n(), s.k()}), .c = s.rows(), .transpose_b = true};
+  if (!s.is_weight_gradient())
+    args = {.a = s.x({s.m(), s.k()}), .b = s.x({s.n(), s.k()}), .c = s.rows(), .transpose_b = true};
+  else
+    args = {.a = s.x({s.k(), s.m()}),
+            .b = s.x({s.k(), s.n()}),
+            .c = s.sums({s.m(), s.n()}),
+            .transpose_a = true,
+            .accumulates = true};
 }
 SampleSizes usual_sizes(const MatmulArgs& /*args*/) {
   const std::vector<std::int64_t> sides = {16, 48, 128, 384, 1024};

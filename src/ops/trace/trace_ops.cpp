@@ -14,13 +14,20 @@ OpRecord record_of(OpKind kind, DType dtype, const OpCost& cost) {
 
 }  // namespace
 
+std::string curve_name(OpKind kind, bool is_weight_gradient) {
+  return std::string(name_of(kind)) + (is_weight_gradient ? "_weight_gradient" : "");
+}
+
 void TraceOps::perform(const Operation& operation) {
   check(operation);
   const Operands operands = operands_of(operation);
   if (operand_listener_) operand_listener_(operands);
   OpRecord record = record_of(operation.kind(), operands.dtype, cost(operation));
   const auto* const product = operation.get_if<MatmulArgs>();
-  record.is_float8 = product != nullptr && product->is_float8();
+  if (product != nullptr) {
+    record.is_float8 = product->is_float8();
+    record.is_weight_gradient = product->transpose_a;
+  }
   note(record);
 }
 

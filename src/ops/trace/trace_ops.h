@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,12 @@ struct OpRecord {
   std::int64_t flops = 0;            // as in ops/cost.h
   std::int64_t bytes = 0;            // read and written, once each
   bool is_float8 = false;            // a matmul of operands that are rounded to 8 bits
+  bool is_weight_gradient = false;   // a matmul dw += dy^T x
   bool operator==(const OpRecord&) const = default;
 };
+
+/// The name of its times in machine files: "adamw", "matmul", "matmul_weight_gradient".
+[[nodiscard]] std::string curve_name(OpKind kind, bool is_weight_gradient);
 
 /// Runs on tensors with or without data and touches none. Not thread-safe: one per rank.
 class TraceOps : public Ops {

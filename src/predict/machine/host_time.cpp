@@ -57,6 +57,14 @@ double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
                   bandwidth > 0 ? static_cast<double>(operation.bytes) / bandwidth : 0);
 }
 
+/// By format; null if the operation was not measured. Older files have y = x w^T alone of matmuls.
+template <class Curves>
+const typename Curves::mapped_type* curves_of(const Curves& measured, const OpRecord& operation) {
+  auto found = measured.find(curve_name(operation.kind, operation.is_weight_gradient));
+  if (found == measured.end()) found = measured.find(std::string(name_of(operation.kind)));
+  return found == measured.end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return bytes * num_ranks <= (256 << 10); }
@@ -105,7 +113,8 @@ void HostTime::read_processes(const std::map<std::string, std::vector<Collective
 }
 
 CoreSeconds HostTime::of(const OpRecord& operation) {
-  const auto key = std::tuple(operation.kind, operation.dtype, operation.m, operation.n, operation.k, operation.bytes);
+  const auto key = std::tuple(operation.kind, operation.is_weight_gradient, operation.dtype, operation.m, operation.n,
+                              operation.k, operation.bytes);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   return known_[key] = measured(operation);
@@ -121,7 +130,8 @@ CoreSeconds HostTime::of_cold_copy(const OpRecord& copy) {
 }
 
 CoreSeconds HostTime::per_distant_byte(const OpRecord& operation, double distance) {
-  const std::vector<DistancePoint>*& curve = distances_[{operation.kind, operation.dtype}];
+  const std::vector<DistancePoint>*& curve =
+      distances_[{operation.kind, operation.is_weight_gradient, operation.dtype}];
   if (curve == nullptr) curve = &distances_of(operation);
   return {interpolated_seconds(*curve, distance, &DistancePoint::busy_seconds),
           interpolated_seconds(*curve, distance, &DistancePoint::shared_seconds)};
@@ -129,24 +139,23 @@ CoreSeconds HostTime::per_distant_byte(const OpRecord& operation, double distanc
 
 const std::vector<DistancePoint>& HostTime::distances_of(const OpRecord& operation) const {
   static const std::vector<DistancePoint> none;
-  const auto curves = host_->distances.find(std::string(name_of(operation.kind)));
-  if (curves == host_->distances.end()) return none;
-  const auto curve = curves->second.find(std::string(name_of(operation.dtype)));
-  return curve == curves->second.end() ? curves->second.begin()->second : curve->second;
+  const auto* const curves = curves_of(host_->distances, operation);
+  if (curves == nullptr) return none;
+  const auto curve = curves->find(std::string(name_of(operation.dtype)));
+  return curve == curves->end() ? curves->begin()->second : curve->second;
 }
 
 CoreSeconds HostTime::measured(const OpRecord& operation) const {
-  const auto curves = host_->operations.find(std::string(name_of(operation.kind)));
-  if (curves == host_->operations.end())
-    return {floor_seconds(operation, host_->core), floor_seconds(operation, host_->device)};
-  auto curve = curves->second.find(std::string(name_of(operation.dtype)));
+  const auto* const curves = curves_of(host_->operations, operation);
+  if (curves == nullptr) return {floor_seconds(operation, host_->core), floor_seconds(operation, host_->device)};
+  auto curve = curves->find(std::string(name_of(operation.dtype)));
   // float16 is widened before a matmul; all else takes as long as with the other 16-bit format, which comes first.
-  if (curve == curves->second.end() && operation.dtype == DType::float16 && multiplies_matrices(operation.kind))
-    curve = curves->second.find("float32");
-  require(curve != curves->second.end() || !multiplies_matrices(operation.kind),
+  if (curve == curves->end() && operation.dtype == DType::float16 && multiplies_matrices(operation.kind))
+    curve = curves->find("float32");
+  require(curve != curves->end() || !multiplies_matrices(operation.kind),
           "training.dtype = '{}': the file of this machine has no measured {} in it (use {})", name_of(operation.dtype),
-          name_of(operation.kind), curves->second.empty() ? "float32" : curves->second.rbegin()->first);
-  if (curve == curves->second.end()) curve = curves->second.begin();
+          name_of(operation.kind), curves->empty() ? "float32" : curves->rbegin()->first);
+  if (curve == curves->end()) curve = curves->begin();
   const double amount = static_cast<double>(multiplies_matrices(operation.kind) ? operation.flops : operation.bytes);
   const OperationPoint size = {.m = operation.m, .n = operation.n, .k = operation.k, .amount = amount};
   return {interpolated_seconds(curve->second, size, &OperationPoint::busy_seconds),

@@ -56,9 +56,10 @@ class HostTime {
   double cold_part_ = 0;              // of what an exchange touches
   double seconds_per_cold_byte_ = 0;  // of one core, while the others read too
   double switch_seconds_ = 0;
-  std::map<std::pair<OpKind, DType>, const std::vector<DistancePoint>*> distances_;
+  std::map<std::tuple<OpKind, bool, DType>, const std::vector<DistancePoint>*> distances_;
   std::map<CommKind, OperationCurve> collectives_;  // m: ranks, n: bytes, amount: bytes read and written
-  std::map<std::tuple<OpKind, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, CoreSeconds> known_;
+  // By kind, whether it is of a weight, format, m, n, k and bytes.
+  std::map<std::tuple<OpKind, bool, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, CoreSeconds> known_;
 };
 
 }  // namespace echelon
