@@ -238,7 +238,8 @@ int main(int argc, char** argv) {
       if (is_wanted(shape, dtype)) measure(shape, dtype, rates, options);
   fmt::print("\nthe same mask as ranges, and documents of T / 16 tokens on average\n");
   for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const Shape& shape : {Shape{1, 2048, 12, 4, 64}, {1, 16384, 4, 2, 64}, {1, 16384, 1, 1, 64}})
+    for (const Shape& shape :
+         {Shape{1, 2048, 12, 4, 64}, {1, 16384, 4, 2, 64}, {1, 16384, 1, 1, 64}, {1, 65536, 1, 1, 64}})
       if (is_wanted(shape, dtype)) measure_ranges(shape, dtype, options);
 }
 #endif

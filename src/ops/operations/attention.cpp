@@ -141,7 +141,7 @@ std::int64_t num_visible_pairs(const AttentionMask& mask, const Tensor& q, const
 }
 
 std::int64_t count_seen_pairs(const AttentionMask& mask, const Tensor& q, const Tensor& k) {
-  if (!mask.begin.exists() && mask.is_causal()) return num_visible_pairs(mask, q, k);
+  if (!mask.has_ranges()) return num_visible_pairs(mask, q, k);
   const std::int64_t Tq = q.size(1), queries = q.size(0) * Tq;
   const std::int32_t* const begin = mask.begin.exists() ? mask.begin.as<std::int32_t>() : nullptr;
   const std::int32_t* const end = mask.is_causal() ? nullptr : mask.end.as<std::int32_t>();

@@ -30,6 +30,7 @@ struct AttentionMask {
   MaskShape shape = {};  // of the two bounds, where they exist
 
   [[nodiscard]] bool is_causal() const { return !end.exists(); }
+  [[nodiscard]] bool has_ranges() const { return begin.exists() || end.exists(); }
 };
 
 /// Pairs (query, key) of one head and one sequence that the causal mask leaves where the last query sees the last key.

@@ -63,8 +63,10 @@ void choose_balancer(PlanResult& result, const PlanRequest& request, const Docum
   if (request.documents == nullptr) {
     best.config.parallelism.context_parallel_load_balancer = quickest->balancer;
   } else if (comparable(quickest->seconds) < comparable(best.outcome.step_seconds)) {  // a search that was ended
-    best.choice.shape.balancer = quickest->balancer;
-    best = evaluate(PlanSpace(request), request, best.choice);
+    PlanChoice choice = best.choice;
+    choice.shape.balancer = quickest->balancer;
+    Plan other = evaluate(PlanSpace(request), request, choice);
+    if (is_better(request.objective, other, best)) best = std::move(other);
   }
 }
 

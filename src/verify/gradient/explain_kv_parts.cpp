@@ -25,8 +25,8 @@ class KvPartExplainer {
       const std::set<std::int64_t> missing = replicas_of(first_.wrong), right = replicas_of(first_.others);
       const std::string others =
           right.size() == 1
-              ? fmt::format("it has the part from the query heads of {} alone", ordinal(*right.begin()))
-              : fmt::format("the part from the query heads of number {} is zero", fmt::join(missing, ", "));
+              ? fmt::format("it has the part from the query heads of replica {} alone", *right.begin())
+              : fmt::format("the part from the query heads of replica {} is zero", fmt::join(missing, ", of replica "));
       return {finding(FaultKind::one_replica,
                       fmt::format("of the {} ranks that share each kv head, {}", num_replicas_, others))};
     }
@@ -42,9 +42,6 @@ class KvPartExplainer {
  private:
   [[nodiscard]] const ReadName& name() const { return first_.wrong.front().read.name; }
   [[nodiscard]] std::int64_t replica_of(const Read& read) const { return read.first_column / all_columns_; }
-  [[nodiscard]] static std::string ordinal(std::int64_t replica) {
-    return replica == 0 ? "the first" : fmt::format("number {}", replica);
-  }
   [[nodiscard]] std::set<std::int64_t> replicas_of(const std::vector<WrongRead>& reads) const {
     std::set<std::int64_t> replicas;
     for (const WrongRead& each : reads) replicas.insert(replica_of(each.read));

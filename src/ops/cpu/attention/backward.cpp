@@ -37,7 +37,7 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   const KeyRange all{0, args.k.size(1)};
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
-  divide({num_kv_heads, work, 1, num_threads, args.mask.is_causal() ? 1 : ranges_per_thread},
+  divide({num_kv_heads, work, 1, num_threads, args.mask.has_ranges() ? ranges_per_thread : 1},
          [&](std::int64_t first, std::int64_t last) HWY_ATTR {
            Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
            Pass backward(args, scratch);

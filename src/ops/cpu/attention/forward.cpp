@@ -21,7 +21,7 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   if (order.num_pairs() == 0) return;
   const std::int64_t num_pairs = mean_visible_pairs(args.mask, args.q, args.k);
   const std::int64_t work = num_pairs * args.q.size(3) / 16 / order.pairs_per_head();
-  divide({order.num_pairs(), work, 1, num_threads, args.mask.is_causal() ? 1 : ranges_per_thread},
+  divide({order.num_pairs(), work, 1, num_threads, args.mask.has_ranges() ? ranges_per_thread : 1},
          [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
            Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
            Forward<Format, T> forward(args, scratch);
