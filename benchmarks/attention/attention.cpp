@@ -7,7 +7,7 @@
 //
 // Claim (speed): Attention by ranges is as fast as causal attention, and documents take time in proportion to their
 //   pairs (query, key).
-// Bound: 0.96 of the speed at T = 16,384; a pair takes up to 1.15 times as long in float32 and 1.25 in bfloat16 (AMX)
+// Bound: 0.94 of the speed at T = 16,384; a pair takes up to 1.15 times as long in float32 and 1.40 in bfloat16 (AMX)
 //   with documents of T / 16 tokens on average, 1.00 and 1.11 times at T = 65,536. Intel Granite Rapids, two threads.
 // Run: build/release/bench_attention 3 2
 #include "ops/cpu/targets.h"
