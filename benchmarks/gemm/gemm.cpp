@@ -118,11 +118,12 @@ void wake_team(int num_threads) {
 }
 
 std::vector<Column> measure(const Shape& s, int tries) {
+  const bool has_avx512 = largest_of_processor() >= InstructionSet::avx512;
   const Matrix a(DType::float32, s.m * s.k), b(DType::float32, s.k * s.n), c(DType::float32, s.m * s.n);
   const Matrix a16(DType::bfloat16, s.m * s.k), b16(DType::bfloat16, s.k * s.n);
   const Operands x{a.data(), b.data(), c.data()}, x16{a16.data(), b16.data(), c.data()};
   std::vector<Column> columns = {{"OpenBLAS AVX2", openblas_product("Haswell", s, x)},
-                                 {"AVX-512", openblas_product("SkylakeX", s, x)},
+                                 {"AVX-512", has_avx512 ? openblas_product("SkylakeX", s, x) : std::nullopt},
                                  {"oneDNN", onednn_product(s, DType::float32, x)},
                                  {"own", own(&float32_kernels(), s, x)},
                                  {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)},
