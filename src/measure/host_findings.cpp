@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "machine/busy_time.h"
 #include "measure/kept_machine.h"
+#include "ops/cpu/peaks.h"
 #include "spec/machine/probe_errors.h"
 
 #include <fmt/format.h>
@@ -36,6 +37,14 @@ std::string busy_line(const HostFindings& findings) {
                               100 * unsure_spread);
   return line + fmt::format("; unsure, since rounds differ by more than {:.0f} %: {}\n", 100 * unsure_spread,
                             fmt::join(findings.unsure, ", "));
+}
+
+std::string sharing_line(const HostFindings& findings) {
+  if (!findings.shares_cores()) return {};
+  return fmt::format(
+      "a loop that does nothing takes {:.1f} cycles an iteration instead of 1: other work seems to run on the same "
+      "cores, as their other hyperthreads, and matmuls stay below the peak meanwhile\n",
+      findings.cycles_of_short_loop);
 }
 
 std::string unsure_note(const RateInRounds& rate) {
@@ -88,12 +97,14 @@ MeasuredHost measure_host(const MeasureOptions& options) {
   const OthersMeter others;
   const HostSpec machine = measure_machine(options);
   std::vector<CoreScaling> scaling = measure_core_scaling(options);
-  return {machine, findings_of(machine, others.share(), std::move(scaling))};
+  MeasuredHost measured = {machine, findings_of(machine, others.share(), std::move(scaling))};
+  measured.findings.cycles_of_short_loop = measure_cycles_of_short_loop(options.seconds);
+  return measured;
 }
 
 HostFindings findings_of(const HostSpec& machine, double share_of_others, std::vector<CoreScaling> scaling) {
   HostFindings findings = {
-      share_of_others, read_topology(allowed_cpus()), std::move(scaling), {}, probe_errors(machine)};
+      share_of_others, read_topology(allowed_cpus()), std::move(scaling), {}, probe_errors(machine), 1};
   const auto add = [&](double spread, const std::string& name) {
     if (spread > unsure_spread) findings.unsure.push_back(name);
   };
@@ -135,10 +146,15 @@ nlohmann::ordered_json rates_json(const HostSpec& machine) {
 
 bool HostFindings::is_busy() const { return share_of_others >= busy_share; }
 
+bool HostFindings::shares_cores() const {
+  constexpr double most_alone = 1.5;
+  return cycles_of_short_loop > most_alone;
+}
+
 std::string to_text(const HostFindings& findings) {
   std::string text = to_string(findings.topology) + "\n";
   for (const CoreScaling& scaling : findings.scaling) text += scaling_line(scaling);
-  return text + busy_line(findings);
+  return text + busy_line(findings) + sharing_line(findings);
 }
 
 nlohmann::ordered_json to_json(const HostFindings& findings) {
@@ -146,6 +162,8 @@ nlohmann::ordered_json to_json(const HostFindings& findings) {
   for (const CoreScaling& s : findings.scaling) scaling.push_back(json_of(s));
   return {{"share_of_others", findings.share_of_others},
           {"is_busy", findings.is_busy()},
+          {"cycles_of_short_loop", findings.cycles_of_short_loop},
+          {"shares_cores", findings.shares_cores()},
           {"unsure", findings.unsure},
           {"topology", json_of(findings.topology)},
           {"scaling", scaling},

@@ -26,8 +26,11 @@ struct HostFindings {
   std::vector<CoreScaling> scaling;
   std::vector<std::string> unsure;  // rates whose rounds disagree: "core float32_flops"
   std::vector<std::string> errors;  // of probes, one sentence each
+  double cycles_of_short_loop = 1;  // measure_cycles_of_short_loop()
 
   [[nodiscard]] bool is_busy() const;
+  /// With work that this system does not see, of another virtual machine.
+  [[nodiscard]] bool shares_cores() const;
 };
 
 struct MeasuredHost {

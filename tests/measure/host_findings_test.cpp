@@ -1,6 +1,8 @@
 // What echelon bench says about its own measurement.
 #include "measure/host_findings.h"
 
+#include "ops/cpu/peaks.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,6 +59,22 @@ TEST(HostFindings, OfABusyMachine) {
   EXPECT_EQ(json["is_busy"], true);
   EXPECT_EQ(json["unsure"].size(), 2U);
   EXPECT_EQ(json["topology"]["cores"], (std::vector<std::string>{"0,2", "1,3"}));
+}
+
+// Neither the system's times nor multiply-adds in registers show it.
+TEST(HostFindings, OfCoresThatOthersUseAsHyperthreads) {
+  HostFindings findings = quiet();
+  EXPECT_THAT(to_text(findings), Not(HasSubstr("hyperthreads")));
+  findings.cycles_of_short_loop = 2.1;
+  EXPECT_THAT(to_text(findings), HasSubstr("a loop that does nothing takes 2.1 cycles an iteration instead of 1"));
+  EXPECT_FALSE(findings.is_busy());
+  EXPECT_EQ(nlohmann::json(to_json(findings))["shares_cores"], true);
+}
+
+TEST(HostFindings, AShortLoopTakesSomeCycles) {
+  const double cycles = measure_cycles_of_short_loop(0.01);
+  EXPECT_GT(cycles, 0.4);
+  EXPECT_LT(cycles, 20);
 }
 
 }  // namespace

@@ -154,6 +154,29 @@ double measure_multiply_adds(DType dtype, const PeakOptions& options) {
   return 0;
 }
 
+double measure_cycles_of_short_loop(double seconds) {
+  constexpr std::int64_t num_cycles = 64 * 512, num_in_row = 64;  // some ten microseconds
+  std::vector<double> cycles;
+  for (const double first = now_seconds(); cycles.empty() || now_seconds() - first < seconds;) {
+    const double start = now_seconds();
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < num_cycles; i += num_in_row) {
+#pragma GCC unroll 64
+      for (std::int64_t added = 0; added < num_in_row; ++added) {
+        sum += i;
+        asm volatile("" : "+r"(sum));  // an addition takes a cycle, after the one before
+      }
+    }
+    const double between = now_seconds();
+    for (std::int64_t left = num_cycles; left > 0; --left) asm volatile("" : "+r"(left));
+    const double end = now_seconds();
+    cycles.push_back((end - between) / (between - start));
+  }
+  const auto median = cycles.begin() + static_cast<std::ptrdiff_t>(cycles.size() / 2);
+  std::ranges::nth_element(cycles, median);
+  return *median;
+}
+
 BandwidthMeter::BandwidthMeter() : arena_(std::make_unique<Arena>(3 * buffer_floats * std::int64_t{sizeof(float)})) {
   const Tensor all = arena_->tensor(0, DType::float32, {3, buffer_floats});
   x_ = all.rows(0, 1).as<float>();

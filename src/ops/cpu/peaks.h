@@ -20,6 +20,11 @@ struct PeakOptions {
 /// has no such instruction.
 [[nodiscard]] double measure_multiply_adds(DType dtype, const PeakOptions& options);
 
+/// How many cycles this thread takes for an iteration of a loop that does nothing: 1, or 2 and more where another
+/// thread uses the same core, maybe one of another virtual machine. The core then fetches instructions for each in
+/// turn, which multiply-adds in registers hardly notice, but matmuls do. The median over `seconds`.
+[[nodiscard]] double measure_cycles_of_short_loop(double seconds);
+
 enum class MemoryPattern : std::uint8_t {
   copy,   // y = x, written past the caches
   triad,  // z = x + a y, likewise
