@@ -4,6 +4,7 @@
 #include "executor/unit_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -31,10 +32,14 @@ class SizedBuffers final : public Buffers {
 };
 
 /// Executes actions on tensors without data and records them.
-class Tracer final : public CommListener {
+class Tracer final : public CommListener, public RepeatedCalls {
  public:
-  Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains)
-      : part_(part), mesh_(config.mesh_shape(), rank), executor_(config, {part, ops_, mesh_}) {
+  /// `recorded`: by calls of this rank before.
+  Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains, RecordedCalls& recorded)
+      : part_(part),
+        mesh_(config.mesh_shape(), rank),
+        recorded_(recorded),
+        executor_(config, {part, ops_, mesh_, this}) {
     if (!part.stages.empty()) bind_rope(part, ops_, buffers_);
     bind_state(part, buffers_);
     for (ShardedUnit* unit : part.units()) {
@@ -73,14 +78,42 @@ class Tracer final : public CommListener {
   [[nodiscard]] std::int64_t used_bytes(BufferRole role) const { return buffers_.used_bytes(role); }
 
  private:
-  void started(const CommRecord& record) override { events_.emplace_back(record); }
-  void waited(std::size_t start) override { events_.emplace_back(CommWait{start}); }
+  void started(const CommRecord& record) override {
+    events_.emplace_back(record);
+    starts_.push_back(num_starts_++);
+  }
+  void waited(std::size_t start) override { events_.emplace_back(CommWait{starts_[start]}); }
+
+  void make(const Key& key, Stack& workspace, const std::function<void()>& call) override {
+    const std::size_t first_event = events_.size(), first_start = num_starts_;
+    const auto [known, is_new] = recorded_.try_emplace(key);
+    RecordedCall& recorded = known->second;
+    if (is_new) {
+      const Stack before = std::exchange(workspace, {});  // measures the call alone
+      call();
+      recorded.workspace_bytes = workspace.peak_bytes();
+      workspace = before;
+      recorded.events.assign(events_.begin() + static_cast<std::ptrdiff_t>(first_event), events_.end());
+      recorded.num_starts = num_starts_ - first_start;
+      for (TraceEvent& event : recorded.events)
+        if (auto* const wait = std::get_if<CommWait>(&event)) wait->start -= first_start;
+    } else {
+      events_.insert(events_.end(), recorded.events.begin(), recorded.events.end());
+      for (auto event = events_.begin() + static_cast<std::ptrdiff_t>(first_event); event != events_.end(); ++event)
+        if (auto* const wait = std::get_if<CommWait>(&*event)) wait->start += first_start;
+      num_starts_ += recorded.num_starts;
+    }
+    const Stack::Scope scope(workspace);
+    (void)workspace.take(DType::float32, {recorded.workspace_bytes / size_of(DType::float32)});
+  }
 
   template <class Call>
   CallTrace recorded(Call&& call) {
     constexpr std::size_t usual = 128;
     events_.clear();
     events_.reserve(usual);
+    starts_.clear();
+    num_starts_ = 0;
     mesh_.clear();
     std::vector<Pending> in_progress = call();
     CallTrace trace = {std::move(events_), buffers_.used_bytes(BufferRole::workspace)};
@@ -93,27 +126,30 @@ class Tracer final : public CommListener {
   TraceMesh mesh_;
   SizedBuffers buffers_;
   StepValues values_;
+  RecordedCalls& recorded_;
   ActionExecutor executor_;
   std::vector<TraceEvent> events_;
+  // By a communication's number on the mesh, which calls that were not made have none on: its number in the trace.
+  std::vector<std::size_t> starts_;
+  std::size_t num_starts_ = 0;
 };
 
 constexpr auto at(PassKind kind) { return static_cast<std::size_t>(kind); }
 
 // A pass leaves in the stash what the next ones read. The gradient of the input is the same in every microbatch.
-UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains) {
+UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains, RecordedCalls& recorded) {
   ModelPart part = make_unit_part(config, rank, kind);
-  Tracer tracer(config, rank, part, trains);
+  Tracer tracer(config, rank, part, trains, recorded);
   UnitPasses passes;
   const auto trace = [&](ActionKind action) { return tracer.trace(action, 0); };
-  passes.first[at(PassKind::forward)] = passes.later[at(PassKind::forward)] = trace(ActionKind::forward);
+  passes.first[at(PassKind::forward)] = trace(ActionKind::forward);
   passes.input_stash_bytes = tracer.used_bytes(BufferRole::input_stash);
   passes.stash_bytes = tracer.used_bytes(BufferRole::stash);
   if (!trains) return passes;
   tracer.open_gradients();
   for (PassTraces* const of : {&passes.first, &passes.later})
     (*of)[at(PassKind::backward)] = trace(ActionKind::backward);
-  passes.first[at(PassKind::backward_input)] = passes.later[at(PassKind::backward_input)] =
-      trace(ActionKind::backward_input);
+  passes.first[at(PassKind::backward_input)] = trace(ActionKind::backward_input);
   passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
   tracer.open_gradients();
   for (PassTraces* const of : {&passes.first, &passes.later})
@@ -123,7 +159,8 @@ UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind,
 
 PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind& kind) {
   ModelPart part = make_unit_part(config, rank, kind);
-  Tracer tracer(config, rank, part, true);
+  RecordedCalls recorded;
+  Tracer tracer(config, rank, part, true, recorded);
   PassTraces passes;
   const auto trace = [&](PassKind pass, ActionKind action) { passes[at(pass)] = tracer.trace(action, 0); };
   trace(PassKind::forward, ActionKind::forward);
@@ -137,7 +174,8 @@ PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind&
 
 StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind) {
   ModelPart part = make_unit_part(config, rank, kind);
-  Tracer tracer(config, rank, part, true);
+  RecordedCalls recorded;
+  Tracer tracer(config, rank, part, true, recorded);
   const int index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
   ShardedUnit& unit = unit_of(part, kind);
   StateTraces traces;
@@ -159,6 +197,10 @@ StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind)
 
 }  // namespace
 
+bool computes_weight_gradients(PassKind pass) {
+  return pass == PassKind::backward || pass == PassKind::backward_weight;
+}
+
 std::optional<PassKind> pass_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward: return PassKind::forward;
@@ -177,8 +219,9 @@ UnitTraces::Key UnitTraces::key_of(const UnitKind& kind, int rank, bool trains) 
 }
 
 const UnitPasses& UnitTraces::passes(const UnitKind& kind, int rank, bool trains) {
-  const auto [known, is_new] = passes_.try_emplace(key_of(kind, rank, trains));
-  if (is_new) known->second = trace_passes(config_, rank, kind, trains);
+  const Key key = key_of(kind, rank, trains);
+  const auto [known, is_new] = passes_.try_emplace(key);
+  if (is_new) known->second = trace_passes(config_, rank, kind, trains, recorded_[std::get<int>(key)]);
   return known->second;
 }
 
@@ -193,7 +236,8 @@ const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {
 }
 
 CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action, bool trains) {
-  return Tracer(config, rank, part, trains).trace(action);
+  RecordedCalls recorded;
+  return Tracer(config, rank, part, trains, recorded).trace(action);
 }
 
 }  // namespace echelon

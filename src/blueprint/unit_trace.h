@@ -15,6 +15,7 @@ namespace echelon {
 
 enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
 inline constexpr int num_pass_kinds = 4;
+[[nodiscard]] bool computes_weight_gradients(PassKind pass);
 /// None of an action that is no pass.
 [[nodiscard]] std::optional<PassKind> pass_of(ActionKind kind);
 
@@ -23,18 +24,27 @@ using PassTraces = std::array<CallTrace, num_pass_kinds>;  // by PassKind
 /// The passes of a unit through one microbatch. Where microbatches add up, the weight gradients of the first one are
 /// written and those of the others are added to them.
 struct UnitPasses {
-  PassTraces first = {}, later = {};
+  PassTraces first = {}, later = {};      // later: those that compute weight gradients
   std::int64_t stash_bytes = 0;           // saved by forward, until the weights' gradients are computed
   std::int64_t input_stash_bytes = 0;     // until the input's gradient is
   std::int64_t gradient_stash_bytes = 0;  // saved between the two halves of backward
 
   [[nodiscard]] const CallTrace& of(PassKind kind, bool is_first) const {
-    return (is_first ? first : later)[static_cast<std::size_t>(kind)];
+    return (is_first || !computes_weight_gradients(kind) ? first : later)[static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] std::int64_t workspace_bytes(std::size_t kind) const {
     return std::max(first[kind].workspace_bytes, later[kind].workspace_bytes);
   }
 };
+
+/// What a call of RepeatedCalls recorded; its waits count its own starts.
+struct RecordedCall {
+  std::vector<TraceEvent> events = {};
+  std::size_t num_starts = 0;
+  std::int64_t workspace_bytes = 0;
+};
+/// Of one rank.
+using RecordedCalls = std::map<RepeatedCalls::Key, RecordedCall>;
 
 /// What is done to the gradients, the optimizer state and the parameters of a unit. Of clip it has the squares alone,
 /// without their sum over all ranks.
@@ -58,6 +68,7 @@ class UnitTraces {
 
   RunConfig config_;
   std::map<Key, UnitPasses> passes_;
+  std::map<int, RecordedCalls> recorded_;  // by rank
   std::map<Key, StateTraces> states_;
 };
 

@@ -16,7 +16,7 @@ std::vector<Pending> one(Pending pending) {
 }  // namespace
 
 ActionExecutor::ActionExecutor(const RunConfig& config, const ExecutorParts& parts)
-    : config_(config), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh) {}
+    : config_(config), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh), repeated_(parts.repeated) {}
 
 void ActionExecutor::start(Buffers& buffers, StepValues& values) {
   buffers_ = &buffers;
@@ -99,7 +99,7 @@ void ActionExecutor::forward(const Action& action) {
   const auto& [kind, stage, m, unit_index, id, after] = action;
   const StagePart& part = model_.stage(stage);
   Stack workspace = buffers_->region({BufferRole::workspace, id});
-  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  Context context = {ops_, mesh_, workspace, microbatch(m), repeated_};
   const BufferKey saved = {BufferRole::stash, m, stage}, saved_for_input = {BufferRole::input_stash, m, stage};
   Stash& stash = stashes_[{stage, m}];
   if (unit_index <= 0)  // of the whole stage, or its first unit
@@ -117,7 +117,7 @@ void ActionExecutor::backward(const Action& action) {
   const auto& [kind, stage, m, unit_index, id, after] = action;
   StagePart& part = model_.stage(stage);
   Stack workspace = buffers_->region({BufferRole::workspace, id});
-  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  Context context = {ops_, mesh_, workspace, microbatch(m), repeated_};
   Stash& stash = stashes_[{stage, m}];
   if (kind == ActionKind::backward) part.stage->backward(context, unit_index, gradients_of(stage, m), stash);
   if (kind == ActionKind::backward_input) {

@@ -47,6 +47,7 @@ struct ExecutorParts {
   ModelPart& model;
   Ops& ops;
   Mesh& mesh;
+  RepeatedCalls* repeated = nullptr;  // of a trace
 };
 
 class ActionExecutor {
@@ -98,6 +99,7 @@ class ActionExecutor {
   ModelPart& model_;
   Ops& ops_;
   Mesh& mesh_;
+  RepeatedCalls* repeated_;
   Buffers* buffers_ = nullptr;
   StepValues* values_ = nullptr;
   ExpertTraffic expert_traffic_;                  // of this run

@@ -13,6 +13,8 @@
 #include "spec/recompute.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -158,11 +160,23 @@ struct Microbatch {
   bool needs_gradient = false;  // a backward pass follows, and computes the loss; without one, forward does
 };
 
+/// Of a trace: calls that would record the same again are recorded once and copied. A ring has thousands of records,
+/// and a unit's passes go around it several times.
+class RepeatedCalls {
+ public:
+  /// Whatever decides what a call computes, sends and takes, of calls of one rank of a run.
+  using Key = std::vector<std::int64_t>;
+
+  virtual ~RepeatedCalls() = default;
+  virtual void make(const Key& key, Stack& workspace, const std::function<void()>& call) = 0;
+};
+
 struct Context {
   Ops& ops;
   Mesh& mesh;
   Stack& workspace;  // scratch for the length of a call: take within a Stack::Scope
   Microbatch microbatch;
+  RepeatedCalls* repeated = nullptr;  // null: every call is made
 };
 
 }  // namespace echelon

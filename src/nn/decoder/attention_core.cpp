@@ -12,14 +12,18 @@ namespace {
 class SavedAttention final : public AttentionCore {
  public:
   SavedAttention(const LayerOptions& options, std::unique_ptr<KeyAttention> keys)
-      : keys_(std::move(keys)), is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)) {}
+      : keys_(std::move(keys)),
+        is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)),
+        window_(options.window),
+        exchanges_(options.tokens != nullptr) {}
 
   void compute(const ComputePass& pass, const Qkv& qkv) const override {
     const Tensor& q = qkv[0];
     const std::int64_t B = q.size(0), T = q.size(1), H = q.size(2), C = q.size(3);
     const Tensor out = pass.place({this, saved_out, is_dropped_, LastReader::backward_weight}, q.dtype, {B * T, H * C});
     const Tensor lse = pass.place({this, saved_lse, is_dropped_}, accumulate_dtype(q.dtype), keys_->lse_sizes(q));
-    if (pass.runs(is_dropped_)) keys_->forward(pass.context, qkv, {out.reshaped(q.sizes), lse});
+    if (!pass.runs(is_dropped_)) return;
+    attend(pass.context, Call::forward, qkv, [&] { keys_->forward(pass.context, qkv, {out.reshaped(q.sizes), lse}); });
   }
 
   [[nodiscard]] Tensor out(const Stash& stash) const override { return stash.saved(this, saved_out); }
@@ -32,11 +36,11 @@ class SavedAttention final : public AttentionCore {
   void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
                 const Stash& stash) const override {
     const Sizes& sizes = qkv[0].sizes;
-    keys_->backward(context, qkv,
-                    {.of = {stash.saved(this, saved_out).reshaped(sizes), stash.saved(this, saved_lse)},
-                     .dout = of_out.dout.reshaped(sizes),
-                     .delta = of_out.delta},
-                    dqkv);
+    const AttendedGradient gradient = {
+        .of = {stash.saved(this, saved_out).reshaped(sizes), stash.saved(this, saved_lse)},
+        .dout = of_out.dout.reshaped(sizes),
+        .delta = of_out.delta};
+    attend(context, Call::backward, qkv, [&] { keys_->backward(context, qkv, gradient, dqkv); });
   }
 
   void decode(Ops& ops, const Qkv& qkv, Tensor begin, const Attended& results) const override {
@@ -45,9 +49,21 @@ class SavedAttention final : public AttentionCore {
 
  private:
   enum Saved : int { saved_out, saved_lse };  // in the stash
+  enum class Call : std::int64_t { forward, backward };
+
+  template <class F>
+  void attend(Context& context, Call kind, const Qkv& qkv, F&& call) const {
+    if (context.repeated == nullptr || !exchanges_) return call();
+    RepeatedCalls::Key key = {static_cast<std::int64_t>(kind), window_, static_cast<std::int64_t>(qkv[0].dtype)};
+    for (const Tensor& x : qkv)
+      for (int dim = 0; dim < x.sizes.num_dims(); ++dim) key.push_back(x.sizes[dim]);
+    context.repeated->make(key, context.workspace, call);
+  }
 
   std::unique_ptr<KeyAttention> keys_;
   bool is_dropped_;
+  std::int64_t window_;
+  bool exchanges_;
 };
 
 std::unique_ptr<KeyAttention> make_exchanging_attention(const LayerOptions& options, const HeadSplit& split) {

@@ -119,7 +119,7 @@ class LayoutFold {
   const PassSeconds& passes(const UnitCost& unit, bool is_first) {
     const auto [known, is_new] = passes_.try_emplace({&unit, is_first});
     for (std::size_t pass = 0; is_new && pass < num_pass_kinds; ++pass)
-      known->second[pass] = seconds_of((is_first ? unit.costs->first : unit.costs->later)[pass]);
+      known->second[pass] = seconds_of(unit.costs->of(pass, is_first));
     return known->second;
   }
 

@@ -18,7 +18,7 @@ int rank_of_stage(int stage, int num_ranks, Placement placement) {
 
 /// Of all cores of a host for one rank, whichever microbatch it is.
 double core_seconds_of(const UnitCost& unit, std::size_t kind) {
-  return std::min(unit.costs->first[kind].core_seconds, unit.costs->later[kind].core_seconds);
+  return std::min(unit.costs->of(kind, true).core_seconds, unit.costs->of(kind, false).core_seconds);
 }
 
 /// Whether they have the same units, of which all blocks are of one kind.

@@ -65,8 +65,6 @@ UnitPasses bytes_of(const UnitPasses& passes) {
   return bytes;
 }
 
-bool computes_weights(PassKind pass) { return pass == PassKind::backward || pass == PassKind::backward_weight; }
-
 /// Of shapes that divide experts in different ways the same.
 PlanShape without_experts(PlanShape shape) {
   shape.ep = shape.etp = 1;
@@ -174,9 +172,9 @@ std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes, c
   auto costs = std::make_shared<PassCosts>();
   costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
-    const bool is_same = !computes_weights(static_cast<PassKind>(pass));
     costs->first[pass] = cost_of_pass(passes.first[pass], documents);
-    costs->later[pass] = is_same ? costs->first[pass] : cost_of_pass(passes.later[pass], documents);
+    if (computes_weight_gradients(static_cast<PassKind>(pass)))
+      costs->later[pass] = cost_of_pass(passes.later[pass], documents);
   }
   return costs;
 }
@@ -250,7 +248,7 @@ class CostTable::Tracer {
 
  private:
   const PlanSpace& space_;
-  const PlanShape& shape_;
+  const PlanShape shape_;
   DocumentLoads* loads_;
   std::optional<RunConfig> config_;
   std::optional<UnitTraces> units_;
@@ -258,8 +256,17 @@ class CostTable::Tracer {
   int rank_ = 0;
 };
 
+CostTable::Tracer& CostTable::tracer_of(const PlanShape& shape) {
+  const ShapeKey key = key_of(shape);
+  if (tracer_ == nullptr || traced_shape_ != key) {
+    tracer_ = std::make_shared<Tracer>(*space_, shape, request_->documents.get());
+    traced_shape_ = key;
+  }
+  return *tracer_;
+}
+
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  Tracer tracer(*space_, shape, request_->documents.get());
+  Tracer& tracer = tracer_of(shape);
   KnownUnits& units = units_[key_of(shape)];
   const LayerOptions options = layer_options(tracer.config(), 0);
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
@@ -302,7 +309,7 @@ const LayerCosts& CostTable::first_layers(const PlanShape& shape) {
   if (!is_new) return costs;
   costs.model = &request_->base.model;
   costs.tied = tied_weight();
-  Tracer tracer(*space_, shape, request_->documents.get());
+  Tracer& tracer = tracer_of(shape);
   for_kinds({},
             [&](const UnitKind& kind) { costs.units.push_back(timed(kind, first_costs(kind, shape, tracer), shape)); });
   return costs;

@@ -19,8 +19,12 @@ namespace echelon {
 
 /// Of the first microbatch whose weight gradients are computed, and of all others.
 struct PassCosts {
-  std::array<ActionCost, num_pass_kinds> first = {}, later = {};
-  UnitPasses bytes = {};  // without events, of which a long ring has thousands
+  std::array<ActionCost, num_pass_kinds> first = {}, later = {};  // later: as UnitPasses
+  UnitPasses bytes = {};                                          // without events, of which a long ring has thousands
+
+  [[nodiscard]] const ActionCost& of(std::size_t pass, bool is_first) const {
+    return (is_first || !computes_weight_gradients(static_cast<PassKind>(pass)) ? first : later)[pass];
+  }
 };
 
 /// The passes of a kind of unit; copies share what they cost.
@@ -215,6 +219,8 @@ class CostTable {
   [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
   /// Traces the units of a shape, once one of them is not known.
   class Tracer;
+  /// That of the shape before, most often: what blocks recompute is asked for one after the other.
+  [[nodiscard]] Tracer& tracer_of(const PlanShape& shape);
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] std::shared_ptr<const PassCosts> first_costs(const UnitKind& kind, const PlanShape& shape,
                                                              Tracer& tracer);
@@ -228,6 +234,8 @@ class CostTable {
   PlanOrders orders_;
   KnownPasses own_passes_;
   KnownPasses* passes_;
+  std::shared_ptr<Tracer> tracer_;
+  ShapeKey traced_shape_;
   std::map<ShapeKey, KnownUnits> units_;
   /// By the strides of the tensor, the context and the shard axis, the last one with expert groups.
   using PlacedLayers = std::vector<std::pair<std::array<int, 3>, const LayerCosts*>>;

@@ -9,6 +9,29 @@
 #include <utility>
 
 namespace echelon {
+namespace {
+
+/// Of the last few operations that differ: the hops of a ring compute the same again and again.
+class KnownSeconds {
+ public:
+  [[nodiscard]] double of(const OpRecord& operation, const DeviceSpec& device) {
+    const auto found = std::ranges::find(known_, operation, &Known::operation);
+    if (found != known_.end()) return found->seconds;
+    Known& oldest = known_[next_++ % known_.size()];
+    oldest = {operation, operation_seconds(operation, device)};
+    return oldest.seconds;
+  }
+
+ private:
+  struct Known {
+    OpRecord operation = {.m = -1};  // none is like it
+    double seconds = 0;
+  };
+  std::array<Known, 8> known_ = {};
+  std::size_t next_ = 0;
+};
+
+}  // namespace
 
 CostTimer::CostTimer(const MachineSpec& machine, std::int64_t num_ranks) {
   if (machine.host) host_.emplace(*machine.host, static_cast<int>(num_ranks));
@@ -19,20 +42,14 @@ CostTimer::CostTimer(const MachineSpec& machine, std::int64_t num_ranks) {
   }
 }
 
-double ActionCost::compute_seconds() const {
-  double sum = 0;
-  for (const CostEvent& event : events)
-    if (const auto* seconds = std::get_if<double>(&event)) sum += *seconds;
-  return sum;
-}
-
 ActionCost CostTimer::cost_of(const CallTrace& trace) {
   if (host_) return cost_on_host(trace);
   ActionCost least;
   double least_seconds = std::numeric_limits<double>::max();
   for (const MachineSpec& machine : machines_) {
+    KnownSeconds known;
     ActionCost cost = {.events = cost_events(trace, [&](const OpRecord& operation) {
-                         return operation_seconds(operation, machine.nodes.front().device);
+                         return known.of(operation, machine.nodes.front().device);
                        })};
     if (const double seconds = cost.compute_seconds(); seconds < least_seconds) {
       least_seconds = seconds;
@@ -61,7 +78,7 @@ ActionCost CostTimer::cost_on_host(const CallTrace& trace) {
     seconds += work / num_cores;
     cost.core_seconds += work / num_parties;
   }
-  cost.events = {seconds};
+  cost.events.compute(seconds);
   return cost;
 }
 
@@ -76,12 +93,17 @@ void CostTimer::take_least(std::span<const ActionCost> costs, const MeshShape& m
     for (std::size_t i = 0; i < costs.size(); ++i) least[i] = std::min(least[i], costs[i].compute_seconds());
   else
     for (PlacedMesh& each : placed(mesh)) {
-      std::vector<std::pair<const CommRecord*, double>> known;  // a few: the hops of a ring are the same
+      std::vector<std::pair<const CommRecord*, double>> known;  // a few
       for (std::size_t i = 0; i < costs.size(); ++i) {
+        const std::vector<CommRecord>& records = costs[i].events.records();
+        std::vector<double> of_records;
+        for (const CommRecord& record : records) {
+          auto same = std::ranges::find_if(known, [&](const auto& other) { return *other.first == record; });
+          if (same == known.end()) same = known.insert(same, {&record, least_seconds(record, each)});
+          of_records.push_back(same->second);
+        }
         const double seconds = seconds_of_events(costs[i].events, [&](const CommRecord& record) {
-          const auto same = std::ranges::find_if(known, [&](const auto& other) { return *other.first == record; });
-          if (same != known.end()) return same->second;
-          return known.emplace_back(&record, least_seconds(record, each)).second;
+          return of_records[static_cast<std::size_t>(&record - records.data())];
         });
         least[i] = std::min(least[i], seconds);
       }

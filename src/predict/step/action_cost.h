@@ -1,12 +1,11 @@
-// The cost of an action as an ordered list, and what such a list takes. Computing and communicating are two lanes: a
-// communication runs from its start, after those that were started before it, and the action stops at a wait until it
-// has ended.
+// The cost of an action, and what it takes on the mesh of a layout.
 #pragma once
 
 #include "blueprint/call_trace.h"
 #include "predict/machine/device_map.h"
 #include "predict/machine/host_time.h"
 #include "predict/step/context_rank.h"
+#include "predict/step/cost_events.h"
 #include "spec/machine/machine_spec.h"
 
 #include <algorithm>
@@ -15,34 +14,20 @@
 #include <optional>
 #include <span>
 #include <tuple>
-#include <variant>
 #include <vector>
 
 namespace echelon {
 
-/// Seconds of computing, the start of a communication in a group of more than one rank, or the wait for one.
-using CostEvent = std::variant<double, CommRecord, CommWait>;
-using CostEvents = std::vector<CostEvent>;
-
-/// The events of a trace; operations without a communication between them become one event.
+/// The events of a trace.
 template <class SecondsOfOperation>
 [[nodiscard]] CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of);
-
-/// Until both lanes have ended. `seconds_of(record)`: of a communication. `placed(record, start, end)` is told when
-/// each is under way.
-template <class SecondsOfCommunication, class Placed>
-[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of, Placed&& placed);
-template <class SecondsOfCommunication>
-[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of) {
-  return seconds_of_events(events, seconds_of, [](const CommRecord&, double, double) {});
-}
 
 /// On a host the seconds are those with all its cores, communication included.
 struct ActionCost {
   CostEvents events = {};   // on the fastest kind of device
   double core_seconds = 0;  // on a host: of all cores together, for one rank
 
-  [[nodiscard]] double compute_seconds() const;
+  [[nodiscard]] double compute_seconds() const { return events.compute_seconds(); }
 };
 
 /// Costs that are the least on any device that a rank may be placed on. Memoised; not thread-safe.
@@ -85,37 +70,18 @@ CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) 
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& event = trace.events[i];
     if (const auto* operation = std::get_if<OpRecord>(&event)) {
-      if (events.empty() || !std::holds_alternative<double>(events.back())) events.emplace_back(0.0);
-      std::get<double>(events.back()) += seconds_of(*operation);
+      events.compute(seconds_of(*operation));
     } else if (std::holds_alternative<CommRecord>(event)) {
       const auto& [started, num_records] = posted_at(trace.events, i);
       starts.insert(starts.end(), num_records, started.group_size > 1 ? num_starts++ : of_one_rank);
-      if (started.group_size > 1) events.emplace_back(started);
+      if (started.group_size > 1) events.start(started);
       i += num_records - 1;
     } else if (const std::size_t start = starts[std::get<CommWait>(event).start]; start != of_one_rank) {
-      events.emplace_back(CommWait{start});
+      events.wait(start);
     }
   }
+  events.shrink_to_fit();
   return events;
-}
-
-template <class SecondsOfCommunication, class Placed>
-double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of, Placed&& placed) {
-  double computed = 0, communicated = 0;  // until when each lane is busy
-  std::vector<double> ends;               // of communications
-  for (const CostEvent& event : events) {
-    if (const auto* seconds = std::get_if<double>(&event)) {
-      computed += *seconds;
-    } else if (const auto* started = std::get_if<CommRecord>(&event)) {
-      const double start = std::max(communicated, computed);
-      communicated = start + seconds_of(*started);
-      placed(*started, start, communicated);
-      ends.push_back(communicated);
-    } else {
-      computed = std::max(computed, ends[std::get<CommWait>(event).start]);
-    }
-  }
-  return std::max(computed, communicated);
 }
 
 }  // namespace echelon
