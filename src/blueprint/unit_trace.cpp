@@ -85,26 +85,33 @@ class Tracer final : public CommListener, public RepeatedCalls {
   void waited(std::size_t start) override { events_.emplace_back(CommWait{starts_[start]}); }
 
   void make(const Key& key, Stack& workspace, const std::function<void()>& call) override {
-    const std::size_t first_event = events_.size(), first_start = num_starts_;
-    const auto [known, is_new] = recorded_.try_emplace(key);
-    RecordedCall& recorded = known->second;
-    if (is_new) {
-      const Stack before = std::exchange(workspace, {});  // measures the call alone
-      call();
-      recorded.workspace_bytes = workspace.peak_bytes();
-      workspace = before;
-      recorded.events.assign(events_.begin() + static_cast<std::ptrdiff_t>(first_event), events_.end());
-      recorded.num_starts = num_starts_ - first_start;
-      for (TraceEvent& event : recorded.events)
-        if (auto* const wait = std::get_if<CommWait>(&event)) wait->start -= first_start;
-    } else {
-      events_.insert(events_.end(), recorded.events.begin(), recorded.events.end());
-      for (auto event = events_.begin() + static_cast<std::ptrdiff_t>(first_event); event != events_.end(); ++event)
-        if (auto* const wait = std::get_if<CommWait>(&*event)) wait->start += first_start;
-      num_starts_ += recorded.num_starts;
-    }
+    const auto known = recorded_.find(key);
+    const std::int64_t bytes = known != recorded_.end() ? repeat(known->second) : record(key, workspace, call);
     const Stack::Scope scope(workspace);
-    (void)workspace.take(DType::float32, {recorded.workspace_bytes / size_of(DType::float32)});
+    (void)workspace.take(DType::float32, {bytes / size_of(DType::float32)});
+  }
+  /// Makes the call, on a workspace that measures it alone. Returns what it took.
+  std::int64_t record(const Key& key, Stack& workspace, const std::function<void()>& call) {
+    const std::size_t first_event = events_.size(), first_start = num_starts_;
+    const Stack before = std::exchange(workspace, {});
+    call();
+    RecordedCall recorded = {.workspace_bytes = std::exchange(workspace, before).peak_bytes()};
+    recorded.events.assign(events_.begin() + static_cast<std::ptrdiff_t>(first_event), events_.end());
+    recorded.num_starts = num_starts_ - first_start;
+    for (TraceEvent& event : recorded.events)
+      if (auto* const wait = std::get_if<CommWait>(&event)) {
+        if (wait->start < first_start) throw Failure("a repeated call waits for what was started before it");
+        wait->start -= first_start;
+      }
+    return recorded_.emplace(key, std::move(recorded)).first->second.workspace_bytes;
+  }
+  std::int64_t repeat(const RecordedCall& recorded) {
+    for (TraceEvent event : recorded.events) {
+      if (auto* const wait = std::get_if<CommWait>(&event)) wait->start += num_starts_;
+      events_.push_back(event);
+    }
+    num_starts_ += recorded.num_starts;
+    return recorded.workspace_bytes;
   }
 
   template <class Call>

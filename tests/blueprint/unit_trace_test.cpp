@@ -1,6 +1,7 @@
 // Traces of one kind of unit, in one go and by themselves.
 #include "blueprint/unit_trace.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace echelon {
@@ -56,6 +57,36 @@ TEST(UnitTrace, OfAFirstMicrobatchAloneIsThatOfAll) {
     }
   }
   EXPECT_GT(num_without_zeroed_gradients, 0);
+}
+
+/// Of each start, how many waits follow it.
+std::vector<int> waits_of(const CallTrace& trace) {
+  std::vector<int> waits;
+  for (const TraceEvent& event : trace.events)
+    if (std::holds_alternative<CommRecord>(event))
+      waits.push_back(0);
+    else if (const auto* const wait = std::get_if<CommWait>(&event))
+      ++waits.at(wait->start);
+  return waits;
+}
+
+// A ring is recorded once, and copied wherever a pass goes around it again.
+TEST(UnitTrace, ACopyOfARingWaitsForItsOwnCommunication) {
+  const RunConfig config = config_of({"llama3-8b", 1, 4, 1});
+  UnitTraces traces(config);
+  const UnitKind plain = {.role = UnitKind::Role::block},
+                 again = {.role = UnitKind::Role::block, .recompute = {BlockOperation::core_attn}};
+  const auto starts_in = [&](const UnitKind& kind, PassKind pass) {
+    const std::vector<int> waits = waits_of(traces.passes(kind, 0).of(pass, true));
+    EXPECT_THAT(waits, ::testing::Each(1));
+    return waits.size();
+  };
+  const std::size_t forward = starts_in(plain, PassKind::forward), backward = starts_in(plain, PassKind::backward);
+  EXPECT_GE(forward, 12U);  // two tensors are sent and received in three hops
+  EXPECT_GT(backward, forward);
+  EXPECT_EQ(starts_in(again, PassKind::forward), forward);
+  EXPECT_EQ(starts_in(again, PassKind::backward), forward + backward);
+  EXPECT_EQ(starts_in(again, PassKind::backward_input), forward + starts_in(plain, PassKind::backward_input));
 }
 
 }  // namespace

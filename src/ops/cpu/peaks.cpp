@@ -161,7 +161,7 @@ double measure_cycles_of_short_loop(double seconds) {
     const double start = now_seconds();
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < num_cycles; i += num_in_row) {
-#pragma GCC unroll 64
+      HWY_UNROLL(64)
       for (std::int64_t added = 0; added < num_in_row; ++added) {
         sum += i;
         asm volatile("" : "+r"(sum));  // an addition takes a cycle, after the one before
