@@ -103,8 +103,11 @@ MeasuredHost measure_host(const MeasureOptions& options) {
 }
 
 HostFindings findings_of(const HostSpec& machine, double share_of_others, std::vector<CoreScaling> scaling) {
-  HostFindings findings = {
-      share_of_others, read_topology(allowed_cpus()), std::move(scaling), {}, probe_errors(machine), 1};
+  HostFindings findings = {.share_of_others = share_of_others,
+                           .topology = read_topology(allowed_cpus()),
+                           .scaling = std::move(scaling),
+                           .unsure = {},
+                           .errors = probe_errors(machine)};
   const auto add = [&](double spread, const std::string& name) {
     if (spread > unsure_spread) findings.unsure.push_back(name);
   };

@@ -69,6 +69,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "base/clock.h"
+#include "base/median.h"
 #include "ops/cpu/bfloat16_peak.h"
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/instruction_set.h"
@@ -76,6 +77,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <barrier>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -172,9 +174,7 @@ double measure_cycles_of_short_loop(double seconds) {
     const double end = now_seconds();
     cycles.push_back((end - between) / (between - start));
   }
-  const auto median = cycles.begin() + static_cast<std::ptrdiff_t>(cycles.size() / 2);
-  std::ranges::nth_element(cycles, median);
-  return *median;
+  return median(std::move(cycles));
 }
 
 BandwidthMeter::BandwidthMeter() : arena_(std::make_unique<Arena>(3 * buffer_floats * std::int64_t{sizeof(float)})) {
