@@ -42,7 +42,7 @@ Times times_of(const RunConfig& config, ActionKind kind, double seconds_per_flop
     const CallTrace& trace = rank.trace(ProgramKind::training).of(action);
     const CostEvents events =
         cost_events(trace, [&](const OpRecord& op) { return static_cast<double>(op.flops) * seconds_per_flop; });
-    times.step += seconds_of_events(events, [&](const CommRecord& record) {
+    times.step += events.seconds([&](const CommRecord& record) {
       const double seconds = seconds_of_exchange(record, static_cast<int>(config.parallelism.ranks_per_node));
       times.exchange += seconds;
       return seconds;

@@ -12,7 +12,7 @@ namespace {
 constexpr double compute_seconds = 1, exchange_seconds = 0.25;
 
 double on_device(const CostEvents& events) {
-  return seconds_of_events(events, [](const CommRecord&) { return exchange_seconds; });
+  return events.seconds([](const CommRecord&) { return exchange_seconds; });
 }
 
 const CommRecord exchange = {.kind = CommKind::all_gather, .group = {}, .group_size = 2};

@@ -109,8 +109,7 @@ double seconds_by(const KeyExchange& exchange, double seconds) {
   const CostEvents events = cost_events(trace, [&](const OpRecord& operation) {
     return operation.kind == OpKind::attention ? static_cast<double>(operation.flops) / flops : 0;
   });
-  return seconds_of_events(events,
-                           [&](const CommRecord& record) { return record.group.axes == cp_group.axes ? seconds : 0; });
+  return events.seconds([&](const CommRecord& record) { return record.group.axes == cp_group.axes ? seconds : 0; });
 }
 
 // What nothing hides: the first kv head of a gather, the exchange of heads before and after. The hops of rings and the

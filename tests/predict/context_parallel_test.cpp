@@ -64,8 +64,7 @@ double forward_seconds(const RunConfig& config, double hop_seconds) {
   const CostEvents events = cost_events(trace, [&](const OpRecord& operation) {
     return operation.kind == OpKind::attention ? static_cast<double>(operation.n) / per_hop : 0;
   });
-  return seconds_of_events(events,
-                           [&](const CommRecord& record) { return record.group == cp_group ? hop_seconds : 0; });
+  return events.seconds([&](const CommRecord& record) { return record.group == cp_group ? hop_seconds : 0; });
 }
 
 // Attention to the block of a hop goes on while the next block arrives; the last block is attended to after all hops.

@@ -62,7 +62,7 @@ struct Gpus {
       if (!is_kernel(op) && !is_sum(op) && !merges) return 0.0;
       return operation_seconds(op, node.device) * (is_shifted && is_kernel(op) ? uneven_length : 1);
     });
-    return seconds_of_events(events, [&](const CommRecord& record) {
+    return events.seconds([&](const CommRecord& record) {
       return record.group.axes == cp_group.axes
                  ? static_cast<double>(record.sent_bytes) / (node.link.bandwidth * node.link.efficiency)
                  : 0;

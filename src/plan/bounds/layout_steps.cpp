@@ -107,7 +107,7 @@ class LayoutFold {
   }
 
   [[nodiscard]] double seconds_of(const ActionCost& cost) {
-    return seconds_of_events(cost.events, [&](const CommRecord& record) {
+    return cost.events.seconds([&](const CommRecord& record) {
       const auto same = std::ranges::find(communications_, record, &Communication::record);
       if (same != communications_.end()) return same->seconds;
       communications_.push_back({record, least_communication_seconds(record, mesh_rank_, devices_)});

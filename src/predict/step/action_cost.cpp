@@ -102,9 +102,8 @@ void CostTimer::take_least(std::span<const ActionCost> costs, const MeshShape& m
           if (same == known.end()) same = known.insert(same, {&record, least_seconds(record, each)});
           of_records.push_back(same->second);
         }
-        const double seconds = seconds_of_events(costs[i].events, [&](const CommRecord& record) {
-          return of_records[static_cast<std::size_t>(&record - records.data())];
-        });
+        const double seconds = costs[i].events.seconds(
+            [&](const CommRecord& record) { return of_records[static_cast<std::size_t>(&record - records.data())]; });
         least[i] = std::min(least[i], seconds);
       }
     }

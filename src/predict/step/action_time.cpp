@@ -73,7 +73,7 @@ ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) cons
     time.sent_bytes[name_of(record.group)] += record.sent_bytes;
     return seconds;
   };
-  time.seconds = seconds_of_events(events, seconds_of, [&](const CommRecord& record, double start, double end) {
+  time.seconds = events.seconds(seconds_of, [&](const CommRecord& record, double start, double end) {
     time.messages.push_back({record.kind, record.group, record.purpose, start, end});
   });
   if (!config_.training.cuda_graphs) time.issue = issued(action, trace);

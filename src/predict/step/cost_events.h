@@ -77,6 +77,10 @@ class CostEvents {
       }
     return std::max(computed, communicated);
   }
+  template <class SecondsOfCommunication>
+  [[nodiscard]] double seconds(SecondsOfCommunication&& seconds_of) const {
+    return seconds(seconds_of, [](const CommRecord&, double, double) {});
+  }
   bool operator==(const CostEvents&) const = default;
 
  private:
@@ -91,14 +95,5 @@ class CostEvents {
   std::vector<Event> events_;
   std::vector<CommRecord> records_;
 };
-
-template <class SecondsOfCommunication, class Placed>
-[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of, Placed&& placed) {
-  return events.seconds(seconds_of, placed);
-}
-template <class SecondsOfCommunication>
-[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of) {
-  return events.seconds(seconds_of, [](const CommRecord&, double, double) {});
-}
 
 }  // namespace echelon
