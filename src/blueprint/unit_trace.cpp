@@ -34,11 +34,11 @@ class SizedBuffers final : public Buffers {
 /// Executes actions on tensors without data and records them.
 class Tracer final : public CommListener, public RepeatedCalls {
  public:
-  /// `recorded`: by calls of this rank before.
-  Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains, RecordedCalls& recorded)
+  /// `recorded`: by calls of this rank before; null: by none.
+  Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains, RecordedCalls* recorded = nullptr)
       : part_(part),
         mesh_(config.mesh_shape(), rank),
-        recorded_(recorded),
+        recorded_(recorded != nullptr ? *recorded : own_),
         executor_(config, {part, ops_, mesh_, this}) {
     if (!part.stages.empty()) bind_rope(part, ops_, buffers_);
     bind_state(part, buffers_);
@@ -133,6 +133,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
   TraceMesh mesh_;
   SizedBuffers buffers_;
   StepValues values_;
+  RecordedCalls own_;
   RecordedCalls& recorded_;
   ActionExecutor executor_;
   std::vector<TraceEvent> events_;
@@ -146,7 +147,7 @@ constexpr auto at(PassKind kind) { return static_cast<std::size_t>(kind); }
 // A pass leaves in the stash what the next ones read. The gradient of the input is the same in every microbatch.
 UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains, RecordedCalls& recorded) {
   ModelPart part = make_unit_part(config, rank, kind);
-  Tracer tracer(config, rank, part, trains, recorded);
+  Tracer tracer(config, rank, part, trains, &recorded);
   UnitPasses passes;
   const auto trace = [&](ActionKind action) { return tracer.trace(action, 0); };
   passes.first[at(PassKind::forward)] = trace(ActionKind::forward);
@@ -166,8 +167,7 @@ UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind,
 
 PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind& kind) {
   ModelPart part = make_unit_part(config, rank, kind);
-  RecordedCalls recorded;
-  Tracer tracer(config, rank, part, true, recorded);
+  Tracer tracer(config, rank, part, true);
   PassTraces passes;
   const auto trace = [&](PassKind pass, ActionKind action) { passes[at(pass)] = tracer.trace(action, 0); };
   trace(PassKind::forward, ActionKind::forward);
@@ -181,8 +181,7 @@ PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind&
 
 StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind) {
   ModelPart part = make_unit_part(config, rank, kind);
-  RecordedCalls recorded;
-  Tracer tracer(config, rank, part, true, recorded);
+  Tracer tracer(config, rank, part, true);
   const int index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
   ShardedUnit& unit = unit_of(part, kind);
   StateTraces traces;
@@ -243,8 +242,7 @@ const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {
 }
 
 CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action, bool trains) {
-  RecordedCalls recorded;
-  return Tracer(config, rank, part, trains, recorded).trace(action);
+  return Tracer(config, rank, part, trains).trace(action);
 }
 
 }  // namespace echelon
