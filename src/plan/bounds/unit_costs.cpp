@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
-#include "predict/step/context_rank.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -162,13 +161,13 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
   return states_.emplace(key, costs).first->second;
 }
 
-ActionCost CostTable::cost_of_pass(const CallTrace& trace, const Documents* documents) {
+ActionCost CostTable::cost_of_pass(const CallTrace& trace, const DocumentAttention* documents) {
   constexpr Action any_pass = {.kind = ActionKind::forward};
   return documents == nullptr ? timer_.cost_of(trace)
                               : timer_.cost_of(rewritten(documents->profile, documents->config, any_pass, trace));
 }
 
-std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes, const Documents* documents) {
+std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes, const DocumentAttention* documents) {
   auto costs = std::make_shared<PassCosts>();
   costs->bytes = bytes_of(passes);
   for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
@@ -212,61 +211,17 @@ PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape
   return key_of(of_unit);
 }
 
-class CostTable::Tracer {
- public:
-  Tracer(const PlanSpace& space, const PlanShape& shape, DocumentLoads* loads)
-      : space_(space), shape_(shape), loads_(loads) {}
-
-  [[nodiscard]] const RunConfig& config() {
-    if (!config_) {
-      PlanShape alone = shape_;
-      alone.dp = shards_of_experts(shape_);
-      config_ = space_.config_of({alone, {}, {}, {.shard = alone.dp}});
-      rank_ = ContextRanks(*config_).busiest_like(0, config_->mesh_shape());
-      units_.emplace(*config_);
-    }
-    return *config_;
-  }
-  [[nodiscard]] const UnitPasses& passes(const UnitKind& kind) {
-    (void)config();
-    return units_->passes(kind, rank_);
-  }
-  [[nodiscard]] PassTraces first_passes(const UnitKind& kind) {
-    (void)config();
-    return units_->first_passes(kind, rank_);
-  }
-  /// Of the units' attention; null if sequences are whole.
-  [[nodiscard]] const Documents* documents() {
-    if (loads_ == nullptr) return nullptr;
-    if (!documents_) {
-      RunConfig config = space_.config_of({shape_, {}, {}, {.replicate = shape_.dp}});
-      const SoftwareProfile profile = loads_->profile_of(config);
-      documents_ = {std::move(config), profile};
-    }
-    return &*documents_;
-  }
-
- private:
-  const PlanSpace& space_;
-  const PlanShape shape_;
-  DocumentLoads* loads_;
-  std::optional<RunConfig> config_;
-  std::optional<UnitTraces> units_;
-  std::optional<Documents> documents_;
-  int rank_ = 0;
-};
-
-CostTable::Tracer& CostTable::tracer_of(const PlanShape& shape) {
+ShapeTracer& CostTable::tracer_of(const PlanShape& shape) {
   const ShapeKey key = key_of(shape);
-  if (tracer_ == nullptr || traced_shape_ != key) {
-    tracer_ = std::make_shared<Tracer>(*space_, shape, request_->documents.get());
+  if (!tracer_ || traced_shape_ != key) {
+    tracer_.emplace(*space_, shape, request_->documents.get());
     traced_shape_ = key;
   }
   return *tracer_;
 }
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  Tracer& tracer = tracer_of(shape);
+  ShapeTracer& tracer = tracer_of(shape);
   KnownUnits& units = units_[key_of(shape)];
   const LayerOptions options = layer_options(tracer.config(), 0);
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
@@ -289,7 +244,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   return costs;
 }
 
-std::shared_ptr<const PassCosts> CostTable::first_costs(const UnitKind& kind, const PlanShape& shape, Tracer& tracer) {
+std::shared_ptr<const PassCosts> CostTable::first_costs(const UnitKind& kind, const PlanShape& shape,
+                                                        ShapeTracer& tracer) {
   const std::pair key(pass_degrees(kind, shape), kind);
   const auto all = passes_->all.find(key);
   if (all != passes_->all.end()) return all->second;
@@ -309,7 +265,7 @@ const LayerCosts& CostTable::first_layers(const PlanShape& shape) {
   if (!is_new) return costs;
   costs.model = &request_->base.model;
   costs.tied = tied_weight();
-  Tracer& tracer = tracer_of(shape);
+  ShapeTracer& tracer = tracer_of(shape);
   for_kinds({},
             [&](const UnitKind& kind) { costs.units.push_back(timed(kind, first_costs(kind, shape, tracer), shape)); });
   return costs;

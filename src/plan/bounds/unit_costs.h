@@ -4,6 +4,7 @@
 
 #include "blueprint/stage_units.h"
 #include "blueprint/unit_trace.h"
+#include "plan/bounds/shape_tracer.h"
 #include "plan/space/orders.h"
 #include "predict/step/action_cost.h"
 
@@ -208,22 +209,15 @@ class CostTable {
   [[nodiscard]] TiedWeight tied_weight() const;
   template <class Visit>
   void for_kinds(const BlockOperations& recomputed, const Visit& visit) const;
-  /// What documents leave of a shape's attention.
-  struct Documents {
-    RunConfig config;
-    SoftwareProfile profile;
-  };
   /// Of a pass, with what documents leave of its attention.
-  [[nodiscard]] ActionCost cost_of_pass(const CallTrace& trace, const Documents* documents);
-  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes, const Documents* documents);
+  [[nodiscard]] ActionCost cost_of_pass(const CallTrace& trace, const DocumentAttention* documents);
+  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes, const DocumentAttention* documents);
   [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
-  /// Traces the units of a shape, once one of them is not known.
-  class Tracer;
   /// That of the shape before, most often: what blocks recompute is asked for one after the other.
-  [[nodiscard]] Tracer& tracer_of(const PlanShape& shape);
+  [[nodiscard]] ShapeTracer& tracer_of(const PlanShape& shape);
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] std::shared_ptr<const PassCosts> first_costs(const UnitKind& kind, const PlanShape& shape,
-                                                             Tracer& tracer);
+                                                             ShapeTracer& tracer);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
   [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
@@ -234,7 +228,7 @@ class CostTable {
   PlanOrders orders_;
   KnownPasses own_passes_;
   KnownPasses* passes_;
-  std::shared_ptr<Tracer> tracer_;
+  std::optional<ShapeTracer> tracer_;
   ShapeKey traced_shape_;
   std::map<ShapeKey, KnownUnits> units_;
   /// By the strides of the tensor, the context and the shard axis, the last one with expert groups.

@@ -1,0 +1,66 @@
+// The passes of the units of one shape, on the rank that has most of the keys. Made once a unit is asked for that is
+// not known yet.
+#pragma once
+
+#include "blueprint/unit_trace.h"
+#include "plan/space/space.h"
+#include "predict/documents/document_loads.h"
+#include "predict/step/context_rank.h"
+
+#include <optional>
+#include <utility>
+
+namespace echelon {
+
+/// What documents leave of a shape's attention.
+struct DocumentAttention {
+  RunConfig config;
+  SoftwareProfile profile;
+};
+
+/// What is outside of the shape outlives it.
+class ShapeTracer {
+ public:
+  ShapeTracer(const PlanSpace& space, const PlanShape& shape, DocumentLoads* loads)
+      : space_(space), shape_(shape), loads_(loads) {}
+
+  [[nodiscard]] const RunConfig& config() {
+    if (!config_) {
+      PlanShape alone = shape_;
+      alone.dp = shards_of_experts(shape_);
+      config_ = space_.config_of({alone, {}, {}, {.shard = alone.dp}});
+      rank_ = ContextRanks(*config_).busiest_like(0, config_->mesh_shape());
+      units_.emplace(*config_);
+    }
+    return *config_;
+  }
+  [[nodiscard]] const UnitPasses& passes(const UnitKind& kind) {
+    (void)config();
+    return units_->passes(kind, rank_);
+  }
+  [[nodiscard]] PassTraces first_passes(const UnitKind& kind) {
+    (void)config();
+    return units_->first_passes(kind, rank_);
+  }
+  /// Of the units' attention; null if sequences are whole.
+  [[nodiscard]] const DocumentAttention* documents() {
+    if (loads_ == nullptr) return nullptr;
+    if (!documents_) {
+      RunConfig config = space_.config_of({shape_, {}, {}, {.replicate = shape_.dp}});
+      const SoftwareProfile profile = loads_->profile_of(config);
+      documents_ = {std::move(config), profile};
+    }
+    return &*documents_;
+  }
+
+ private:
+  const PlanSpace& space_;
+  PlanShape shape_;
+  DocumentLoads* loads_;
+  std::optional<RunConfig> config_;
+  std::optional<UnitTraces> units_;
+  std::optional<DocumentAttention> documents_;
+  int rank_ = 0;
+};
+
+}  // namespace echelon
