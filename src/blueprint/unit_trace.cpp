@@ -63,6 +63,13 @@ class Tracer final : public CommListener, public RepeatedCalls {
   [[nodiscard]] CallTrace trace(ActionKind kind, int unit) {
     return trace({.kind = kind, .stage = part_.stages.front().index, .unit = unit});
   }
+  /// Of the part's only unit. Returns the bytes of its workspace.
+  std::int64_t tell(ActionKind kind, PassKind pass, bool is_first, const TellPass& told) {
+    CallTrace traced = trace(kind, 0);
+    told(pass, is_first, traced);
+    events_ = std::move(traced.events);  // its memory, most often
+    return traced.workspace_bytes;
+  }
   /// The next weight gradients are the first ones, at any level of sharding.
   void open_gradients() {
     for (ShardedUnit* unit : part_.units()) unit->zero_gradients(ops_);
@@ -145,38 +152,37 @@ class Tracer final : public CommListener, public RepeatedCalls {
 constexpr auto at(PassKind kind) { return static_cast<std::size_t>(kind); }
 
 // A pass leaves in the stash what the next ones read. The gradient of the input is the same in every microbatch.
-UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains, RecordedCalls& recorded) {
+UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains, RecordedCalls& recorded,
+                        const TellPass& told) {
   ModelPart part = make_unit_part(config, rank, kind);
   Tracer tracer(config, rank, part, trains, &recorded);
   UnitPasses passes;
-  const auto trace = [&](ActionKind action) { return tracer.trace(action, 0); };
-  passes.first[at(PassKind::forward)] = trace(ActionKind::forward);
+  const auto trace = [&](PassKind pass, bool is_first, ActionKind action) {
+    (is_first ? passes.first : passes.later)[at(pass)].workspace_bytes = tracer.tell(action, pass, is_first, told);
+  };
+  trace(PassKind::forward, true, ActionKind::forward);
   passes.input_stash_bytes = tracer.used_bytes(BufferRole::input_stash);
   passes.stash_bytes = tracer.used_bytes(BufferRole::stash);
   if (!trains) return passes;
   tracer.open_gradients();
-  for (PassTraces* const of : {&passes.first, &passes.later})
-    (*of)[at(PassKind::backward)] = trace(ActionKind::backward);
-  passes.first[at(PassKind::backward_input)] = trace(ActionKind::backward_input);
+  for (const bool is_first : {true, false}) trace(PassKind::backward, is_first, ActionKind::backward);
+  trace(PassKind::backward_input, true, ActionKind::backward_input);
   passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
   tracer.open_gradients();
-  for (PassTraces* const of : {&passes.first, &passes.later})
-    (*of)[at(PassKind::backward_weight)] = trace(ActionKind::backward_weight);
+  for (const bool is_first : {true, false}) trace(PassKind::backward_weight, is_first, ActionKind::backward_weight);
   return passes;
 }
 
-PassTraces trace_first_passes(const RunConfig& config, int rank, const UnitKind& kind) {
+void trace_first_passes(const RunConfig& config, int rank, const UnitKind& kind, const TellPass& told) {
   ModelPart part = make_unit_part(config, rank, kind);
   Tracer tracer(config, rank, part, true);
-  PassTraces passes;
-  const auto trace = [&](PassKind pass, ActionKind action) { passes[at(pass)] = tracer.trace(action, 0); };
+  const auto trace = [&](PassKind pass, ActionKind action) { tracer.tell(action, pass, true, told); };
   trace(PassKind::forward, ActionKind::forward);
   tracer.open_gradients();
   trace(PassKind::backward, ActionKind::backward);
   tracer.open_gradients();
   trace(PassKind::backward_input, ActionKind::backward_input);
   trace(PassKind::backward_weight, ActionKind::backward_weight);
-  return passes;
 }
 
 StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind) {
@@ -224,15 +230,33 @@ UnitTraces::Key UnitTraces::key_of(const UnitKind& kind, int rank, bool trains) 
   return {kind, mesh.rank_of(coordinates), trains};
 }
 
+UnitPasses UnitTraces::tell_passes(const UnitKind& kind, int rank, bool trains, const TellPass& told) {
+  return trace_passes(config_, rank, kind, trains, recorded_[std::get<int>(key_of(kind, rank, trains))], told);
+}
+
 const UnitPasses& UnitTraces::passes(const UnitKind& kind, int rank, bool trains) {
-  const Key key = key_of(kind, rank, trains);
-  const auto [known, is_new] = passes_.try_emplace(key);
-  if (is_new) known->second = trace_passes(config_, rank, kind, trains, recorded_[std::get<int>(key)]);
-  return known->second;
+  const auto [known, is_new] = passes_.try_emplace(key_of(kind, rank, trains));
+  if (!is_new) return known->second;
+  UnitPasses traced;
+  UnitPasses passes = tell_passes(kind, rank, trains, [&](PassKind pass, bool is_first, CallTrace& trace) {
+    (is_first ? traced.first : traced.later)[at(pass)].events = std::move(trace.events);
+  });
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
+    passes.first[pass].events = std::move(traced.first[pass].events);
+    passes.later[pass].events = std::move(traced.later[pass].events);
+  }
+  return known->second = std::move(passes);
+}
+
+void UnitTraces::tell_first_passes(const UnitKind& kind, int rank, const TellPass& told) const {
+  trace_first_passes(config_, rank, kind, told);
 }
 
 PassTraces UnitTraces::first_passes(const UnitKind& kind, int rank) const {
-  return trace_first_passes(config_, rank, kind);
+  PassTraces passes;
+  tell_first_passes(kind, rank,
+                    [&](PassKind pass, bool /*is_first*/, CallTrace& trace) { passes[at(pass)] = std::move(trace); });
+  return passes;
 }
 
 const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -37,6 +38,9 @@ struct UnitPasses {
   }
 };
 
+/// Is told of a pass once it is traced, and may take its events. `is_first`: one of UnitPasses::first.
+using TellPass = std::function<void(PassKind pass, bool is_first, CallTrace& trace)>;
+
 /// What a call of RepeatedCalls recorded; its waits count its own starts.
 struct RecordedCall {
   std::vector<TraceEvent> events = {};
@@ -58,8 +62,11 @@ class UnitTraces {
 
   /// Without `trains` of forward alone, as an evaluation has it.
   [[nodiscard]] const UnitPasses& passes(const UnitKind& kind, int rank, bool trains = true);
+  /// The same, told one by one and not kept: a long ring has thousands of events. What is returned has none.
+  UnitPasses tell_passes(const UnitKind& kind, int rank, bool trains, const TellPass& told);
   /// passes().first of training: half the work, and not kept.
   [[nodiscard]] PassTraces first_passes(const UnitKind& kind, int rank) const;
+  void tell_first_passes(const UnitKind& kind, int rank, const TellPass& told) const;
   [[nodiscard]] const StateTraces& state(const UnitKind& kind, int rank);
 
  private:

@@ -124,15 +124,17 @@ TEST(PlanForExperts, ProvesTheBestLayoutWithinHalfItsWork) {
 }
 
 TEST(PlanForExperts, ProvesTheLargestModelsWithinHalfItsWork) {
-  for (const Asked& each :
-       {Asked{"llama3-405b", "h100", 16384, 2048, 8192}, {"gpt3-175b", "a100-80", 4096, 4096, 2048}}) {
+  for (const Asked& each : {Asked{"llama3-405b", "h100", 16384, 2048, 8192},
+                            {"llama3-405b", "h100", 16384, 128, 131072, {"--model.max_position_embeddings=131072"}},
+                            {"gpt3-175b", "a100-80", 4096, 4096, 2048}}) {
     SCOPED_TRACE(each.model);
     const PlanResult found = find_fitting_plans(read_plan_request({.model = each.model,
                                                                    .machine = each.machine,
                                                                    .gpus = each.gpus,
                                                                    .global_batch_size = each.batch,
                                                                    .seq_len = each.seq_len,
-                                                                   .top = 1}));
+                                                                   .top = 1,
+                                                                   .settings = each.settings}));
     EXPECT_TRUE(found.is_complete);
     EXPECT_EQ(found.within, 0);
     EXPECT_EQ(found.num_proven, 1);

@@ -46,7 +46,7 @@ double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) con
 
 double PlanBounds::shape_seconds(const PlanShape& shape) {
   const LayerCosts& costs = costs_.first_layers(shape);
-  double seconds = 0, core_seconds = 0;
+  double seconds = 0, core_seconds = 0, way = 0;  // way: of a microbatch to the last layer and back
   const ModelSpec& model = request_->base.model;
   for_units(StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {},
             costs.tied, [&](const UnitKind& kind, std::int64_t count) {
@@ -55,9 +55,11 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
               units.add(costs.of(kind), count);
               seconds += units.seconds[forward] + least_backward(units.seconds, BackwardKinds::both);
               core_seconds += units.core_seconds[forward] + least_backward(units.core_seconds, BackwardKinds::both);
+              way += units.seconds[forward] + least_backward_input(units.seconds, BackwardKinds::both);
             });
   const auto m = static_cast<double>(shape.num_microbatches);
-  return std::max(rounding * seconds * m / static_cast<double>(shape.pp), on_all_cores(shape, m * core_seconds));
+  return std::max(rounding * std::max(seconds * m / static_cast<double>(shape.pp), way),
+                  on_all_cores(shape, m * core_seconds));
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {

@@ -34,13 +34,14 @@ class ShapeTracer {
     }
     return *config_;
   }
-  [[nodiscard]] const UnitPasses& passes(const UnitKind& kind) {
+  /// Without their events.
+  UnitPasses tell_passes(const UnitKind& kind, const TellPass& told) {
     (void)config();
-    return units_->passes(kind, rank_);
+    return units_->tell_passes(kind, rank_, true, told);
   }
-  [[nodiscard]] PassTraces first_passes(const UnitKind& kind) {
+  void tell_first_passes(const UnitKind& kind, const TellPass& told) {
     (void)config();
-    return units_->first_passes(kind, rank_);
+    units_->tell_first_passes(kind, rank_, told);
   }
   /// Of the units' attention; null if sequences are whole.
   [[nodiscard]] const DocumentAttention* documents() {

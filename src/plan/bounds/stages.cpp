@@ -131,9 +131,9 @@ std::vector<double> unplayed_ends(const PlanComputation& computation, const Visi
     rank.all += stage.all;
     rank.weights += stage.weights;
   });
-  // One microbatch after the other.
-  const auto m = static_cast<double>(computation.shape.num_microbatches);
-  double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;
+  // The naive schedule has one microbatch after the other; any has one that goes to the last stage and back.
+  const bool is_naive = computation.pipeline.schedule == PipelineSchedule::naive;
+  double first_rank = static_cast<double>(is_naive ? computation.shape.num_microbatches : 1) * (there + back);
   std::vector<double> ends;
   ends.reserve(ranks.size());
   for (const Rank& rank : ranks) {

@@ -53,17 +53,6 @@ std::int64_t snapshot_bytes(const ModelPart& part, int unit, const RunConfig& co
   return bytes;
 }
 
-UnitPasses bytes_of(const UnitPasses& passes) {
-  UnitPasses bytes = {.stash_bytes = passes.stash_bytes,
-                      .input_stash_bytes = passes.input_stash_bytes,
-                      .gradient_stash_bytes = passes.gradient_stash_bytes};
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
-    bytes.first[pass].workspace_bytes = passes.first[pass].workspace_bytes;
-    bytes.later[pass].workspace_bytes = passes.later[pass].workspace_bytes;
-  }
-  return bytes;
-}
-
 /// Of shapes that divide experts in different ways the same.
 PlanShape without_experts(PlanShape shape) {
   shape.ep = shape.etp = 1;
@@ -167,14 +156,11 @@ ActionCost CostTable::cost_of_pass(const CallTrace& trace, const DocumentAttenti
                               : timer_.cost_of(rewritten(documents->profile, documents->config, any_pass, trace));
 }
 
-std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitPasses& passes, const DocumentAttention* documents) {
+std::shared_ptr<const PassCosts> CostTable::costs_of(const UnitKind& kind, ShapeTracer& tracer) {
   auto costs = std::make_shared<PassCosts>();
-  costs->bytes = bytes_of(passes);
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
-    costs->first[pass] = cost_of_pass(passes.first[pass], documents);
-    if (computes_weight_gradients(static_cast<PassKind>(pass)))
-      costs->later[pass] = cost_of_pass(passes.later[pass], documents);
-  }
+  costs->bytes = tracer.tell_passes(kind, [&](PassKind pass, bool is_first, const CallTrace& trace) {
+    (is_first ? costs->first : costs->later)[static_cast<std::size_t>(pass)] = cost_of_pass(trace, tracer.documents());
+  });
   return costs;
 }
 
@@ -236,7 +222,7 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     const auto [cost, is_new] = units.try_emplace(kind);
     if (is_new) {
       std::shared_ptr<const PassCosts>& known = passes_->all[{pass_degrees(kind, shape), kind}];
-      if (known == nullptr) known = costs_of(tracer.passes(kind), tracer.documents());
+      if (known == nullptr) known = costs_of(kind, tracer);
       cost->second = timed(kind, known, shape);
     }
     costs.units.push_back(cost->second);
@@ -251,10 +237,10 @@ std::shared_ptr<const PassCosts> CostTable::first_costs(const UnitKind& kind, co
   if (all != passes_->all.end()) return all->second;
   std::shared_ptr<const PassCosts>& known = passes_->first[key];
   if (known != nullptr) return known;
-  const PassTraces passes = tracer.first_passes(kind);
   auto costs = std::make_shared<PassCosts>();
-  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass)
-    costs->first[pass] = cost_of_pass(passes[pass], tracer.documents());
+  tracer.tell_first_passes(kind, [&](PassKind pass, bool /*is_first*/, const CallTrace& trace) {
+    costs->first[static_cast<std::size_t>(pass)] = cost_of_pass(trace, tracer.documents());
+  });
   return known = std::move(costs);
 }
 

@@ -211,7 +211,7 @@ class CostTable {
   void for_kinds(const BlockOperations& recomputed, const Visit& visit) const;
   /// Of a pass, with what documents leave of its attention.
   [[nodiscard]] ActionCost cost_of_pass(const CallTrace& trace, const DocumentAttention* documents);
-  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitPasses& passes, const DocumentAttention* documents);
+  [[nodiscard]] std::shared_ptr<const PassCosts> costs_of(const UnitKind& kind, ShapeTracer& tracer);
   [[nodiscard]] UnitCost timed(const UnitKind& kind, std::shared_ptr<const PassCosts> costs, const PlanShape& shape);
   /// That of the shape before, most often: what blocks recompute is asked for one after the other.
   [[nodiscard]] ShapeTracer& tracer_of(const PlanShape& shape);

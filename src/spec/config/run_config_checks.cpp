@@ -19,21 +19,21 @@ namespace {
 constexpr std::int64_t max_microbatches = 1 << 16;  // the plan lists every action of a step
 
 void check_ranges(const RunConfig& config) {
-  RunConfig copy = config, defaults;  // the table's fields need a mutable config
+  RunConfig copy = config;  // the table's fields need a mutable config
   for (const ConfigKey& key : config_keys()) {
-    if (key.name.starts_with("model.") || !has_value(key)) continue;  // validate(ModelSpec) checks the model
-    const ConfigValue value = value_of(key, copy);
-    const auto* whole = std::get_if<std::int64_t>(&value);
-    const auto* real = std::get_if<double>(&value);
+    if (key.name.starts_with("model.")) continue;  // validate(ModelSpec) checks the model
+    const auto* whole = std::get_if<FieldOf<std::int64_t>>(&key.field);
+    const auto* real = std::get_if<FieldOf<double>>(&key.field);
     if (!whole && !real) continue;
-    const double number = whole ? static_cast<double>(*whole) : *real;
+    const double number = whole ? static_cast<double>((*whole)(copy)) : (*real)(copy);
     if (std::isfinite(number) && number >= key.range.least && number <= key.range.most) continue;
-    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value),
+    const std::string value = to_toml(value_of(key, copy));
+    RunConfig defaults;
+    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, value,
             to_toml(value_of(key, defaults)));
-    require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, to_toml(value), key.range.least,
+    require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, value, key.range.least,
             key.range.least);
-    require(number <= key.range.most, "{} = {} is above {} (use {})", key.name, to_toml(value), key.range.most,
-            key.range.most);
+    require(number <= key.range.most, "{} = {} is above {} (use {})", key.name, value, key.range.most, key.range.most);
   }
 }
 
