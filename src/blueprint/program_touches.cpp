@@ -45,7 +45,10 @@ class Teller final : public CommListener {
   }
   void tell(TouchListener& listener) { listener_ = &listener; }
 
-  void started(const CommRecord& record) override { group_sizes_.push_back(record.group_size); }
+  void started(const CommRecord& record) override {
+    group_sizes_.push_back(record.group_size);
+    if (listener_ != nullptr) listener_->started(record);
+  }
   void waited(std::size_t start) override {
     if (group_sizes_[start] > 1 && listener_ != nullptr) listener_->waited();
   }
@@ -66,7 +69,7 @@ class Teller final : public CommListener {
 }  // namespace
 
 void execute_on_addresses(const Blueprint& blueprint, const RankBlueprint& rank, ProgramKind kind,
-                          std::span<TouchListener* const> runs) {
+                          std::span<TouchListener* const> runs, ExpertLoads* loads) {
   const RunConfig& config = blueprint.config();
   const Arena arena(rank.arena_bytes(), bare_addresses());
   PlannedAddresses buffers(rank.memory(kind), arena);
@@ -78,6 +81,7 @@ void execute_on_addresses(const Blueprint& blueprint, const RankBlueprint& rank,
   StepValues values;
   values.trains = is_training(kind);
   values.has_loss_scale = part.options.dtype == DType::float16;
+  values.expert_loads = loads;
   const Program& program = rank.program(kind);
   bind_state(part, buffers);
   bind_rope(part, ops, buffers);

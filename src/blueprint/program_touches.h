@@ -20,12 +20,14 @@ class TouchListener {
   virtual void begins(const Action& action) = 0;
   /// In the order of the action's trace. What is read and written is in `touches` once.
   virtual void performed(const OpRecord& operation, std::span<const Touch> touches) = 0;
+  virtual void started(const CommRecord& /*communication*/) {}
   /// For other ranks.
   virtual void waited() = 0;
 };
 
-/// Executes the program of a kind once for each of the listeners, one run after the other in the same memory.
+/// Executes the program of a kind once for each of the listeners, one run after the other in the same memory. `loads`:
+/// of experts in these runs; null: those that are planned.
 void execute_on_addresses(const Blueprint& blueprint, const RankBlueprint& rank, ProgramKind kind,
-                          std::span<TouchListener* const> runs);
+                          std::span<TouchListener* const> runs, ExpertLoads* loads = nullptr);
 
 }  // namespace echelon

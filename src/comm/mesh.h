@@ -39,6 +39,10 @@ class Mesh {
   /// Operations that `start` starts may be launched together when it returns; none is waited for within it.
   virtual void together(const std::function<void()>& start) { start(); }
 
+  /// False where communication moves nothing. Then what decides where a rank reads and writes must not come from
+  /// others.
+  [[nodiscard]] virtual bool has_peers() const { return true; }
+
   /// Makes progress on all communicators of this rank, without blocking.
   virtual void poll() = 0;
 

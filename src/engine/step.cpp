@@ -31,7 +31,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   values_ = {.trains = is_training(kind),
              .has_loss_scale = input.loss_scale.has_value(),
              .max_norm = input.max_norm,
-             .adamw = input.adamw};
+             .adamw = input.adamw,
+             .expert_loads = expert_loads_[static_cast<std::size_t>(kind)]};
   executor_.start(buffers_[static_cast<std::size_t>(kind)], values_);
   const Program& program = rank_.program(kind);
   pending_.clear();

@@ -102,6 +102,8 @@ class Step {
 
   /// The same of the last step.
   [[nodiscard]] const ExpertTraffic& expert_traffic() const { return executor_.expert_traffic(); }
+  /// Of all steps of a kind from now on. `loads` outlives them.
+  void record_loads(ProgramKind kind, ExpertLoads& loads) { expert_loads_[static_cast<std::size_t>(kind)] = &loads; }
 
   /// Of the last step, where it trained: RouterState::sums over all ranks, and the bias of the next step.
   [[nodiscard]] const std::vector<double>& router_sums() const { return values_.router_sums; }
@@ -170,6 +172,7 @@ class Step {
   AttentionWork attention_work_;
   std::array<AttentionWork, num_program_kinds> work_of_all_;
   std::array<ExpertTraffic, num_program_kinds> expert_traffic_;
+  std::array<ExpertLoads*, num_program_kinds> expert_loads_ = {};
 };
 
 }  // namespace echelon

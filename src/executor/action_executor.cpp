@@ -281,6 +281,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .loss_scale = loss_scale(),
           .router = router(),
           .expert_traffic = &expert_traffic_,
+          .expert_loads = values_->expert_loads,
           .needs_gradient = values_->trains};
 }
 

@@ -40,6 +40,7 @@ struct StepValues {
   // Of a training step with mixtures of experts, downloaded by report: RouterState over all ranks.
   std::vector<double> router_sums = {};
   std::vector<float> router_bias = {};  // of the next step
+  ExpertLoads* expert_loads = nullptr;  // as that of Microbatch
 };
 
 /// What actions are executed with. All of it outlives the executor.

@@ -5,6 +5,7 @@
 #include "comm/mesh.h"
 #include "context/key_transfers.h"
 #include "context/rank_tokens.h"
+#include "nn/mixture/expert_loads.h"
 #include "nn/mixture/router_state.h"
 #include "nn/stash.h"
 #include "ops/ops.h"
@@ -157,7 +158,8 @@ struct Microbatch {
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step
   RouterState router = {};
   ExpertTraffic* expert_traffic = nullptr;
-  bool needs_gradient = false;  // a backward pass follows, and computes the loss; without one, forward does
+  ExpertLoads* expert_loads = nullptr;  // what a run adds to and a trace reads; null: a trace has the planned ones
+  bool needs_gradient = false;          // a backward pass follows, and computes the loss; without one, forward does
 };
 
 /// Of a trace: calls that would record the same again are recorded once and copied. A ring has thousands of records,

@@ -125,6 +125,9 @@ const Layout own[] = {
      .seq_len = 13,
      .method = ContextMethod::ulysses},
     {.tp = 2, .sequence_parallel = true, .microbatches = 1, .family = Family::qwen3, .layers = 1, .cp = 2},
+    {.microbatches = 1, .family = Family::gpt2, .layers = 1, .documents = true, .cp = 4},
+    {.shard = 2, .microbatches = 1, .zero = 3, .layers = 1, .cp = 2},
+    {.pp = 2, .schedule = zb_h1, .microbatches = 2, .layers = 2, .cp = 2, .balancer = LoadBalancer::none},
     {.shard = 2, .layers = 2, .experts = 5, .dense_between = true},
     {.shard = 2, .layers = 1, .experts = 4, .ep = 2, .bound = 0.5},
     everything};
@@ -132,20 +135,6 @@ const Layout own[] = {
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 INSTANTIATE_TEST_SUITE_P(Gpus, SharedByAllRanks, ::testing::ValuesIn(shared), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpus, OneForEachRank, ::testing::ValuesIn(own), test_name);
-
-// Rings with every other axis: slow, and what each adds is tested on processors.
-class Rings : public OnGpus {};
-TEST_P(Rings, EqualOneProcessor) {
-  const char* const sweep = std::getenv("ECHELON_SWEEP");
-  if (sweep == nullptr || std::string_view(sweep) != "long") GTEST_SKIP() << "ECHELON_SWEEP=long runs it";
-  emulated::set_num_devices(config_of(GetParam()).mesh_shape().num_ranks());
-  expect_equals_one_processor(GetParam(), true);
-}
-const Layout rings[] = {
-    {.microbatches = 1, .family = Family::gpt2, .layers = 1, .documents = true, .cp = 4},
-    {.shard = 2, .microbatches = 1, .zero = 3, .layers = 1, .cp = 2},
-    {.pp = 2, .schedule = zb_h1, .microbatches = 2, .layers = 2, .cp = 2, .balancer = LoadBalancer::none}};
-INSTANTIATE_TEST_SUITE_P(Gpus, Rings, ::testing::ValuesIn(rings), test_name);
 
 // A pipeline's rank starts to receive the gradient before it computes what is sent for it, with kernels that are loaded
 // then.

@@ -40,6 +40,7 @@ class TraceMesh final : public Mesh {
   ~TraceMesh() override;
 
   [[nodiscard]] Comm& comm(const Group& group) override;
+  [[nodiscard]] bool has_peers() const override { return false; }
   void poll() override {}
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_bytes_; }
   void abort(const std::string&) override {}

@@ -50,7 +50,19 @@ Sizes ExpertExchange::of_ranks_sizes() const {
   return {num_ranks_, num_experts_ + 1};
 }
 
+std::vector<std::int32_t> ExpertExchange::even_loads() const {
+  std::vector<std::int32_t> loads(static_cast<std::size_t>(of_ranks_sizes().num_elements()));
+  const std::int64_t E = num_experts_;
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    loads[i] = static_cast<std::int32_t>(nodes_ ? index % E : index % (E + 1) * num_rows_ / E);
+  }
+  return loads;
+}
+
 void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets, Tensor experts) const {
+  if (!context.mesh.has_peers() && context.ops.computes_values())
+    return context.ops.upload(of_ranks, even_loads().data());
   context.ops.publish();
   if (!nodes_ && !features_) return context.mesh.comm(expert_group(num_ranks_)).all_gather(of_ranks, offsets).wait();
   const int inside = nodes_ ? nodes_->ranks_per_node : features_->num_places;
@@ -71,10 +83,17 @@ ExpertRounds ExpertExchange::plan_of_shares(bool drops) const {
 }
 
 ExpertRounds ExpertExchange::plan(Context& context, Tensor of_ranks) const {
-  if (!context.ops.computes_values()) return plan_of_shares(drops(context));
+  ExpertLoads* const loads = context.microbatch.expert_loads;
+  const bool has_values = context.ops.computes_values();
+  if (!has_values && loads == nullptr) return plan_of_shares(drops(context));
   const auto least_rounds = static_cast<int>(planned(context).size());
   std::vector<std::int32_t> known(static_cast<std::size_t>(of_ranks.num_elements()));
-  context.ops.download(known.data(), of_ranks);
+  if (has_values) {
+    context.ops.download(known.data(), of_ranks);
+    if (loads != nullptr) loads->add(known);
+  } else {
+    known = loads->next();
+  }
   if (nodes_) return ExpertRounds(NodePlan(*nodes_, std::move(known), least_rounds));
   if (features_) return ExpertRounds(FeaturePlan(*features_, std::move(known), least_rounds));
   ExchangePlan plan(known, num_ranks_, rank_, most_rows_);

@@ -88,9 +88,11 @@ class ExpertExchange {
 
   /// int32: the offsets of all ranks [P, E + 1], with features on several by place and part; or their choices [P N, k].
   [[nodiscard]] Sizes of_ranks_sizes() const;
-  /// Of this rank: offsets int32 [E + 1], and experts int32 [N, k], -1 for what is dropped.
+  /// Of this rank: offsets int32 [E + 1], and experts int32 [N, k], -1 for what is dropped. Without peers loads are
+  /// even.
   void gather(Context& context, Tensor of_ranks, Tensor offsets, Tensor experts) const;
-  /// Waits for them. Without values it is what is planned; with values it has as many rounds at least.
+  /// Waits for them. Without values it is what is planned, or of the microbatch's loads; else it has as many rounds as
+  /// planned at least.
   [[nodiscard]] ExpertRounds plan(Context& context, Tensor of_ranks) const;
   /// Which rows of `sent` each token is in, in the workspace: the router's slots [N, k], or [N, S / N].
   [[nodiscard]] Tensor sent_slots(Context& context, const ExpertRounds& plan, Tensor slots) const;
@@ -134,6 +136,8 @@ class ExpertExchange {
 
  private:
   enum class Way : std::uint8_t { there, back };
+  /// As of_ranks_sizes() says.
+  [[nodiscard]] std::vector<std::int32_t> even_loads() const;
   /// Rows that this rank sends to others in a round, there and back: directly or inside of its node, and across nodes
   /// or parts; and those that it computes.
   struct RowCounts {
