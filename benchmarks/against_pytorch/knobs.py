@@ -36,12 +36,16 @@ VARIANTS = {
     "jemalloc+loop": {"environment": JEMALLOC | NO_DECAY, "options": ["--experts", "loop"]},
     "jemalloc+autocast": {"environment": JEMALLOC | NO_DECAY, "dtype": "autocast"},
 }
+# transformers' own model, with each of its ways to compute experts. batched_mm copies the weights of every row: only few tokens leave memory for that.
+TRANSFORMERS = [f"transformers {how}" for how in ("eager", "grouped_mm", "batched_mm")]
+VARIANTS |= {name: {"environment": JEMALLOC | NO_DECAY, "options": ["--transformers", name.split()[1]]} for name in TRANSFORMERS}
 
 
 def best(case, dtype):
     """float32: the fastest. bfloat16: the fastest, and the one that keeps float32 weights as Echelon does."""
     if case.startswith(("mixture", "tiny-mixture")):
-        return ["jemalloc", "jemalloc+loop"] + (["jemalloc+autocast"] if dtype == "bfloat16" else [])
+        peers = ["jemalloc", "jemalloc+loop", *TRANSFORMERS[: 3 if case.endswith("few") else 2]]
+        return peers + (["jemalloc+autocast"] if dtype == "bfloat16" else [])
     return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]
 
 

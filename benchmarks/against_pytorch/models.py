@@ -140,6 +140,23 @@ class MixtureBlock(LlamaBlock):
         return self.experts(h)
 
 
+class OfTransformers(nn.Module):
+    """The model of a folder as transformers computes it, `how`: its experts."""
+
+    def __init__(self, folder, how, dtype):
+        super().__init__()
+        import transformers
+
+        self.whole = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", experts_implementation=how)
+
+    @property
+    def embedding(self):
+        return self.whole.get_input_embeddings()
+
+    def forward(self, tokens):
+        return self.whole.model(input_ids=tokens, use_cache=False).last_hidden_state
+
+
 def rotate(x, rope):
     """Dimension j turns with dimension j + C / 2, as in Hugging Face's layout."""
     cos, sin = rope

@@ -44,6 +44,7 @@ def parse():
     p.add_argument("--clip", default="foreach", choices=["foreach", "loop"])
     p.add_argument("--enable-gqa", action="store_true", help="grouped heads by SDPA instead of repeated keys and values")
     p.add_argument("--experts", default="grouped", choices=["grouped", "loop"], help="one F.grouped_mm of all experts, or a product after the other")
+    p.add_argument("--transformers", choices=["eager", "batched_mm", "grouped_mm"], help="the model of transformers, with its experts so computed")
     p.add_argument("--matmul-precision", choices=["highest", "high", "medium"])
     p.add_argument("--no-mkldnn", action="store_true")
     p.add_argument("--compile", action="store_true")
@@ -106,7 +107,8 @@ def make_optimizer(model, kind):
 
 def train(a):
     case = cases.CASES[a.case]
-    model = load(case, a.folder, torch.bfloat16 if a.dtype == "bfloat16" else torch.float32)
+    dtype = torch.bfloat16 if a.dtype == "bfloat16" else torch.float32
+    model = models.OfTransformers(a.folder, a.transformers, dtype) if a.transformers else load(case, a.folder, dtype)
     optimizer = make_optimizer(model, a.adamw)
     parameters = list(model.parameters())
     compute = torch.compile(loss_of) if a.compile else loss_of

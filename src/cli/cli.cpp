@@ -91,8 +91,9 @@ std::string hint_for_option(const std::string& option, const DeclaredCommand& de
 
 void require_nothing_left(const DeclaredCommand& declared, const std::vector<std::string>& config_arguments) {
   require(declared.command->takes_config || config_arguments.empty(),
-          "echelon {} takes no key of a config, but {} is given; see echelon {} --help", declared.command->name,
-          config_arguments.empty() ? "" : config_arguments.front(), declared.command->name);
+          "echelon {} takes no key of a config, but {} is given{}; see echelon {} --help", declared.command->name,
+          config_arguments.empty() ? "" : config_arguments.front(), declared.command->why_no_config,
+          declared.command->name);
   const std::vector<std::string> left = declared.app->remaining();
   if (left.empty()) return;
   const std::string& argument = left.front();

@@ -20,8 +20,9 @@ using CommandAction = std::function<ExitStatus()>;
 struct Command {
   std::string_view name;
   std::string_view summary;
-  bool takes_config = false;       // it accepts --section.key=value
-  bool runs_in_processes = false;  // that mpirun or srun start, each of which is a rank
+  bool takes_config = false;            // it accepts --section.key=value
+  bool runs_in_processes = false;       // that mpirun or srun start, each of which is a rank
+  std::string_view why_no_config = "";  // in a sentence about a key of a config
   /// Declares the command's options, which are parsed before the action runs. `config_arguments`: the
   /// --section.key=value arguments of the command line.
   CommandAction (*declare)(CLI::App& app, const std::vector<std::string>& config_arguments) = nullptr;

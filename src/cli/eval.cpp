@@ -49,6 +49,8 @@ void print(const EvaluationResult& result, const RunConfig& config) {
       "{:.5f}\n",
       result.loss, std::exp(result.loss), counted(result.num_targets, "token"), config.training.seq_len,
       result.unigram_entropy);
+  if (config.moe.force_balance)
+    fmt::print("tokens took experts in turn, whatever the routers said: moe.force_balance = true\n");
   if (result.num_targets < result.num_targets_of_text)
     fmt::print("the text has {} tokens: training.eval_batches = {} evaluates a part of it\n",
                result.num_targets_of_text, config.training.eval_batches);
@@ -66,10 +68,11 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
                factor = of_run > 0 ? of_run : read_capacity_factor(config.checkpoint.initial_load_path);
   if (factor > 0) tell("note: {}\n", note_of_capacity(factor));
   if (arguments.json) {
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"validation_loss", result.loss},          {"validation_perplexity", std::exp(result.loss)},
         {"validation_tokens", result.num_targets}, {"validation_unigram_entropy", result.unigram_entropy},
         {"seq_len", config.training.seq_len},      {"device", result.device}};
+    if (config.moe.force_balance) json["force_balance"] = true;
     fmt::print("{}\n", json.dump());
   } else {
     print(result, config);

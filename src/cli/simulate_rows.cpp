@@ -3,6 +3,7 @@
 #include "base/text/printable.h"
 #include "base/units.h"
 #include "cli/documents/asked_documents.h"
+#include "predict/published/promise.h"
 #include "predict/published/published_row.h"
 #include "predict/published/row_assumptions.h"
 #include "predict/published/software_memory.h"
@@ -68,6 +69,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
                    {"predicted_memory_bytes", result.peak_memory_bytes()},
                    {"mfu", 100 * result.mfu()},
                    {"fits", result.fits()}});
+      json.update(promise_json(result, run.config, run.machine, run.profile));
     }
     if (seconds.size() > 1) json["seconds"] = seconds;
     if (documents) json["documents"] = to_json(*documents, context_bytes(blueprint, *documents, run.profile));
@@ -76,6 +78,13 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
     json["error"] = error.what();
   }
   return json;
+}
+
+/// " (2.1 to 2.6)"; empty where there is no interval.
+std::string interval_text(const Json& row) {
+  if (!row.contains("interval_seconds")) return "";
+  const Json& range = row["interval_seconds"];
+  return fmt::format(" ({:.2f} to {:.2f})", range[0].get<double>(), range[1].get<double>());
 }
 
 std::string documents_line(const Json& documents) {
@@ -107,9 +116,9 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
     if (each.contains("error"))
       fmt::print("{:<40} {}\n", printable(each["id"].get<std::string>()), printable(each["error"].get<std::string>()));
     else
-      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", printable(each["id"].get<std::string>()),
-                 each["predicted_seconds"].get<double>(), each["predicted_memory_bytes"].get<double>() / gib,
-                 each["fits"].get<bool>() ? "" : " (does not fit)");
+      fmt::print("{:<40} {:>12.4f} s{} {:>8.2f} GiB{}\n", printable(each["id"].get<std::string>()),
+                 each["predicted_seconds"].get<double>(), interval_text(each),
+                 each["predicted_memory_bytes"].get<double>() / gib, each["fits"].get<bool>() ? "" : " (does not fit)");
     if (each.contains("documents")) fmt::print("{}\n", documents_line(each["documents"]));
     for (const Json& sentence : each.value("assumed", Json::array()))
       fmt::print("  {}\n", printable(sentence.get<std::string>()));

@@ -27,6 +27,8 @@ std::string percent_of(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? "N/A" : fmt::format("{:.2f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+constexpr std::string_view forced_balance = "  balance: forced";
+
 std::string imbalance(std::string_view of, std::optional<double> largest_over_mean) {
   return largest_over_mean ? fmt::format("  {}_imbalance: {:.3f}", of, *largest_over_mean) : "";
 }
@@ -41,7 +43,7 @@ std::string part_of(std::string_view of, const std::optional<PartOfPlan>& of_pla
 std::string experts(const MoeReport& moe) {
   std::string text;
   if (!moe.max_load.empty()) text += fmt::format("  max_load: {:.3f}", *std::ranges::max_element(moe.max_load));
-  if (moe.is_forced) text += "  balance: forced";
+  if (moe.is_forced) text += forced_balance;
   if (moe.rounds && *moe.rounds != 1) text += fmt::format("  rounds: {:.3f}", *moe.rounds);
   for (const auto& [name, loss] :
        {std::pair{"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}})
@@ -138,16 +140,18 @@ std::string to_json(const StepReport& r) {
 }
 
 std::string evaluation_line(const EvaluationReport& r) {
-  return fmt::format("validate step: {:2}  loss: {:>8.5f}  perplexity: {}  tokens: {}", r.step, r.loss,
-                     with_commas(std::exp(r.loss), 2), with_commas(static_cast<double>(r.tokens), 0));
+  return fmt::format("validate step: {:2}  loss: {:>8.5f}  perplexity: {}  tokens: {}{}", r.step, r.loss,
+                     with_commas(std::exp(r.loss), 2), with_commas(static_cast<double>(r.tokens), 0),
+                     r.has_forced_balance ? forced_balance : "");
 }
 
 std::string to_json(const EvaluationReport& r) {
-  const nlohmann::ordered_json json = {{"step", r.step},
-                                       {"validation_loss", r.loss},
-                                       {"validation_perplexity", std::exp(r.loss)},
-                                       {"validation_tokens", r.tokens},
-                                       {"validation_seconds", r.seconds}};
+  nlohmann::ordered_json json = {{"step", r.step},
+                                 {"validation_loss", r.loss},
+                                 {"validation_perplexity", std::exp(r.loss)},
+                                 {"validation_tokens", r.tokens},
+                                 {"validation_seconds", r.seconds}};
+  if (r.has_forced_balance) json["force_balance"] = true;
   return json.dump();
 }
 

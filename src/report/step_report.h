@@ -84,6 +84,7 @@ struct EvaluationReport {
   double loss = 0;  // mean over the valid tokens, in nats
   std::int64_t tokens = 0;
   double seconds = 0;
+  bool has_forced_balance = false;  // by moe.force_balance
 };
 
 /// "validate step: 100 loss: 3.21234 perplexity: 24.84 tokens: 65,536"

@@ -226,7 +226,7 @@ RunRequest Trainer::evaluate(std::int64_t step, bool may_end) {
   if (ends_run(mean.request)) return mean.request;
   result_.validation_loss = mean.loss;
   if (context_.rank.mesh.rank() == 0)
-    context_.observer.validated({step, mean.loss, mean.num_targets, seconds_since(begin)});
+    context_.observer.validated({step, mean.loss, mean.num_targets, seconds_since(begin), config_.moe.force_balance});
   return RunRequest::none;
 }
 

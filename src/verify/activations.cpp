@@ -49,8 +49,11 @@ Activations::Activations(const Case& at, std::int64_t step)
   const Blueprint blueprint(one_rank(at.config()));
   const TokenPlaces of_one_rank(blueprint.config(), at.batches, step);
   run_probed(at, blueprint, of_one_rank, {}, [this](const Read& read) { add(read); });
-  for (auto& [name, activation] : activations_)
+  for (auto& [name, activation] : activations_) {
     for (const double number : activation.values) activation.largest = std::max(activation.largest, std::abs(number));
+    double& largest = largest_[name.is_backward ? 1 : 0];
+    largest = std::max(largest, activation.largest);
+  }
 }
 
 void Activations::add(const Read& read) {
@@ -97,7 +100,10 @@ double Activations::error_of(const Read& read) const {
   if (is_of_ranges(read.name)) return largest_difference(read, expected(read));
   const Activation* activation = of(read.name);
   if (activation == nullptr) return 0;
-  return largest_difference(read, expected(read)) / std::max(activation->largest, std::numeric_limits<double>::min());
+  constexpr double least_share = 1e-6;
+  const double least =
+      std::max(least_share * largest_[read.name.is_backward ? 1 : 0], std::numeric_limits<double>::min());
+  return largest_difference(read, expected(read)) / std::max(activation->largest, least);
 }
 
 Activations::Position Activations::position(const Read& read) const {

@@ -3,6 +3,8 @@
 
 #include "verify/probe.h"
 
+#include <array>
+
 namespace echelon {
 
 /// [tokens of the global batch, num_columns]
@@ -26,7 +28,8 @@ class Activations {
   /// tokens.
   [[nodiscard]] Values expected(const Read& read) const;
   [[nodiscard]] const TokenPlaces& places() const { return places_; }
-  /// Largest difference over the largest magnitude in the tensor.
+  /// Largest difference over the largest magnitude in the tensor. Where that is tiny next to those of other tensors of
+  /// the pass, as a gradient that would be zero without rounding, over a part of theirs.
   [[nodiscard]] double error_of(const Read& read) const;
   /// The place of a read in the order of those of one microbatch: what a layer recomputes comes before its gradients.
   using Position = std::pair<int, int>;
@@ -40,6 +43,7 @@ class Activations {
   std::int64_t num_tokens_;
   std::map<ReadName, Activation> activations_;
   std::map<ReadName, int> positions_;
+  std::array<double, 2> largest_ = {};           // of forward and of backward passes
   std::map<std::int64_t, int> first_gradients_;  // of each layer, the position of the first read in backward
 };
 

@@ -224,6 +224,22 @@ TEST_F(Program, EvaluatesWithTheConfigThatTrained) {
   ASSERT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(json_lines(same.out)[0]["validation_loss"], last["validation_loss"]);
   EXPECT_EQ(json_lines(same.out)[0]["validation_tokens"], 2 * 4 * 48);
+  for (const std::string method : {"ring", "all_gather", "ulysses"}) {
+    const Outcome divided = run_echelon({"eval", config, "--model", model, "--parallelism.context_parallel_degree=2",
+                                         "--parallelism.context_parallel_method=" + method, "--json"});
+    ASSERT_EQ(divided.status, 0) << divided.err;
+    EXPECT_NEAR(json_lines(divided.out)[0]["validation_loss"].get<double>(), last["validation_loss"].get<double>(),
+                1e-5);
+    EXPECT_EQ(json_lines(divided.out)[0]["validation_tokens"], 2 * 4 * 48);
+  }
+  // The documents of that text, as another cluster would attend to them.
+  const Outcome simulated =
+      run_echelon({"simulate", config, "--documents=" + corpus() + "/train.idx", "--data.reset_attention_mask=true",
+                   "--parallelism.context_parallel_degree=2", "--machine=a100-80", "--json"});
+  ASSERT_EQ(simulated.status, 0) << simulated.err;
+  const auto documents = json_lines(simulated.out)[0]["documents"];
+  EXPECT_GT(documents["pairs_share"].get<double>(), 0);
+  EXPECT_LE(documents["pairs_share"].get<double>(), 1);
 
   const std::vector<std::string> alone = {"eval", "--model", model, "--data", corpus() + "/validation", "--json"};
   const Outcome whole = run_echelon(alone);

@@ -77,6 +77,34 @@ std::int64_t traced(const RankBlueprint& rank, ProgramKind kind) {
   return sent_over_context(sent);
 }
 
+/// The same of whole sequences, of which all rows travel.
+Case without_documents(Case of) {
+  of.balancer = LoadBalancer::striped;
+  return of;
+}
+
+void expect_formulas(const Case& of) {
+  const RunConfig config = run_of(of);
+  const auto [forward, backward] = formula(of);
+  const double again = of.recompute.empty() ? 0 : forward;
+  SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {}", name_of(of.method), of.cp, of.u, of.K,
+                           name_of(of.dtype), names_of(of.recompute).size(), of.seq_len, name_of(of.balancer)));
+  const Blueprint blueprint(config);
+  EXPECT_EQ(static_cast<double>(traced(blueprint.rank(of.cp - 1), ProgramKind::evaluation)), forward);
+  std::mutex mutex;
+  (void)run_training(config, {.at_end = [&](const RankView& rank) {
+                       const std::scoped_lock lock(mutex);
+                       EXPECT_EQ(static_cast<double>(traced(rank.run.blueprint(), ProgramKind::training)),
+                                 forward + again + backward);
+                       const double all = 2 * forward + again + backward;  // a step and an evaluation
+                       const auto sent = static_cast<double>(sent_over_context(rank.mesh.sent_bytes()));
+                       if (rank.run.blueprint().part().options.skips_unseen_keys)
+                         EXPECT_LE(sent, all) << "a ring within documents";
+                       else
+                         EXPECT_EQ(sent, all);
+                     }});
+}
+
 std::vector<Case> grid_of_methods() {
   using enum ContextMethod;
   std::vector<Case> cases;
@@ -110,26 +138,8 @@ TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
   const std::vector<Case> cases = grid_of_methods();
   EXPECT_GE(cases.size(), 40U);
   for (const Case& each : cases) {
-    const RunConfig config = run_of(each);
-    const auto [forward, backward] = formula(each);
-    const double again = each.recompute.empty() ? 0 : forward;
-    SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {}", name_of(each.method), each.cp, each.u,
-                             each.K, name_of(each.dtype), names_of(each.recompute).size(), each.seq_len,
-                             name_of(each.balancer)));
-    const Blueprint blueprint(config);
-    EXPECT_EQ(static_cast<double>(traced(blueprint.rank(each.cp - 1), ProgramKind::evaluation)), forward);
-    std::mutex mutex;
-    (void)run_training(config, {.at_end = [&](const RankView& rank) {
-                         const std::scoped_lock lock(mutex);
-                         EXPECT_EQ(static_cast<double>(traced(rank.run.blueprint(), ProgramKind::training)),
-                                   forward + again + backward);
-                         const double all = 2 * forward + again + backward;  // a step and an evaluation
-                         const auto sent = static_cast<double>(sent_over_context(rank.mesh.sent_bytes()));
-                         if (rank.run.blueprint().part().options.skips_unseen_keys)
-                           EXPECT_LE(sent, all) << "a ring within documents";
-                         else
-                           EXPECT_EQ(sent, all);
-                       }});
+    expect_formulas(each);
+    if (reads_documents(each.balancer)) expect_formulas(without_documents(each));
   }
 }
 

@@ -105,6 +105,13 @@ TEST(ExpertRanks, AreRefusedWithTheClosestDegree) {
             "parallelism.expert_parallel_degree = 7 does not divide model.num_experts = 8 (use 8)");
   EXPECT_EQ(sentence_about({.shard = 6, .experts = 12, .ep = 5}),
             "parallelism.expert_parallel_degree = 5 does not divide model.num_experts = 12 (use 6)");
+  EXPECT_EQ(sentence_about({.shard = 4, .tp = 2, .experts = 8, .ep = 4, .etp = 2}),
+            "parallelism.expert_parallel_degree = 4 next to tensor_parallel_degree = 2 would route each token 2 times: "
+            "it needs parallelism.sequence_parallel = true (use expert_parallel_degree = 1)");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 4, .bound = 0}),
+            "moe.dispatch_bound = 0 is below 0.001 (use 0.001)");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 4, .capacity = 0}),
+            "moe.capacity_factor = 0 is below 0.001 (use 0.001)");
   // 6 divides the experts, but there are 4 ranks.
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 6, .ep = 5}),
             "parallelism.expert_parallel_degree = 5 does not divide model.num_experts = 6 (use 2)");

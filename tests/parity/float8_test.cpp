@@ -31,7 +31,10 @@ const Layout float8_layouts[] = {
     // A rank has 6 or 4 tokens, in 8 rows: two sequences of them are a block of 16.
     {.tp = 1, .cp = 3},
     {.tp = 1, .cp = 3, .balancer = LoadBalancer::striped, .method = ContextMethod::all_gather},
-    {.tp = 1, .cp = 4, .method = ContextMethod::ulysses}};
+    {.tp = 1, .cp = 4, .method = ContextMethod::ulysses},
+    {.tp = 1, .documents = true, .cp = 4, .method = ContextMethod::ulysses_ring, .ulysses = 2},
+    {.tp = 2, .sequence_parallel = true, .cp = 2},
+    {.pp = 2, .microbatches = 2, .documents = true, .cp = 2}};
 
 /// One rank with the same microbatches: a scale is that of a microbatch's tokens.
 RunConfig alone(const RunConfig& config) {

@@ -1,4 +1,5 @@
 // Long sequences on eight ranks: a ring's attention against a direct sum in float64.
+#include "context/drawn_lengths.h"
 #include "ops/forwarding_ops.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <random>
 #include <string_view>
+#include <utility>
 
 namespace echelon::testing {
 namespace {
@@ -30,25 +32,22 @@ std::vector<double> numbers_of(const Tensor& x) {
   return numbers;
 }
 
-/// The first of the cp calls of a ring has the rank's own keys; the next product reads the whole result.
+/// The first call of a ring has the rank's own keys; the next product reads the whole result.
 class RecordingOps final : public ForwardingOps {
  public:
   RecordingOps(Ops& inner, Recorded& into) : ForwardingOps(inner), into_(into) {}
   void perform(const Operation& operation) override {
     const auto* attention = operation.get_if<AttentionArgs>();
-    if (attention != nullptr && num_attended_++ == 0)
+    if (attention != nullptr && !std::exchange(is_attending_, true))
       into_ = {numbers_of(attention->q), numbers_of(attention->k), numbers_of(attention->v), {}};
     const auto* product = operation.get_if<MatmulArgs>();
-    if (product != nullptr && num_attended_ == cp) {
-      into_.out = numbers_of(product->a);
-      num_attended_ = 0;
-    }
+    if (product != nullptr && std::exchange(is_attending_, false)) into_.out = numbers_of(product->a);
     inner().perform(operation);
   }
 
  private:
   Recorded& into_;
-  int num_attended_ = 0;
+  bool is_attending_ = false;
 };
 
 class RecordingRank final : public RankInterposer {
@@ -63,10 +62,10 @@ class RecordingRank final : public RankInterposer {
   Mesh& mesh_;
 };
 
-RunConfig long_config(DType dtype, std::int64_t window, std::int64_t T = 1 << 16) {
+RunConfig long_config(DType dtype, std::int64_t window, std::int64_t T = 1 << 16, std::int64_t head_dim = 8) {
   RunConfig config;
   config.model = family_defaults(Family::mistral);
-  config.model.hidden_size = config.model.head_dim = 8;
+  config.model.hidden_size = config.model.head_dim = head_dim;
   config.model.num_hidden_layers = config.model.num_attention_heads = config.model.num_key_value_heads = 1;
   config.model.intermediate_size = 16;
   config.model.vocab_size = 64;
@@ -122,19 +121,33 @@ Recorded gathered(const AllRanks& all, const TokenLists& lists, std::size_t T, s
   return whole;
 }
 
+/// Documents as packed data has them: lognormal lengths with a median of 2,000 tokens.
+DocumentOffsets packed_documents(std::int64_t T) { return echelon::DrawnLengths(1).sequence(Lengths::lognormal, T); }
+
+class PackedBatches final : public FormulaBatches {
+ public:
+  explicit PackedBatches(const RunConfig& config) : FormulaBatches(config, Targets::all) {}
+  void read_document_starts(std::int64_t /*sequence*/, std::int64_t seq_len, std::int32_t* starts) const override {
+    const DocumentOffsets documents = packed_documents(seq_len);
+    for (std::int32_t i = 0; i < seq_len; ++i) starts[i] = start_of(i, documents);
+  }
+};
+
 /// The largest error at 64 drawn positions, relative to the largest number.
 double error_of(const AllRanks& all, const RunConfig& config) {
   const auto C = static_cast<std::size_t>(config.model.head_dim);
   const std::int64_t T = config.training.seq_len;
+  const DocumentOffsets documents = config.data.reset_attention_mask ? packed_documents(T) : DocumentOffsets();
   TokenLists lists;
-  lists.assign({.seq_len = T, .cp = cp});
+  lists.assign({.seq_len = T, .cp = cp, .balancer = config.parallelism.context_parallel_load_balancer}, documents);
   const Recorded whole = gathered(all, lists, static_cast<std::size_t>(T), C);
   std::mt19937 random(1);
   double error = 0, largest = 0;
   for (int drawn = 0; drawn < 64; ++drawn) {
     const std::int64_t position = drawn == 0 ? T - 1 : static_cast<std::int64_t>(random() % T),
                        window = config.model.sliding_window,
-                       first = window == 0 ? 0 : std::max<std::int64_t>(0, position - window + 1);
+                       start = documents.empty() ? 0 : start_of(static_cast<std::int32_t>(position), documents),
+                       first = window == 0 ? start : std::max<std::int64_t>(start, position - window + 1);
     const auto row = static_cast<std::ptrdiff_t>(position) * static_cast<std::ptrdiff_t>(C);
     const std::vector<double> q(whole.q.begin() + row, whole.q.begin() + row + static_cast<std::ptrdiff_t>(C)),
         expected = direct(q, whole, first, position);
@@ -149,14 +162,14 @@ double error_of(const AllRanks& all, const RunConfig& config) {
 /// No training step, or one whose locks hold; then an evaluation.
 class Evaluated final : public RunObserver {
  public:
-  Evaluated(const RunConfig& config, std::int64_t num_steps) : batches_(config, Targets::all), num_steps_(num_steps) {}
+  Evaluated(const BatchSource& batches, std::int64_t num_steps) : batches_(batches), num_steps_(num_steps) {}
   void ends(const RankView& rank) override {
     (void)rank.run.step().run(ProgramKind::evaluation, {.batches = &batches_, .first_sequence = 1, .adamw = {}});
     if (num_steps_ > 0) expect_locks_hold(rank, {.training = num_steps_, .evaluation = 1});
   }
 
  private:
-  FormulaBatches batches_;
+  const BatchSource& batches_;
   std::int64_t num_steps_;
 };
 
@@ -168,8 +181,10 @@ bool is_long() {
 double error_of_run(const RunConfig& config, std::int64_t num_steps) {
   AllRanks all(cp);
   const Blueprint blueprint(config);
-  const FormulaBatches batches(config, Targets::all);
-  Evaluated observer(config, num_steps);
+  const FormulaBatches whole(config, Targets::all);
+  const PackedBatches packed(config);
+  const BatchSource& batches = config.data.reset_attention_mask ? static_cast<const BatchSource&>(packed) : whole;
+  Evaluated observer(batches, num_steps);
   run_layout({.blueprint = blueprint,
               .batches = batches,
               .num_steps = num_steps,
@@ -190,6 +205,19 @@ TEST(LongContext, OfAMillionTokensEqualsADirectSum) {
   if (!is_long()) GTEST_SKIP() << "minutes; ECHELON_SWEEP=long";
   EXPECT_LE(error_of_run(long_config(DType::float32, 0, 1 << 17), 0), 1e-5);
   EXPECT_LE(error_of_run(long_config(DType::bfloat16, 0, 1 << 20), 0), 1e-2);
+}
+
+// A head of 64, in a sequence of one document and in one of many.
+TEST(LongContext, OfAWideHeadEqualsADirectSum) {
+  for (const auto& [dtype, bound] : {std::pair{DType::float32, 1e-5}, {DType::bfloat16, 1e-2}}) {
+    EXPECT_LE(error_of_run(long_config(dtype, 0, 1 << 14, 64), 0), bound);
+    for (const LoadBalancer balancer : {LoadBalancer::packed, LoadBalancer::per_document}) {
+      RunConfig config = long_config(dtype, 0, 1 << 16, 64);
+      config.data.reset_attention_mask = config.data.reset_position_ids = true;
+      config.parallelism.context_parallel_load_balancer = balancer;
+      EXPECT_LE(error_of_run(config, 1), bound) << name_of(balancer);
+    }
+  }
 }
 
 TEST(LongContext, WithAWindowEqualsADirectSum) {

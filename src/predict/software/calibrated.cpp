@@ -75,7 +75,9 @@ std::string rates_text(const SoftwareProfile& profile, const MachineSpec& machin
   if (profile.is_echelon && !profile.borrows_rates) return "the rates of the machine file, which no software reaches";
   if (profile.is_echelon && is_measured(machine, machine.nodes.front().device))
     return "the rates that were measured on it";
-  if (!has_own_calibration(profile)) return "the rates that measured software has in common";
+  if (!has_own_calibration(profile))
+    return fmt::format("the rates that measured software has in common{}",
+                       profile.is_echelon ? ", since Echelon was not measured on a GPU" : "");
   return fmt::format("the rates that {} reaches", profile.generation);
 }
 

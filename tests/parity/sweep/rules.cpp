@@ -54,10 +54,10 @@ void refuse_context_parallel(Refusals& refused) {
   refused.add({{balance, {"true"}}, {documents, {without}}}, balance, "sequences have equal pairs");
   refused.add({{exchange, {"all_gather", "ulysses", "ulysses_ring"}}, {context, {"1"}}}, exchange,
               "a rank has whole sequences");
-  refused.add({{exchange, {"ulysses_ring"}}, {context, {"3"}}}, "parallelism.context_parallel_ulysses_degree",
-              "two neighbours exchange heads");
-  refused.add({{exchange, {"ulysses"}}, {context, {"3"}}, {"model.num_key_value_heads", {"2"}}, {tensor, {"1"}}},
-              context, "three ranks cannot share two kv heads");
+  for (const auto& [name, key] : {std::pair<std::string, std::string>{"ulysses", context},
+                                  {"ulysses_ring", "parallelism.context_parallel_ulysses_degree"}})
+    refused.add({{exchange, {name}}, {context, {"3"}}, {"model.num_key_value_heads", {"2"}}, {tensor, {"1"}}}, key,
+                "three ranks cannot share two kv heads");
 }
 
 void refuse_schedules(Refusals& refused) {

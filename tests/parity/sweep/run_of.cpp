@@ -82,7 +82,10 @@ void set_sizes(Draft& draft) {
   ModelSpec& model = draft.config.model;
   ParallelConfig& p = draft.config.parallelism;
   const bool has_groups = p.context_parallel_method == ContextMethod::ulysses_ring && p.context_parallel_degree > 1;
-  p.context_parallel_ulysses_degree = has_groups ? 2 : 0;
+  // Two neighbours exchange heads, or all of an odd number.
+  p.context_parallel_ulysses_degree = !has_groups                          ? 0
+                                      : p.context_parallel_degree % 2 == 0 ? 2
+                                                                           : p.context_parallel_degree;
   model.num_attention_heads = draft.sizes_divide ? 12 : 10;
   // Ranks of context parallelism divide the heads of each tensor-parallel rank.
   const std::int64_t u = key_exchange(p).head_ranks, unit = u > 1 ? u * p.tensor_parallel_degree : 1;
