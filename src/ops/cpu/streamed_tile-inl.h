@@ -6,6 +6,19 @@
 //                     packs them); `rows_ahead`: from a tile's rows to those of the next one.
 // Not guarded: each instruction set has its own.
 
+/// Those of a later tile, a few for each unit: more at once would wait for each other.
+template <int rows, int columns>
+LinesAhead lines_of_c(const StreamedTile& t) {
+  constexpr std::uint32_t line = 16, per_row = columns / line, all = rows * per_row;
+  const auto depth = static_cast<std::uint32_t>(t.depth);
+  return {.next = reinterpret_cast<const std::byte*>(t.later_c),
+          .row_skip = (t.c_stride - columns) * static_cast<std::int64_t>(sizeof(float)),
+          .per_row = per_row,
+          .per_burst = (all + depth - 1) / depth,
+          .left_in_row = per_row,
+          .left = all};
+}
+
 /// c[rows, vectors] (+)= a b.
 template <class V, int rows, int vectors, Streamed streamed>
 HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
@@ -21,14 +34,9 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
     }
   }
   constexpr int line = 16, interval = is_of_b ? StreamedKernels::burst_units : line, ahead = 8;  // values, units, units
-  if constexpr (is_by_k) {
-    HWY_UNROLL(8) for (int i = 0; i < rows; ++i) {
-      HWY_UNROLL(4)
-      for (int j = 0; j < vectors * width; j += line) __builtin_prefetch(t.later_c + i * t.c_stride + j, 0, 2);
-    }
-  }
   LinesAhead lines;
   if constexpr (is_of_b) lines = *t.ahead;
+  if constexpr (is_by_k) lines = lines_of_c<rows, vectors * width>(t);
   const float* a = t.a;
   float* b = t.b;
   const auto* from = static_cast<const typename V::Source*>(t.source);
@@ -53,6 +61,7 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
         from += per_unit * t.source_stride;
       } else {
         if constexpr (is_by_k) {
+          lines.burst();
           HWY_UNROLL(4)
           for (int i = 0; i < vectors * width; i += line) __builtin_prefetch(b + ahead * vectors * width + i);
         }
