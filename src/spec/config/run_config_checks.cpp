@@ -242,9 +242,9 @@ void check_ranks(const RunConfig& config) {
   const AxisOrder all;
   const AxisOrder& order = config.parallelism.order;
   for (const Axis axis : all.axes())
-    require(mesh.degree(axis) == 1 || order.names(axis),
-            "parallelism.order = '{}' does not place the {} ranks of {} (use '{}-{}')", name_of(order),
-            mesh.degree(axis), name_of(axis), name_of(order), name_of(axis));
+    if (mesh.degree(axis) > 1 && !order.names(axis))
+      throw Error(fmt::format("parallelism.order = '{}' does not place the {} ranks of {} (use '{}-{}')",
+                              name_of(order), mesh.degree(axis), name_of(axis), name_of(order), name_of(axis)));
 }
 
 void check_optimizer(const RunConfig& config) {
