@@ -20,13 +20,15 @@ struct LinesAhead {
 
   [[gnu::always_inline]] void burst() {
     const std::uint32_t count = std::min(per_burst, left);
-    left -= count;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      __builtin_prefetch(next, 0, 2);
-      const bool is_last = --left_in_row == 0;
-      next += 64 + (is_last ? row_skip : 0);
-      left_in_row = is_last ? per_row : left_in_row;
-    }
+    for (std::uint32_t i = 0; i < count; ++i) fetch();
+  }
+  /// The next one, of those that are left.
+  [[gnu::always_inline]] void fetch() {
+    __builtin_prefetch(next, 0, 2);
+    const bool is_last = --left_in_row == 0;
+    next += 64 + (is_last ? row_skip : 0);
+    left_in_row = is_last ? per_row : left_in_row;
+    --left;
   }
 };
 

@@ -6,17 +6,19 @@
 //                     packs them); `rows_ahead`: from a tile's rows to those of the next one.
 // Not guarded: each instruction set has its own.
 
-/// Those of a later tile, a few for each unit: more at once would wait for each other.
+constexpr int lines_per_unit = 2;
+/// Those of a later tile. A few are fetched for each unit, since more at once would wait for each other; what is left
+/// over, here.
 template <int rows, int columns>
 LinesAhead lines_of_c(const StreamedTile& t) {
   constexpr std::uint32_t line = 16, per_row = columns / line, all = rows * per_row;
-  const auto depth = static_cast<std::uint32_t>(t.depth);
-  return {.next = reinterpret_cast<const std::byte*>(t.later_c),
-          .row_skip = (t.c_stride - columns) * static_cast<std::int64_t>(sizeof(float)),
-          .per_row = per_row,
-          .per_burst = (all + depth - 1) / depth,
-          .left_in_row = per_row,
-          .left = all};
+  LinesAhead lines = {.next = reinterpret_cast<const std::byte*>(t.later_c),
+                      .row_skip = (t.c_stride - columns) * static_cast<std::int64_t>(sizeof(float)),
+                      .per_row = per_row,
+                      .left_in_row = per_row,
+                      .left = all};
+  while (static_cast<std::int64_t>(lines.left) > lines_per_unit * t.depth) lines.fetch();
+  return lines;
 }
 
 /// c[rows, vectors] (+)= a b.
@@ -61,7 +63,9 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
         from += per_unit * t.source_stride;
       } else {
         if constexpr (is_by_k) {
-          lines.burst();
+          HWY_UNROLL(2)
+          for (int i = 0; i < lines_per_unit; ++i)
+            if (lines.left > 0) lines.fetch();
           HWY_UNROLL(4)
           for (int i = 0; i < vectors * width; i += line) __builtin_prefetch(b + ahead * vectors * width + i);
         }
