@@ -20,6 +20,7 @@ class TouchListener {
   virtual void begins(const Action& action) = 0;
   /// In the order of the action's trace. What is read and written is in `touches` once.
   virtual void performed(const OpRecord& operation, std::span<const Touch> touches) = 0;
+  /// By this rank, in groups of one rank too.
   virtual void started(const CommRecord& /*communication*/) {}
   /// For other ranks.
   virtual void waited() = 0;
