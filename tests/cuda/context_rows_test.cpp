@@ -2,7 +2,6 @@
 // on a processor, and the locks hold.
 #include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
-#include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/sweep/sweep.h"
 
@@ -44,12 +43,6 @@ TEST_P(ContextRowsOnGpus, EqualOneProcessor) {
   SweepRun run = run_of(*table, all_rows(*table)[row]);
   SCOPED_TRACE(fmt::format("row {} of {}:\n{}", row, table->name, describe(*table, all_rows(*table)[row])));
   run.config.training.steps = 1;
-  RunConfig one = one_rank(run.config);
-  one.training.micro_batch_size = one.training.global_batch_size;
-  one.training.mlp_chunk_tokens = 0;
-  one.training.recompute = {};
-  one.training.recompute_method = RecomputeMethod::uniform;
-  one.moe.dispatch_bound = MoeConfig().dispatch_bound;
   emulated::set_num_devices(run.config.mesh_shape().num_ranks());
   std::string reason;
   const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
@@ -58,8 +51,8 @@ TEST_P(ContextRowsOnGpus, EqualOneProcessor) {
     expect_locks_hold(rank, {.training = run.config.training.steps, .evaluation = 1});
   };
   const auto actual = run_training(run.config, {.at_end = at_end, .targets = run.targets, .backend = backend.get()});
-  expect_equal(*actual, *run_training(one, {.targets = run.targets}), scalar_tolerance, tensor_tolerance,
-               run.config.optimizer.lr);
+  expect_equal(*actual, *run_training(baseline_of(run.config), {.targets = run.targets}), scalar_tolerance,
+               tensor_tolerance, run.config.optimizer.lr);
 }
 
 std::string name_of_context_row(const ::testing::TestParamInfo<ContextRow>& info) {

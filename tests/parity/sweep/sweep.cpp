@@ -1,5 +1,7 @@
 #include "parity/sweep/sweep.h"
 
+#include "parity/layout.h"
+
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -30,6 +32,16 @@ const std::vector<SweepRow>& all_rows(const SweepTable& table) {
 
 SweepRun run_of(const SweepTable& table, const SweepRow& row) {
   return run_of(table, row, ECHELON_BINARY_DIR "/sweep");
+}
+
+RunConfig baseline_of(const RunConfig& config) {
+  RunConfig one = one_rank(config);
+  one.training.micro_batch_size = one.training.global_batch_size;
+  one.training.mlp_chunk_tokens = 0;
+  one.training.recompute = {};
+  one.training.recompute_method = RecomputeMethod::uniform;
+  one.moe.dispatch_bound = MoeConfig().dispatch_bound;
+  return one;
 }
 
 }  // namespace echelon::testing

@@ -18,4 +18,7 @@ inline constexpr double scalar_tolerance = 1e-11, tensor_tolerance = 1e-9;
 
 [[nodiscard]] SweepRun run_of(const SweepTable& table, const SweepRow& row);
 
+/// What a row is compared with: one rank, the whole batch in one microbatch, nothing recomputed.
+[[nodiscard]] RunConfig baseline_of(const RunConfig& config);
+
 }  // namespace echelon::testing

@@ -93,12 +93,7 @@ struct Baseline {
 /// The same model and batches on one rank in one microbatch, run once for all rows that are compared with it.
 const Baseline& one_rank_of(const SweepRun& run) {
   static std::map<std::string, Baseline> known;
-  RunConfig config = one_rank(run.config);
-  config.training.micro_batch_size = config.training.global_batch_size;
-  config.training.mlp_chunk_tokens = 0;
-  config.training.recompute = {};
-  config.training.recompute_method = RecomputeMethod::uniform;
-  config.moe.dispatch_bound = MoeConfig().dispatch_bound;
+  const RunConfig config = baseline_of(run.config);
   Baseline& baseline = known[fmt::format("{} {}", to_toml(config), static_cast<int>(run.targets))];
   if (baseline.trajectory) return baseline;
   baseline.trajectory = run_training(config, {.targets = run.targets});
