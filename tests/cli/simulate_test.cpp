@@ -251,6 +251,9 @@ TEST(Simulate, RowsOfDocumentsAreThoseOfSingleRuns) {
     EXPECT_EQ(common_fields(nlohmann::json::parse(column.out)[0]), expected);
     EXPECT_GT(nlohmann::json::parse(column.out)[1]["predicted_seconds"], expected["predicted_seconds"]);
     EXPECT_EQ(both.out, column.out) << "a row's own documents come first";
+    const auto row = nlohmann::json::parse(flag.out)[0];
+    EXPECT_LT(row["interval_seconds"][0], row["predicted_seconds"]);
+    EXPECT_GT(row["interval_seconds"][1], row["predicted_seconds"]);
   }
   EXPECT_THAT(run_echelon({"simulate", "--rows=" + of_rows}).out, HasSubstr("% of the pairs of whole sequences"));
   const Outcome refused = run_echelon({"simulate", "--rows=" + of_all, "--documents=long"});

@@ -149,6 +149,11 @@ TEST(Flops, EqualTheProductsOfTheModel) {
 TEST(Evaluation, LineAndJson) {
   const EvaluationReport report{.step = 100, .loss = 3.0, .tokens = 65536, .seconds = 2};
   EXPECT_EQ(evaluation_line(report), "validate step: 100  loss:  3.00000  perplexity: 20.09  tokens: 65,536");
+  EvaluationReport forced = report;
+  forced.has_forced_balance = true;
+  EXPECT_EQ(evaluation_line(forced), evaluation_line(report) + "  balance: forced");
+  EXPECT_EQ(nlohmann::json::parse(to_json(forced))["force_balance"], true);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("force_balance"));
   EXPECT_EQ(nlohmann::json::parse(to_json(report))["validation_loss"].get<double>(), 3.0);
 }
 
