@@ -51,6 +51,46 @@ class HeldDisk final : public SystemCalls {
   bool is_held_ = false, is_waiting_ = false;
 };
 
+/// Knows when nothing has been written for a while.
+class WatchedDisk final : public SystemCalls {
+  using Clock = std::chrono::steady_clock;
+  auto watched(const auto& call) {
+    count(1);
+    const auto result = call();
+    count(-1);
+    return result;
+  }
+  void count(int change) {
+    const std::lock_guard lock(mutex_);
+    num_under_way_ += change;
+    last_ = Clock::now();
+    changed_.notify_all();
+  }
+
+ public:
+  ssize_t pwrite(int file, const void* data, std::size_t count, off_t offset) override {
+    return watched([&] { return SystemCalls::pwrite(file, data, count, offset); });
+  }
+  int fsync(int file) override {
+    return watched([&] { return SystemCalls::fsync(file); });
+  }
+  int write_back(int file, off_t offset, off_t size, bool waits) override {
+    return watched([&] { return SystemCalls::write_back(file, offset, size, waits); });
+  }
+  void wait_until_idle() {
+    constexpr auto pause = std::chrono::milliseconds(60);
+    std::unique_lock lock(mutex_);
+    const Clock::time_point begin = Clock::now();
+    while (num_under_way_ > 0 || Clock::now() < std::max(begin, last_) + pause) changed_.wait_for(lock, pause);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int num_under_way_ = 0;
+  Clock::time_point last_;
+};
+
 class AsyncSave : public SmallRun {
  protected:
   RunConfig config(const std::string& folder, std::int64_t snapshot_bytes = -1) const {
@@ -61,9 +101,11 @@ class AsyncSave : public SmallRun {
     config.checkpoint.snapshot_bytes = snapshot_bytes;
     return config;
   }
-  /// Runs with pauses after steps, in which the disk catches up.
+  /// Runs with pauses after steps, in which the disk catches up, however slow it is.
   static Steps run_slowly(const RunConfig& config, ReportLog& log) {
-    log.after_step = [](const StepReport&) { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+    WatchedDisk disk;
+    const SubstitutedCalls substituted(disk);
+    log.after_step = [&](const StepReport&) { disk.wait_until_idle(); };
     (void)train(config, {.observer = &log});
     return steps_of(log);
   }
