@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "spec/mesh_shape.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,13 @@
 namespace echelon {
 
 class DeviceTransport;
+
+/// Of a layer that communicates.
+struct LayerPart {
+  enum class Kind : std::uint8_t { whole, ring_hop, kv_head, to_heads, to_tokens };
+  Kind kind = Kind::whole;
+  std::int64_t index = 0;  // of the hop or head
+};
 
 class Mesh {
  public:
@@ -59,9 +67,9 @@ class Mesh {
   [[nodiscard]] virtual std::unique_ptr<Mesh> for_device(DeviceTransport& /*transport*/) { return nullptr; }
 
   /// Where in the model this rank is, for sentences about failures: a layer that communicates says so before and after,
-  /// and a ring before each hop. An exception leaves it. `layer` outlives its stay.
-  virtual void enter_layer(std::string_view layer) { layer_ = layer, hop_ = -1; }
-  virtual void enter_hop(int hop) { hop_ = hop; }
+  /// and before each of its parts. An exception stays there.
+  virtual void enter_layer(std::string_view layer) { layer_ = layer, part_ = {}; }
+  virtual void enter_part(LayerPart part) { part_ = part; }
   void leave_layer() { enter_layer({}); }
   [[nodiscard]] std::string_view layer() const { return layer_; }  // empty: in no such layer
   /// "model.layers.3.self_attn, hop 2 of the ring"; empty: in no such layer.
@@ -74,8 +82,8 @@ class Mesh {
  private:
   MeshShape shape_;
   int rank_;
-  std::string_view layer_;
-  int hop_ = -1;
+  std::string layer_;
+  LayerPart part_;
 };
 
 }  // namespace echelon

@@ -52,16 +52,32 @@ std::map<Group, std::int64_t> MpiMesh::sent_bytes() const {
   return sent_;
 }
 
-void MpiMesh::abort(const std::string& reason) {
-  stop_background();
-  process_.end_job(reason, ExitStatus::failure);
+void MpiMesh::end_job(const std::string& sentence, ExitStatus status) {
+  if (background_) background_->stop();
+  announce_end();
+  process_.end_job(sentence, status);
+}
+
+// Until the launcher has ended the others, they would blame this rank, which does not answer any more.
+void MpiMesh::announce_end() {
+  const std::unique_lock turn(turn_);
+  if (has_announced_end_) return;
+  wire().take_notes([](const Note& note, const std::byte*) {
+    if (note.kind == NoteKind::job_ends) MpiProcess::await_end();
+  });
+  has_announced_end_ = true;
+  Note note;
+  note.kind = NoteKind::job_ends;
+  note.source = rank();
+  for (int peer = 0; peer < shape().num_ranks(); ++peer)
+    if (peer != rank()) wire().send_note(peer, note, nullptr);
 }
 
 // Where the rank has the turn it is in MPI itself.
 void MpiMesh::progress_in_background() {
   if (num_under_way_ == 0) return;
   std::unique_lock turn(turn_, std::try_to_lock);
-  if (!turn || failure_) return;
+  if (!turn || failure_ || has_announced_end_) return;
   try {
     while (progress()) {
     }
@@ -98,6 +114,7 @@ void MpiMesh::advance(MpiOperation& operation) { has_more_work_ = operation.adva
 void MpiMesh::deliver(const Note& note, const std::byte* payload) {
   switch (note.kind) {
     case NoteKind::question: return answer(note.source);
+    case NoteKind::job_ends: MpiProcess::await_end();
     case NoteKind::answer:
       if (diagnosis_ != nullptr) diagnosis_->take(wire(), note.source, WaitState::from_bytes(payload, note.num_bytes));
       return;
@@ -159,36 +176,6 @@ void MpiMesh::wait_for(const MpiOperation& operation) {
     const double turn = 0.05 * std::min(rank(), 20);  // so that usually one rank reports it for all
     if (seconds > timeout_seconds_ + turn) throw Failure(describe_timeout(operation, diagnosis));
   }
-}
-
-void MpiMesh::answer(int asker) {
-  const WaitState state =
-      waits_for_ == nullptr
-          ? WaitState{.text = "computes", .waits_for = {}}
-          : WaitState{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
-                      .waits_for = waits_for_->missing()};
-  const std::vector<std::byte> bytes = state.to_bytes();
-  Note note;
-  note.kind = NoteKind::answer;
-  note.source = rank();
-  note.num_bytes = static_cast<std::int64_t>(bytes.size());
-  wire().send_note(asker, note, bytes.data());
-}
-
-std::string MpiMesh::describe_timeout(const MpiOperation& operation, const StallDiagnosis& diagnosis) const {
-  std::vector<int> late = operation.missing();
-  std::erase_if(late, [&](int peer) { return operation.has_heard_of(peer); });
-  const std::string culprits = late.empty()
-                                   ? listed(operation.missing()) + " did not finish"
-                                   : listed(late) + (late.size() == 1 ? " has not arrived" : " have not arrived");
-  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}{}", operation.group().name(), rank(),
-                     timeout_seconds_, operation.description(), culprits, diagnosis.findings());
-}
-
-std::string MpiMesh::describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const {
-  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", group.name(),
-                     note.id.sequence + 1, note.source, group.describe(note.id, note.signature, note.source), rank(),
-                     group.describe(note.id, own, rank()));
 }
 
 }  // namespace echelon

@@ -26,7 +26,16 @@ class MpiMesh final : public Mesh {
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override;
   /// Does not return: the job ends.
-  void abort(const std::string& reason) override;
+  void abort(const std::string& reason) override { end_job(reason, ExitStatus::failure); }
+  // The background reads where the rank is.
+  void enter_layer(std::string_view layer) override {
+    const std::lock_guard lock(place_mutex_);
+    Mesh::enter_layer(layer);
+  }
+  void enter_part(LayerPart part) override {
+    const std::lock_guard lock(place_mutex_);
+    Mesh::enter_part(part);
+  }
 
   /// MPI and the operations belong to one thread at a time: the rank's, or the one that makes progress while the rank
   /// computes. Throws what that one threw.
@@ -35,10 +44,10 @@ class MpiMesh final : public Mesh {
     if (failure_) std::rethrow_exception(failure_);
     return turn;
   }
-  /// Nothing makes progress any more while the rank computes. Before the job ends.
-  void stop_background() {
-    if (background_) background_->stop();
-  }
+  /// Says why and ends all processes, unless another rank does so.
+  [[noreturn]] void end_job(const std::string& sentence, ExitStatus status);
+  /// The job will end: the others are silent, and nothing makes progress here. While they can read this rank's memory.
+  void announce_end();
 
   // During a turn:
   [[nodiscard]] Wire& wire() { return process_.wire(); }
@@ -60,6 +69,7 @@ class MpiMesh final : public Mesh {
   void progress_in_background();
   void deliver(const Note& note, const std::byte* payload);
   void answer(int rank);
+  [[nodiscard]] std::string describe_state() const;
   [[nodiscard]] MpiGroup& group_of(const Group& group, const std::vector<int>& ranks);
   [[nodiscard]] const MpiGroup* find_group(std::uint64_t hash) const;
   [[nodiscard]] std::string describe_timeout(const MpiOperation& operation, const StallDiagnosis& diagnosis) const;
@@ -74,8 +84,10 @@ class MpiMesh final : public Mesh {
   std::map<OperationId, MpiOperation*> under_way_;
   const MpiOperation* waits_for_ = nullptr;
   StallDiagnosis* diagnosis_ = nullptr;
+  bool has_announced_end_ = false;
   bool has_more_work_ = false;  // an operation can do more at once
   int num_idle_polls_ = 0;
+  mutable std::mutex place_mutex_;     // guards place_in_model()
   mutable std::recursive_mutex turn_;  // recursive, since an operation may throw, and so end, while it starts
   std::atomic<std::size_t> num_under_way_ = 0;
   std::exception_ptr failure_;            // of the background

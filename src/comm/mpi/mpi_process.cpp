@@ -5,8 +5,10 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 namespace echelon {
 namespace {
@@ -67,6 +69,11 @@ void MpiProcess::end_job(const std::string& sentence, ExitStatus status) const {
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
   std::_Exit(static_cast<int>(status));
+}
+
+void MpiProcess::await_end() {
+  std::this_thread::sleep_for(std::chrono::seconds(30));
+  std::_Exit(static_cast<int>(ExitStatus::failure));
 }
 
 }  // namespace echelon

@@ -25,8 +25,7 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
       [&](int peer) { return options.reads_memory(std::min(process.rank(), peer), std::max(process.rank(), peer)); });
   MpiMesh mesh(process, shape, run, options.timeout_seconds);
   const auto end_job = [&](const char* sentence, ExitStatus status) {
-    mesh.stop_background();
-    process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status);
+    mesh.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status);
   };
   try {
     run_process_rank(mesh, body);

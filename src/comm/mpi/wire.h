@@ -46,6 +46,8 @@ class Wire {
   /// Delivers the notes that have arrived, in order per sender, and counts messages that have ended. True if there were
   /// any.
   bool progress(const Deliver& deliver);
+  /// Of these the notes alone. After an operation was dropped, nothing may count its messages.
+  bool take_notes(const Deliver& deliver);
 
  private:
   struct Flight {
@@ -54,7 +56,6 @@ class Wire {
   };
   void track(MPI_Request request, Flight flight);
   bool finish_flights();
-  bool take_notes(const Deliver& deliver);
   void end(Flight& flight);
   [[nodiscard]] std::unique_ptr<std::vector<std::byte>> note_buffer();
 

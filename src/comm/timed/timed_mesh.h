@@ -40,9 +40,9 @@ class TimedMesh final : public Mesh {
     Mesh::enter_layer(layer);
     inner_.enter_layer(layer);
   }
-  void enter_hop(int hop) override {
-    Mesh::enter_hop(hop);
-    inner_.enter_hop(hop);
+  void enter_part(LayerPart part) override {
+    Mesh::enter_part(part);
+    inner_.enter_part(part);
   }
 
  private:

@@ -69,6 +69,7 @@ class GatheredAttention final : public KeyAttention {
     const KeyBlock full = gather.take_full(own_of(split, 0)), all = take_whole(context.workspace, split[1]);
     gather.start(full, own_of(split, 0));
     for (std::int64_t head = 0; head < num_kv_heads_; ++head) {
+      context.mesh.enter_part({LayerPart::Kind::kv_head, head});
       for (const std::size_t i : {0, 1}) {
         gather.wait(i);
         context.ops.gather_rows(

@@ -23,6 +23,7 @@ void exchange(Context& context, std::size_t count, Start start, Use use) {
     pending[i].wait();
     use(i);
   }
+  context.mesh.enter_part({LayerPart::Kind::whole});
 }
 
 std::span<const std::int32_t> all_of(const Tensor& index) {
@@ -55,6 +56,7 @@ bool HeadExchange::is_direct(const Comm& comm, const Pair& pair) const {
 }
 
 void HeadExchange::to_heads(Context& context, std::initializer_list<Pair> pairs) const {
+  context.mesh.enter_part({LayerPart::Kind::to_heads});
   const Stack::Scope scope(context.workspace);
   Comm& comm = context.mesh.comm(group_);
   const Tensor& index = context.microbatch.rows_by_position;
@@ -80,6 +82,7 @@ void HeadExchange::to_heads(Context& context, std::initializer_list<Pair> pairs)
 }
 
 void HeadExchange::to_tokens(Context& context, std::initializer_list<Pair> pairs) const {
+  context.mesh.enter_part({LayerPart::Kind::to_tokens});
   const Stack::Scope scope(context.workspace);
   Comm& comm = context.mesh.comm(group_);
   const Tensor& index = context.microbatch.rows_by_rank;

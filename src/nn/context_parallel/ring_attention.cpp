@@ -35,7 +35,7 @@ class RingAttention final : public KeyAttention {
     const Tensor scratch = gives_scratch_ ? take_attention_scratch(context.workspace, qkv[0], own[0]) : Tensor();
     BlockRing::Hop of_gradients;
     for (int distance = 0; distance < num_blocks_; ++distance) {
-      context.mesh.enter_hop(distance);
+      context.mesh.enter_part({LayerPart::Kind::ring_hop, distance});
       const KeyBlock& here = distance == 0 ? own : blocks[(distance + 1) % 2];
       BlockRing::Hop hop;
       if (distance + 1 < num_blocks_) hop = ring.pass_keys(here, blocks[distance % 2], distance);
@@ -73,7 +73,7 @@ class RingAttention final : public KeyAttention {
     const Tensor sum = q.dtype == sums ? out : context.workspace.take(sums, q.sizes);
     const Tensor part = context.workspace.take(q.dtype, q.sizes), part_lse = context.workspace.take(sums, lse.sizes);
     for (int distance = 0; distance < num_blocks_; ++distance) {
-      context.mesh.enter_hop(distance);
+      context.mesh.enter_part({LayerPart::Kind::ring_hop, distance});
       const KeyBlock here = distance == 0 ? KeyBlock{k, v} : blocks[static_cast<std::size_t>(distance + 1) % 2];
       BlockRing::Hop hop;
       if (distance + 1 < num_blocks_)
