@@ -25,9 +25,9 @@ void bind_sizes(GenerationModel& model) {
 /// Scratch of a call with `num_tokens` new tokens.
 std::int64_t decode_workspace_bytes(const GenerationModel& model, std::int64_t num_tokens) {
   TraceOps ops;
-  TraceMesh mesh(MeshShape(), 0);
-  Stack workspace;
   const LayerOptions& options = model.options;
+  TraceMesh mesh(generation_mesh(options.ep), options.ep_rank);
+  Stack workspace;
   Context context = {ops, mesh, workspace, {}};
   context.microbatch.router.bias = {nullptr, DType::float32, router_bias_sizes(options.model)};
   const Tensor cache = {nullptr, options.dtype, kv_cache_sizes(options)};
@@ -39,12 +39,18 @@ std::int64_t decode_workspace_bytes(const GenerationModel& model, std::int64_t n
 
 }  // namespace
 
-GenerationModel make_generation_model(const ModelSpec& model, DType dtype, std::int64_t num_positions) {
+GenerationModel make_generation_model(const ModelSpec& model, DType dtype, std::int64_t num_positions,
+                                      const GenerationRank& rank) {
   require(num_positions <= model.max_position_embeddings,
           "{} positions are more than the model's max_position_embeddings = {}", num_positions,
           model.max_position_embeddings);
   GenerationModel made;
-  made.options = {.model = model, .dtype = dtype, .grad_dtype = accumulate_dtype(dtype), .seq_len = num_positions};
+  made.options = {.model = model,
+                  .dtype = dtype,
+                  .grad_dtype = accumulate_dtype(dtype),
+                  .ep = rank.ep,
+                  .ep_rank = rank.ep_rank,
+                  .seq_len = num_positions};
   made.stage = std::make_unique<Stage>(
       made.options, StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true});
   return made;

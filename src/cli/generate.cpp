@@ -38,7 +38,9 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
       begins = false;
       print_text(text);
     };
-  const Generation generation = generate(options);
+  const std::optional<Generation> answer = generate(options);
+  if (!answer) return ExitStatus::success;  // the process of rank 0 prints it
+  const Generation& generation = *answer;
   if (!generation.note.empty()) tell("note: {}\n", generation.note);
   if (!arguments.json) {
     print_text("\n");
@@ -63,6 +65,9 @@ CommandAction declare_generate(CLI::App& app, const std::vector<std::string>& /*
   app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")
       ->capture_default_str();
   app.add_option("--device", arguments->device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")
+      ->capture_default_str();
+  app.add_option("--expert-parallel", options.expert_parallel,
+                 "ranks that divide the experts: threads, or the processes of mpirun")
       ->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
   app.add_flag("--json", arguments->json, "prompt, text, tokens and counts as JSON");

@@ -119,6 +119,28 @@ TEST_F(Processes, AreRefusedByCommandsOfOneProcess) {
   }
 }
 
+TEST_F(Processes, GenerateWithSomeExpertsEach) {
+  const Outcome trained = run_echelon(
+      {"train", "mixtral-30m", "--model.vocab_size=300", "--model.num_hidden_layers=1", "--training.steps=2",
+       "--training.seq_len=32", "--training.global_batch_size=2", "--data.path=" + folder_ + "/corpus/train",
+       "--checkpoint.tokenizer=" + folder_ + "/corpus/tokenizer.json", "--output.dir=" + folder_ + "/out"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto command = [&](const char* ranks) -> std::vector<std::string> {
+    return {"generate",          folder_ + "/out/model", "--prompt=struct", "--temperature=0",
+            "--max-new-tokens=9", "--expert-parallel",    ranks};
+  };
+  const Outcome alone = run_echelon(command("1")), threads = run_echelon(command("2")),
+                processes = run_echelon_processes(2, command("2"));
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_EQ(threads.out, alone.out) << threads.err;
+  EXPECT_EQ(processes.out, alone.out) << processes.err;
+  const Outcome refused = run_echelon_processes(2, command("1"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--expert-parallel=1 is the number of ranks, but mpirun started 2 processes"));
+  EXPECT_THAT(run_echelon(command("3")).err,
+              HasSubstr("--expert-parallel=3 does not divide the model's 8 experts (use 2)"));
+}
+
 TEST_F(Processes, ArePredictedFromTheirCollectives) {
   HostSpec host{.processor = "one", .num_cores = 2, .memory_bytes = 1 << 30};
   host.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 1e-6, 1e-6, 1e-6}};

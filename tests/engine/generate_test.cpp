@@ -1,14 +1,19 @@
 // Generation goes on from where it is, whether tokens came in a prompt or one at a time.
 #include "engine/generation/generate.h"
 
+#include "engine/generation/decoder.h"
+
 #include "blueprint/small_config.h"
 #include "checkpoint/scratch_folder.h"
+#include "comm/thread/thread_world.h"
 #include "data/indexed_dataset.h"
 #include "train/train.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace echelon {
@@ -56,7 +61,7 @@ TEST(Generate, GoesOnTheSameFromAPromptAndFromItsOwnTokens) {
                      .max_new_tokens = count,
                      .sampling = {.temperature = 0},
                      .on_text = {}})
-        .text;
+        ->text;
   };
   const std::string prompt = "generation", text = likeliest(prompt, 24);
   ASSERT_EQ(text.size(), 24U);
@@ -89,12 +94,50 @@ TEST(Generate, SaysThatAMixtureWithACapacityDropsNothing) {
          {std::filesystem::path(result.model_folder), std::filesystem::path(config.output.dir) / "checkpoint/step-1"}) {
       std::string note;
       try {
-        note = generate({.model = model, .prompt = "a", .max_new_tokens = 1, .sampling = {}, .on_text = {}}).note;
+        note = generate({.model = model, .prompt = "a", .max_new_tokens = 1, .sampling = {}, .on_text = {}})->note;
       } catch (const Error& error) {
         note = error.what();
       }
       EXPECT_EQ(note, factor == 1.5 ? "no row is dropped: moe.capacity_factor = 1.5 is for training" : "") << model;
     }
+  }
+}
+
+// A prompt of four tokens, then one token at a time, which most ranks have no expert for.
+TEST(Generate, HasTheLogitsOfOneRankWhereRanksDivideExperts) {
+  const ScratchFolder scratch;
+  IndexedDatasetWriter writer((scratch / "train").string(), TokenType::u16);
+  writer.add_document(std::vector<std::int32_t>(500, 7));
+  writer.publish();
+  for (const char* const name : {"mixtral-30m", "deepseek-v3-28m"}) {
+    RunConfig config = testing::small_config();
+    config.model = preset(name);
+    config.model.num_hidden_layers = 2;
+    config.model.vocab_size = 64;
+    config.model.initializer_range = 0.2;
+    config.data.path = (scratch / "train").string();
+    config.training.global_batch_size = config.training.micro_batch_size = 1;
+    config.training.steps = 1;
+    config.output.dir = (scratch / name).string();
+    const ModelReader reader(train(config, {}).model_folder);
+    const auto logits_of = [&](int num_ranks) {
+      std::vector<double> logits;
+      const std::unique_ptr<Backend> backend = open_backend(DeviceChoice::cpu);
+      run_thread_ranks(generation_mesh(num_ranks), {}, [&](Mesh& mesh) {
+        const std::unique_ptr<RankDevice> device = backend->open(mesh, {});
+        Decoder decoder(reader.spec(), {.num_prompt_tokens = 4, .num_positions = 8}, *device);
+        decoder.load(reader);
+        for (const std::vector<std::int32_t>& tokens :
+             std::vector<std::vector<std::int32_t>>{{3, 50, 7, 7}, {21}, {2}, {63}})
+          for (const double logit : decoder.decode(tokens))
+            if (mesh.rank() == num_ranks - 1) logits.push_back(logit);
+      });
+      return logits;
+    };
+    const std::vector<double> expected = logits_of(1);
+    for (const int num_ranks : {2, 4, 8})
+      EXPECT_THAT(logits_of(num_ranks), ::testing::Pointwise(::testing::DoubleNear(1e-4), expected)) << name << num_ranks;
+    EXPECT_GT(*std::ranges::max_element(expected) - *std::ranges::min_element(expected), 0.1) << name;
   }
 }
 

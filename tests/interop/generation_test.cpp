@@ -52,7 +52,7 @@ TEST_P(GenerationInterop, GivesTheSameTokens) {
                              .max_new_tokens = std::ssize(tokens),
                              .sampling = {.temperature = 0},
                              .on_text = {}};
-  const Generation generation = generate(options);
+  const Generation generation = *generate(options);
   EXPECT_EQ(generation.num_prompt_tokens, std::ssize(prompt));
   EXPECT_EQ(generation.text, text_of(tokens));
 
@@ -72,7 +72,7 @@ TEST_P(GenerationInterop, GivesTheSameTokens) {
   ASSERT_EQ(answers.size(), sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     options.prompt = text_of(first(sizes[i]));
-    EXPECT_EQ(answers[i], generate(options).tokens) << i;
+    EXPECT_EQ(answers[i], generate(options)->tokens) << i;
   }
 }
 

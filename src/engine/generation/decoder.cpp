@@ -6,7 +6,8 @@ namespace echelon {
 
 Decoder::Decoder(const ModelSpec& model, DecoderRoom room, RankDevice& device)
     : room_(room),
-      model_(make_generation_model(model, DType::float32, room.num_positions)),
+      model_(make_generation_model(model, DType::float32, room.num_positions,
+                                   {device.mesh().shape().num_ranks(), device.mesh().rank()})),
       plan_(generation_memory(model_, room.num_prompt_tokens)),
       arena_(plan_.num_bytes(), device.memory()),
       ops_(device.ops()),

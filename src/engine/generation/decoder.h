@@ -1,4 +1,5 @@
-// A model in memory that continues one sequence, token by token.
+// A model in memory that continues one sequence, token by token. Ranks of one mesh have the same tokens, and divide the
+// experts of a mixture among them.
 #pragma once
 
 #include "backend/backend.h"
@@ -19,7 +20,7 @@ struct DecoderRoom {
 
 class Decoder {
  public:
-  /// In float32. Throws Error if the model has fewer positions.
+  /// In float32, on a rank of generation_mesh(). Throws Error if the model has fewer positions.
   Decoder(const ModelSpec& model, DecoderRoom room, RankDevice& device);
 
   /// The weights. Throws Error as ModelReader::read.
@@ -29,7 +30,7 @@ class Decoder {
   }
   /// The next tokens are the first of another sequence.
   void restart() { num_decoded_ = 0; }
-  /// The logits after `tokens`, which continue all tokens before.
+  /// The logits after `tokens`, which continue all tokens before; a collective.
   [[nodiscard]] std::vector<double> decode(const std::vector<std::int32_t>& tokens);
 
  private:

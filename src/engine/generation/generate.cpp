@@ -5,12 +5,14 @@
 #include "base/text/printable.h"
 #include "checkpoint/hf/generation_config.h"
 #include "checkpoint/model_tokenizer.h"
-#include "comm/thread/thread_world.h"
+#include "comm/launch/run_ranks.h"
 #include "data/tokenizer/embeddings.h"
 #include "engine/device/rank_cores.h"
 #include "engine/generation/decoder.h"
+#include "spec/groups.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -20,6 +22,47 @@ std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, const Genera
   const auto begin = tokenizer.end_of_document();
   require(begin.has_value(), "the prompt is empty and the tokenizer has no token between documents; give a prompt");
   return {*begin};
+}
+
+// Of one wait: the others wait while a user writes to rank 0.
+constexpr double patience_seconds = 1e7;
+
+/// What rank 0 has, on all ranks; a collective.
+void share(Mesh& host, std::span<std::int32_t> values) {
+  host.comm({world_axes}).broadcast({values.data(), DType::int32, {std::ssize(values)}}, 0).wait();
+}
+
+std::optional<std::vector<std::int32_t>> shared_prompt(Mesh& host, const NextPrompt& next) {
+  constexpr std::int32_t none = -1;
+  std::optional<std::vector<std::int32_t>> prompt;
+  if (host.rank() == 0) prompt = next();
+  std::int32_t length = prompt ? static_cast<std::int32_t>(prompt->size()) : none;
+  share(host, {&length, 1});
+  if (length == none) return std::nullopt;
+  if (!prompt) prompt.emplace(static_cast<std::size_t>(length));
+  share(host, *prompt);
+  return prompt;
+}
+
+void require_divided_experts(const MixtureSpec& mixture, std::int64_t ranks) {
+  require(ranks >= 1, "--expert-parallel={} is no number of ranks (use 1)", ranks);
+  if (ranks == 1) return;
+  require(mixture.exists(), "--expert-parallel={} divides experts, and the model has none (use 1)", ranks);
+  std::int64_t closest = std::min(ranks, mixture.num_experts);
+  while (mixture.num_experts % closest != 0) --closest;
+  require(closest == ranks, "--expert-parallel={} does not divide the model's {} experts (use {})", ranks,
+          mixture.num_experts, closest);
+}
+
+/// Threads, or processes that a launcher started. A container may have torchrun's variables whatever it runs.
+RankPlacement place_expert_ranks(int num_ranks) {
+  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  if (!launched || (launched->source == LaunchSource::torchrun && num_ranks == 1))
+    return place_ranks(CommBackend::automatic, num_ranks, std::nullopt);
+  require(launched->size == 1 || launched->size == num_ranks,
+          "--expert-parallel={} is the number of ranks, but {} started {} processes (use {} of them)", num_ranks,
+          name_of(launched->source), launched->size, num_ranks);
+  return place_ranks(CommBackend::automatic, num_ranks, launched);
 }
 
 bool is_longrope(const RopeSpec& rope) { return rope.scaling && rope.scaling->rope_type == RopeType::longrope; }
@@ -36,6 +79,7 @@ class Generator {
         note_(reader_.note()) {
     if (const std::string dropless = note_of_capacity(read_capacity_factor(options.model)); !dropless.empty())
       note_ += (note_.empty() ? "" : "; ") + dropless;
+    require_divided_experts(model().mixture, options.expert_parallel);
     require_embeddings(tokenizer_, model().vocab_size, fmt::format("the tokenizer of '{}'", options.model.string()),
                        "use the tokenizer that the model was trained with");
     stops_.insert(stops_.end(), options.stop_tokens.begin(), options.stop_tokens.end());
@@ -62,7 +106,8 @@ class Generator {
     decoder->load(reader_);
   }
 
-  [[nodiscard]] Generation answer(const std::vector<std::int32_t>& prompt, Decoder& decoder) {
+  /// Rank 0 draws the tokens.
+  [[nodiscard]] Generation answer(const std::vector<std::int32_t>& prompt, Decoder& decoder, Mesh& host) {
     Generation generation = {
         .text = {}, .tokens = {}, .num_prompt_tokens = std::ssize(prompt), .device = {}, .note = note_};
     const std::int64_t most = room_for(prompt).num_positions - generation.num_prompt_tokens;
@@ -70,12 +115,13 @@ class Generator {
     for (std::vector<std::int32_t> tokens = prompt; std::ssize(generation.tokens) < most;) {
       std::vector<double> logits = decoder.decode(tokens);
       logits.resize(static_cast<std::size_t>(std::min(tokenizer_.vocab_size(), model().vocab_size)));
-      const std::int32_t token = sampler_.draw(logits);
+      std::int32_t token = host.rank() == 0 ? sampler_.draw(logits) : 0;
+      share(host, {&token, 1});
       generation.is_ended = std::ranges::count(stops_, token) > 0;
       if (generation.is_ended) break;
       generation.text += tokenizer_.bytes(token);
       generation.tokens.push_back(token);
-      if (options_.on_text) options_.on_text(tokenizer_.bytes(token));
+      if (options_.on_text && host.rank() == 0) options_.on_text(tokenizer_.bytes(token));
       tokens = {token};
     }
     return generation;
@@ -99,21 +145,23 @@ void generate_each(const GenerateOptions& options, const Tokenizer& tokenizer, c
   validate(options.sampling);
   require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1 (use 1)", options.max_new_tokens);
   Generator generator(options, tokenizer);
+  const RankPlacement placement = place_expert_ranks(options.expert_parallel);
   const std::unique_ptr<Backend> backend = open_backend(options.device, "--device");
-  run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
+  run_ranks(generation_mesh(options.expert_parallel), placement, patience_seconds, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device =
         backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
+    if (options.expert_parallel > 1) device->mesh().connect({expert_group(options.expert_parallel)});
     std::unique_ptr<Decoder> decoder;
-    while (const auto prompt = next()) {
+    while (const auto prompt = shared_prompt(host, next)) {
       generator.load(decoder, generator.room_for(*prompt), *device);
-      Generation generation = generator.answer(*prompt, *decoder);
+      Generation generation = generator.answer(*prompt, *decoder, host);
       generation.device = device->description();
-      answered(generation);
+      if (host.rank() == 0) answered(generation);
     }
   });
 }
 
-Generation generate(const GenerateOptions& options) {
+std::optional<Generation> generate(const GenerateOptions& options) {
   (void)read_model_spec(options.model);  // what is wrong with the model comes before what is wrong with its tokenizer
   const Tokenizer tokenizer = Tokenizer::load(tokenizer_in(options.model).string());
   std::optional<Generation> generation;
@@ -122,7 +170,7 @@ Generation generate(const GenerateOptions& options) {
     return prompt_tokens(tokenizer, options);
   };
   generate_each(options, tokenizer, next, [&](const Generation& answer) { generation = answer; });
-  return std::move(*generation);
+  return generation;
 }
 
 }  // namespace echelon

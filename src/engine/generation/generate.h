@@ -20,7 +20,9 @@ struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   DeviceChoice device = DeviceChoice::automatic;
-  std::function<void(std::string_view text)> on_text;  // each token's bytes as they come; may be empty
+  int expert_parallel = 1;  // ranks with some experts each, threads or processes of a launcher
+  // Each token's bytes as they come, in the process of rank 0; may be empty.
+  std::function<void(std::string_view text)> on_text;
 };
 
 struct Generation {
@@ -34,14 +36,15 @@ struct Generation {
 
 /// Ends early at a stop token, the token between documents or an eos_token_id of generation_config.json, and where the
 /// model has no more positions. Throws Error if the model or its tokenizer cannot be read, or the prompt leaves no room
-/// in the model's positions, or there is no such device.
-[[nodiscard]] Generation generate(const GenerateOptions& options);
+/// in the model's positions, or there is no such device, or the model has no experts that so many ranks divide. None in
+/// a process without rank 0.
+[[nodiscard]] std::optional<Generation> generate(const GenerateOptions& options);
 
 /// The next text to continue; none ends the conversation.
 using NextPrompt = std::function<std::optional<std::vector<std::int32_t>>()>;
 
 /// As generate, for one prompt after another, with the tokenizer of the model and one model in memory: it is read again
-/// only if a prompt needs more room than those before.
+/// only if a prompt needs more room than those before. Rank 0 asks for prompts, and hears the answers.
 void generate_each(const GenerateOptions& options, const Tokenizer& tokenizer, const NextPrompt& next,
                    const std::function<void(const Generation&)>& answered);
 

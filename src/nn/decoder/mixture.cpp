@@ -1,6 +1,7 @@
 #include "nn/decoder/mixture.h"
 
 #include "nn/tensor_parallel.h"
+#include "spec/groups.h"
 
 namespace echelon {
 namespace {
@@ -196,12 +197,18 @@ void Mixture::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 void Mixture::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
   const Stack::Scope scope(context.workspace);
   const std::int64_t N = x.size(0);
-  const Choice choice = take_choice(context.workspace, N);
+  Choice choice = take_choice(context.workspace, N);
+  const std::int64_t own_experts = exchange_.num_experts();
+  choice.offsets = choice.offsets.rows(0, own_experts + 1);
   const Tensor logits = context.workspace.take(score_dtype(), {N, spec().num_experts});
   const Inner inner = {take_rows(context, choice.num_rows(), experts_.width()),
                        take_rows(context, choice.num_rows(), experts_.width())};
   context.ops.matmul({.a = x, .b = router_.value, .c = logits, .transpose_b = true});
-  route(context, logits, choice);
+  choose(context, logits, choice);
+  context.ops.expert_slots({.experts = choice.experts,
+                            .slots = choice.slots,
+                            .offsets = choice.offsets,
+                            .first_expert = options_.ep_rank * own_experts});
   const Tensor rows = permuted(context, x, choice);
   experts_.inner_products(context.ops, rows, rows_of(context, choice), inner);
   const Tensor of_shared = shared_ ? context.workspace.take(y.dtype, y.sizes) : Tensor();
@@ -209,6 +216,10 @@ void Mixture::decode(Context& context, Tensor x, Tensor y, const KvCache& cache,
   experts_.outputs(context, inner, rows_of(context, choice), rows);
   context.ops.combine_experts({.y = rows, .slots = choice.slots, .out = y});
   all_reduce_over_tp(context, region_, y, ReduceOp::sum);
+  if (exchange_.is_needed()) {
+    context.ops.publish();
+    context.mesh.comm(expert_group(options_.ep)).all_reduce(y, ReduceOp::sum).wait();
+  }
   if (shared_) context.ops.add(y, y, of_shared);
 }
 

@@ -9,20 +9,23 @@
 
 namespace echelon {
 
-void Mixture::route(Context& context, Tensor logits, const Choice& choice) const {
-  Ops& ops = context.ops;
+void Mixture::choose(Context& context, Tensor logits, const Choice& choice) const {
   const Tensor& places = context.microbatch.places;
-  ops.choose_experts(
+  context.ops.choose_experts(
       {.logits = logits,
        .experts = choice.experts,
        .weights = choice.weights,
        .bias = options_.forces_balance ? Tensor() : row_of(context.microbatch.router.bias),
        .is_routed = places.exists() && num_tokens() < places.size(0) ? local_tokens(options_, places) : places,
        .rule = rule_});
+}
+
+void Mixture::route(Context& context, Tensor logits, const Choice& choice) const {
+  choose(context, logits, choice);
   const Stack::Scope scope(context.workspace);
   const bool drops = options_.expert_capacity > 0 && context.microbatch.needs_gradient;
   const Tensor kept = drops ? within_capacity(context, choice) : choice.experts;
-  ops.expert_slots({.experts = kept, .slots = choice.slots, .offsets = choice.offsets});
+  context.ops.expert_slots({.experts = kept, .slots = choice.slots, .offsets = choice.offsets});
   if (choice.of_ranks.exists()) exchange_.gather(context, choice.of_ranks, choice.offsets, kept);
 }
 
