@@ -1,5 +1,5 @@
-// The memory of generation on a rank: whole parameters, but of experts its own ones; key/value caches for all positions,
-// and the scratch of the longest and of the usual call.
+// The memory of generation on a rank: whole parameters, but of experts its own ones; key/value caches for all
+// positions, and the scratch of the longest and of the usual call.
 #pragma once
 
 #include "blueprint/memory_plan.h"

@@ -126,8 +126,13 @@ TEST_F(Processes, GenerateWithSomeExpertsEach) {
        "--checkpoint.tokenizer=" + folder_ + "/corpus/tokenizer.json", "--output.dir=" + folder_ + "/out"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const auto command = [&](const char* ranks) -> std::vector<std::string> {
-    return {"generate",          folder_ + "/out/model", "--prompt=struct", "--temperature=0",
-            "--max-new-tokens=9", "--expert-parallel",    ranks};
+    return {"generate",
+            folder_ + "/out/model",
+            "--prompt=struct",
+            "--temperature=0",
+            "--max-new-tokens=9",
+            "--expert-parallel",
+            ranks};
   };
   const Outcome alone = run_echelon(command("1")), threads = run_echelon(command("2")),
                 processes = run_echelon_processes(2, command("2"));

@@ -136,7 +136,8 @@ TEST(Generate, HasTheLogitsOfOneRankWhereRanksDivideExperts) {
     };
     const std::vector<double> expected = logits_of(1);
     for (const int num_ranks : {2, 4, 8})
-      EXPECT_THAT(logits_of(num_ranks), ::testing::Pointwise(::testing::DoubleNear(1e-4), expected)) << name << num_ranks;
+      EXPECT_THAT(logits_of(num_ranks), ::testing::Pointwise(::testing::DoubleNear(1e-4), expected))
+          << name << num_ranks;
     EXPECT_GT(*std::ranges::max_element(expected) - *std::ranges::min_element(expected), 0.1) << name;
   }
 }
