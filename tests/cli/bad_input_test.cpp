@@ -308,7 +308,7 @@ const BadInput other_commands[] = {
     {{"generate", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"generate", "--model="}, {"--model"}},
     {{"generate", "--model=/nonexistent/model", "--parallelism.context_parallel_degree=2"},
-     {"takes no key of a config", "--parallelism.context_parallel_degree=2", "on one rank; echelon eval uses several"}},
+     {"takes no key of a config", "--parallelism.context_parallel_degree=2", "ranks divide experts alone: --expert-parallel; echelon eval uses all layouts"}},
     {{"generate", "--model=/nonexistent/model", "--prompt", "--json"}, {"--prompt has no value"}},
     {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "did you mean --top-k?"}},
     {{"generate", "--model=/nonexistent/model", "--temperature=hot"}, {"--temperature", "hot"}},
