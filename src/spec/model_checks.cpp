@@ -1,4 +1,5 @@
 // Checks of a model's sizes and choices.
+#include "base/divisors.h"
 #include "base/error.h"
 #include "spec/families/family.h"
 #include "spec/model_spec.h"
@@ -32,15 +33,6 @@ void require_countable(const ModelSpec& m) {
 
 void require_positive(std::string_view key, std::int64_t value) {
   require(value >= 1, "model.{} = {} is below 1 (use 1)", key, value);
-}
-
-// The divisor of `whole` that is closest to `wanted`; of two, the smaller.
-std::int64_t closest_divisor(std::int64_t whole, std::int64_t wanted) {
-  for (std::int64_t distance = 0; distance < whole; ++distance) {
-    if (wanted - distance >= 1 && whole % (wanted - distance) == 0) return wanted - distance;
-    if (wanted + distance <= whole && whole % (wanted + distance) == 0) return wanted + distance;
-  }
-  return 1;
 }
 
 void require_of_every_layer(const ModelSpec& m, std::string_view key, std::size_t count) {

@@ -87,10 +87,9 @@ TEST(HeadSplit, ExchangedHeadsReadTheirKvHeads) {
           for (int place = 0; place < u; ++place) {
             const HeadSplit part = exchanged_heads(split, u, place);
             EXPECT_EQ(part.num_heads, split.num_heads / u);
-            const std::int64_t first = split.first_head + place * part.num_heads,
-                               first_kv = split.first_kv_head + place * K / u;
+            EXPECT_EQ(part.first_head, split.first_head + place * part.num_heads);
             for (std::int64_t h = 0; h < part.num_heads; ++h)
-              EXPECT_EQ(first_kv + (h + part.head_in_group) / group, (first + h) / group);
+              EXPECT_EQ(part.first_kv_head + (h + part.head_in_group) / group, (part.first_head + h) / group);
           }
         }
       }

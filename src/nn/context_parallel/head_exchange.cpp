@@ -113,6 +113,8 @@ HeadSplit exchanged_heads(const HeadSplit& split, std::int64_t u, std::int64_t p
   HeadSplit part = split;
   part.num_heads = split.num_heads / u;
   part.num_kv_heads = std::max<std::int64_t>(split.num_kv_heads / u, 1);
+  part.first_head += place * part.num_heads;
+  part.first_kv_head += place * split.num_kv_heads / u;
   if (split.num_kv_heads < u) part.head_in_group += place % (u / split.num_kv_heads) * part.num_heads;
   return part;
 }

@@ -1,19 +1,10 @@
 // The keys of context parallelism: which of them belong together.
+#include "base/divisors.h"
 #include "base/error.h"
 #include "spec/config/run_config.h"
 
-#include <cstdlib>
-
 namespace echelon {
 namespace {
-
-/// The divisor of `cp` that is closest to `degree`; of two the smaller.
-std::int64_t divisor_close_to(std::int64_t cp, std::int64_t degree) {
-  std::int64_t closest = 1;
-  for (std::int64_t divisor = 1; divisor <= cp; ++divisor)
-    if (cp % divisor == 0 && std::abs(divisor - degree) < std::abs(closest - degree)) closest = divisor;
-  return closest;
-}
 
 std::int64_t smallest_factor(std::int64_t cp) {
   std::int64_t factor = 2;
@@ -23,7 +14,7 @@ std::int64_t smallest_factor(std::int64_t cp) {
 
 void check_sizes(const ParallelConfig& p) {
   const std::vector<std::int64_t>& sizes = p.hierarchical_context_parallel_sizes;
-  const std::int64_t cp = p.context_parallel_degree, u = sizes.empty() ? 1 : divisor_close_to(cp, sizes[0]);
+  const std::int64_t cp = p.context_parallel_degree, u = sizes.empty() ? 1 : closest_divisor(cp, sizes[0]);
   require(sizes.size() == 2 && sizes[0] >= 1 && sizes[1] >= 1 && cp % sizes[0] == 0 && sizes[1] == cp / sizes[0],
           "parallelism.hierarchical_context_parallel_sizes = [{}] are not two degrees that multiply to "
           "context_parallel_degree = {} (use [{}, {}])",
@@ -32,19 +23,6 @@ void check_sizes(const ParallelConfig& p) {
           "parallelism.context_parallel_ulysses_degree = {} contradicts hierarchical_context_parallel_sizes = [{}] "
           "(use {})",
           p.context_parallel_ulysses_degree, fmt::join(sizes, ", "), sizes[0]);
-}
-
-/// Where the method has a ring of groups.
-void check_ulysses_degree(const ParallelConfig& p) {
-  const std::int64_t cp = p.context_parallel_degree, u = p.context_parallel_ulysses_degree;
-  if (!p.hierarchical_context_parallel_sizes.empty()) return check_sizes(p);
-  require(u > 0,
-          "parallelism.context_parallel_ulysses_degree = 0 does not say how many ranks exchange heads in "
-          "context_parallel_method = 'ulysses_ring' (use {})",
-          smallest_factor(cp));
-  require(u <= cp && cp % u == 0,
-          "parallelism.context_parallel_ulysses_degree = {} does not divide context_parallel_degree = {} (use {})", u,
-          cp, divisor_close_to(cp, u));
 }
 
 }  // namespace
@@ -62,10 +40,24 @@ KeyExchange key_exchange(const ParallelConfig& p) {
   return {};
 }
 
+void check_key_exchange(const ParallelConfig& p, const ExchangeKeys& keys) {
+  const std::int64_t cp = p.context_parallel_degree, u = p.context_parallel_ulysses_degree;
+  const std::string_view method = name_of(p.context_parallel_method);
+  require(cp > 1 || p.context_parallel_method == ContextMethod::ring,
+          "{}{} = '{}' does not apply to whole sequences: {} = 1 (use ring)", keys.prefix, keys.method, method,
+          keys.cp);
+  if (p.context_parallel_method != ContextMethod::ulysses_ring)
+    return require(u == 0, "{}{} = {} does not apply to {} = '{}' (use 0)", keys.prefix, keys.ulysses_degree, u,
+                   keys.method, method);
+  require(u > 0, "{}{} = 0 does not say how many ranks exchange heads in {} = 'ulysses_ring' (use {})", keys.prefix,
+          keys.ulysses_degree, keys.method, smallest_factor(cp));
+  require(u <= cp && cp % u == 0, "{}{} = {} does not divide {} = {} (use {})", keys.prefix, keys.ulysses_degree, u,
+          keys.cp, cp, closest_divisor(cp, u));
+}
+
 void check_context_parallel(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const std::int64_t cp = p.context_parallel_degree;
-  const std::string_view method = name_of(p.context_parallel_method);
   require(cp <= config.training.seq_len,
           "parallelism.context_parallel_degree = {} is more than training.seq_len = {}: every rank holds a token "
           "(use {})",
@@ -78,18 +70,13 @@ void check_context_parallel(const RunConfig& config) {
           "parallelism.context_parallel_load_balancer = '{}' distributes documents, but data.reset_attention_mask = "
           "false (use data.reset_attention_mask = true)",
           name_of(p.context_parallel_load_balancer));
-  require(cp > 1 || p.context_parallel_method == ContextMethod::ring,
-          "parallelism.context_parallel_method = '{}' does not apply to whole sequences: context_parallel_degree = 1 "
-          "(use ring)",
-          method);
-  if (p.context_parallel_method == ContextMethod::ulysses_ring) return check_ulysses_degree(p);
-  require(p.context_parallel_ulysses_degree == 0,
-          "parallelism.context_parallel_ulysses_degree = {} does not apply to context_parallel_method = '{}' (use 0)",
-          p.context_parallel_ulysses_degree, method);
+  const bool has_groups = cp > 1 && p.context_parallel_method == ContextMethod::ulysses_ring;
+  if (has_groups && !p.hierarchical_context_parallel_sizes.empty()) return check_sizes(p);
+  check_key_exchange(p, {});
   require(p.hierarchical_context_parallel_sizes.empty(),
           "parallelism.hierarchical_context_parallel_sizes = [{}] does not apply to context_parallel_method = '{}' "
           "(use [])",
-          fmt::join(p.hierarchical_context_parallel_sizes, ", "), method);
+          fmt::join(p.hierarchical_context_parallel_sizes, ", "), name_of(p.context_parallel_method));
 }
 
 }  // namespace echelon

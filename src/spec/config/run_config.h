@@ -235,7 +235,13 @@ struct RunConfig {
 
 /// The method of context parallelism and the number of its ranks that exchange heads.
 [[nodiscard]] KeyExchange key_exchange(const ParallelConfig& parallelism);
+/// The user's names for a method, its ranks and those of them that exchange heads.
+struct ExchangeKeys {
+  std::string_view prefix = "parallelism.", method = "context_parallel_method", cp = "context_parallel_degree",
+                   ulysses_degree = "context_parallel_ulysses_degree";
+};
 /// Throws Error for a method and degrees that contradict each other; how heads are divided is checked in nn.
+void check_key_exchange(const ParallelConfig& parallelism, const ExchangeKeys& keys);
 void check_context_parallel(const RunConfig& config);
 /// moe.capacity_factor where experts drop rows in training by it, else 0.
 [[nodiscard]] double capacity_factor_of(const RunConfig& config);
