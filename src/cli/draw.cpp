@@ -3,8 +3,8 @@
 #include "base/text_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/context_parallel/draw_context.h"
 #include "cli/exchange/draw_exchange.h"
-#include "cli/ring/draw_ring.h"
 #include "pages/draw_html.h"
 #include "report/html/schedule_drawing.h"
 #include "report/output_file.h"
@@ -36,7 +36,7 @@ struct DrawArguments {
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
-  DrawRingArguments ring;
+  DrawContextArguments context;
   ExchangeRequest exchange;
   // Qi et al. 2023, table 1: W stores 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
   MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};
@@ -129,12 +129,12 @@ std::string schedule_drawing(const DrawArguments& arguments) {
   return in_format(drawn, arguments);
 }
 
-std::string ring_drawing(const DrawArguments& arguments) {
+std::string context_drawing(const DrawArguments& arguments) {
   require(!arguments.json && arguments.format != "trace",
-          "{} is of a schedule: the ring of --context-parallel={} has no passes (use --format=text or svg)",
-          arguments.json ? "--json" : "--format=trace", arguments.ring.cp);
-  const RingPicture picture = drawn_ring(arguments.ring);
-  if (!arguments.html.empty()) HtmlFile(arguments.html).write(ring_page(picture));
+          "{} is of a schedule: the ranks of --context-parallel={} have no passes (use --format=text or svg)",
+          arguments.json ? "--json" : "--format=trace", arguments.context.cp);
+  const ContextPicture picture = drawn_context(arguments.context);
+  if (!arguments.html.empty()) HtmlFile(arguments.html).write(context_page(picture));
   return arguments.format == "svg" ? to_svg(picture) : to_text(picture, arguments.columns);
 }
 
@@ -152,7 +152,7 @@ ExitStatus run_draw(const DrawArguments& arguments) {
   require(is_known, "--format={} is not one of {}; did you mean {}?", arguments.format, fmt::join(formats, ", "),
           closest_name(arguments.format, formats));
   const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
-  const std::string drawing = arguments.ring.cp > 0              ? ring_drawing(arguments)
+  const std::string drawing = arguments.context.cp > 0           ? context_drawing(arguments)
                               : arguments.exchange.num_ranks > 0 ? exchange_drawing(arguments)
                                                                  : schedule_drawing(arguments);
   if (output)
@@ -211,7 +211,7 @@ CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*conf
   app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
   for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"})
     file->excludes(app.get_option(name));
-  add_ring_options(app, arguments->ring);
+  add_context_options(app, arguments->context);
   add_exchange_options(app, arguments->exchange);
   return [arguments, backward] {
     if (backward->count() > 0)

@@ -1,5 +1,6 @@
 // What attention sends over the ranks of context parallelism, by formulas (docs/internals/context.md), against the
 // trace and against what the transport counted. Where documents leave rows out: context_documents_test.cpp.
+#include "pages/context_parallel/context_picture.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -63,6 +64,16 @@ Bytes formula(const Case& of) {
   return {};
 }
 
+/// Forward, as the picture has it: rows to each other rank of a group, and blocks to the next one or to all.
+double drawn_bytes(const ContextPicture& picture, const RunConfig& config) {
+  const ExchangedRows rows = exchanged_rows(picture);
+  const std::int64_t to_group =
+                         (picture.exchange.head_ranks - 1) * (rows.queries + rows.keys + rows.values + rows.results),
+                     of_keys = 2 * picture.block_rows * picture.heads_of(0).num_kv_heads;
+  return static_cast<double>((to_group + (picture.num_places() - 1) * of_keys) * config.training.micro_batch_size *
+                             config.model.head_dim * size_of(config.training.dtype));
+}
+
 std::int64_t sent_over_context(const std::map<Group, std::int64_t>& sent) {
   std::int64_t bytes = 0;
   for (const auto& [group, of_group] : sent)
@@ -91,6 +102,7 @@ void expect_formulas(const Case& of) {
                            name_of(of.dtype), names_of(of.recompute).size(), of.seq_len, name_of(of.balancer)));
   const Blueprint blueprint(config);
   EXPECT_EQ(static_cast<double>(traced(blueprint.rank(of.cp - 1), ProgramKind::evaluation)), forward);
+  EXPECT_EQ(drawn_bytes(context_picture(blueprint, {0, of.seq_len}), config), forward);
   std::mutex mutex;
   (void)run_training(config, {.at_end = [&](const RankView& rank) {
                        const std::scoped_lock lock(mutex);

@@ -40,6 +40,7 @@ std::string body_of(const HtmlReport& report) {
   for (const HtmlTable& table : report.tables) html += to_html(table);
   html += curves_to_html(report.curves) + comparisons_to_html(report.comparisons) + timelines_to_html(report.timelines);
   for (const HtmlBars& bars : report.bars) html += to_html(bars);
+  for (const HtmlTable& table : report.details) html += to_html(table);
   html += facts_to_html(report.facts) + notes_to_html(report.notes);
   if (report.config.empty()) return html;
   return html + fmt::format(

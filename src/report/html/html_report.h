@@ -83,6 +83,7 @@ struct HtmlReport {
   std::vector<HtmlComparison> comparisons = {};
   std::vector<HtmlTimeline> timelines = {};  // they zoom together and have a common start
   std::vector<HtmlBars> bars = {};
+  std::vector<HtmlTable> details = {};
   std::vector<HtmlFact> facts = {};
   std::vector<std::string> notes = {};
   std::string config = {};  // the whole config file, collapsed

@@ -1,7 +1,9 @@
-#include "cli/ring/draw_ring.h"
+#include "cli/context_parallel/draw_context.h"
 
+#include "base/divisors.h"
 #include "base/error.h"
 #include "cli/arguments.h"
+#include "spec/config/run_config.h"
 
 #include <CLI/CLI.hpp>
 
@@ -11,8 +13,8 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t most_tokens = 1 << 24;  // of a ring: a rank's lists and ranges are computed for each hop
-constexpr int most_ranks = 256;
+constexpr std::int64_t most_tokens = 1 << 24;  // of a sequence: a rank's lists and ranges are computed for each hop
+constexpr int most_ranks = 256, most_heads = 256;
 
 LoadBalancer balancer_of(const std::string& name) {
   std::vector<std::string_view> names;
@@ -41,13 +43,30 @@ DocumentOffsets offsets_of(const std::string& lengths) {
   return offsets;
 }
 
+KeyExchange exchange_of(const DrawContextArguments& arguments) {
+  ParallelConfig parallelism;
+  parallelism.context_parallel_degree = arguments.cp;
+  parallelism.context_parallel_method = parse_exactly<ContextMethod>("--method", arguments.method);
+  parallelism.context_parallel_ulysses_degree = arguments.ulysses_degree;
+  check_key_exchange(
+      parallelism,
+      {.prefix = "", .method = "--method", .cp = "--context-parallel", .ulysses_degree = "--ulysses-degree"});
+  return key_exchange(parallelism);
+}
+
+HeadSplit heads_of(const DrawContextArguments& arguments, const KeyExchange& exchange) {
+  const std::int64_t H = arguments.num_heads, K = arguments.num_kv_heads == 0 ? H : arguments.num_kv_heads;
+  require(H % K == 0, "--kv-heads={} does not divide --heads={} (use {})", K, H, closest_divisor(H, K));
+  return drawn_heads(H, K, arguments.cp, exchange);
+}
+
 }  // namespace
 
-void add_ring_options(CLI::App& app, DrawRingArguments& arguments) {
-  auto* const ranks = app.add_option("--context-parallel", arguments.cp,
-                                     "ranks of a ring, instead of a schedule: their tokens, and each hop")
-                          ->check(in_range(1, most_ranks));
-  auto* const tokens = app.add_option("--seq-len", arguments.seq_len, "tokens of the ring's sequence")
+void add_context_options(CLI::App& app, DrawContextArguments& arguments) {
+  auto* const ranks =
+      app.add_option("--context-parallel", arguments.cp, "ranks of a sequence: their tokens, and what is sent")
+          ->check(in_range(1, most_ranks));
+  auto* const tokens = app.add_option("--seq-len", arguments.seq_len, "tokens of the sequence")
                            ->check(in_range(1, static_cast<double>(most_tokens)))
                            ->capture_default_str()
                            ->needs(ranks);
@@ -57,18 +76,35 @@ void add_ring_options(CLI::App& app, DrawRingArguments& arguments) {
   app.add_option("--documents", arguments.documents, "tokens of each document of the sequence: 9,7")
       ->needs(ranks)
       ->excludes(tokens);
+  app.add_option("--method", arguments.method, "ring, all_gather, ulysses or ulysses_ring")
+      ->capture_default_str()
+      ->needs(ranks);
+  app.add_option("--heads", arguments.num_heads, "query heads")
+      ->check(in_range(1, most_heads))
+      ->capture_default_str()
+      ->needs(ranks);
+  app.add_option("--kv-heads", arguments.num_kv_heads, "0: as many")
+      ->check(in_range(0, most_heads))
+      ->capture_default_str()
+      ->needs(ranks);
+  app.add_option("--ulysses-degree", arguments.ulysses_degree, "of ulysses_ring")
+      ->check(in_range(0, most_ranks))
+      ->capture_default_str()
+      ->needs(ranks);
   for (const char* const name : {"--schedule", "--schedule-csv", "--stages", "--microbatches", "--virtual"})
     ranks->excludes(app.get_option(name));
 }
 
-RingPicture drawn_ring(const DrawRingArguments& arguments) {
+ContextPicture drawn_context(const DrawContextArguments& arguments) {
   const DocumentOffsets documents = arguments.documents.empty()
                                         ? DocumentOffsets{0, static_cast<std::int32_t>(arguments.seq_len)}
                                         : offsets_of(arguments.documents);
   const std::int64_t seq_len = documents.back();
   require(arguments.cp <= seq_len, "--context-parallel={} is more than the {} tokens: every rank holds one (use {})",
           arguments.cp, seq_len, seq_len);
-  return ring_picture({.seq_len = seq_len, .cp = arguments.cp, .balancer = balancer_of(arguments.balancer)}, documents);
+  const KeyExchange exchange = exchange_of(arguments);
+  return context_picture({.seq_len = seq_len, .cp = arguments.cp, .balancer = balancer_of(arguments.balancer)},
+                         documents, exchange, heads_of(arguments, exchange));
 }
 
 }  // namespace echelon
