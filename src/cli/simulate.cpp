@@ -163,7 +163,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .save = profile.is_echelon && config.checkpoint.enable
                                      ? std::optional(predicted_save(blueprint, machine))
                                      : std::nullopt,
-                         .documents = documents};
+                         .documents = documents,
+                         .first_sequence = first_sequence(arguments.documents, config)};
   if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
   if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));

@@ -1,5 +1,6 @@
 #include "pages/simulate_html.h"
 
+#include "pages/context_parallel/context_picture.h"
 #include "pages/run_page.h"
 #include "predict/published/promise.h"
 #include "spec/config/config_reader.h"
@@ -121,6 +122,7 @@ HtmlReport simulation_page(const SimulatedRun& run) {
                                                  text_of(HtmlUnit::fraction, goodput(*run.failures, interval)),
                                                  text_of(HtmlUnit::seconds, interval))});
   }
+  add_context_section(page, run.blueprint, run.first_sequence);
   page.config = to_toml(config);
   return page;
 }

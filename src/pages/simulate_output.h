@@ -25,6 +25,7 @@ struct SimulatedRun {
   std::map<int, double> slow_ranks = {};  // factors of their compute time
   std::optional<PredictedSave> save = {};
   std::optional<DocumentLoad> documents = {};  // whose attention is timed
+  DocumentOffsets first_sequence = {};         // of these documents
 };
 
 [[nodiscard]] std::string to_text(const SimulatedRun& run);

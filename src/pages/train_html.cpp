@@ -1,10 +1,13 @@
 #include "pages/train_html.h"
 
 #include "blueprint/blueprint.h"
+#include "pages/context_parallel/context_picture.h"
 #include "pages/run_page.h"
 #include "report/html/html_timeline.h"
 #include "report/system_memory.h"
 #include "spec/config/config_reader.h"
+#include "train/data/attention_shares.h"
+#include "train/data/open_data.h"
 #include "train/run_placement.h"
 
 namespace echelon {
@@ -47,6 +50,19 @@ Timeline without_lone_collectives(Timeline timeline, const Blueprint& blueprint)
   return timeline;
 }
 
+/// Its documents; none where attention does not end at them, or the data cannot be read again after a failure.
+DocumentOffsets first_sequence(const RunConfig& config) {
+  DocumentOffsets documents;
+  if (config.parallelism.context_parallel_degree == 1 || !config.data.reset_attention_mask) return documents;
+  try {
+    const DatasetBatches data = open_documents(config);
+    documents_of(data, config.training.seq_len)(0, documents);
+  } catch (const Error&) {
+    documents.clear();
+  }
+  return documents;
+}
+
 }  // namespace
 
 void TrainHtml::write(const std::string& ending) const {
@@ -77,6 +93,7 @@ void TrainHtml::write(const std::string& ending) const {
         "here.");
   }
   page.facts = page_facts(config_);
+  add_context_section(page, blueprint, first_sequence(config_));
   page.notes.insert(page.notes.end(), notes_.begin(), notes_.end());
   page.config = to_toml(config_);
   file_.write(page);

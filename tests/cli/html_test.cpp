@@ -115,6 +115,28 @@ TEST_F(Html, TheTimelineOfOneRankHasNoCollective) {
   EXPECT_THAT(page(), HasSubstr("kind collective\""));
 }
 
+// Of 32 tokens on four ranks the last contiguous chunk has 25 + ... + 32 = 228 pairs of 528.
+TEST_F(Html, ShowsTheTokensOfContextParallelism) {
+  const auto page_with = [&](std::vector<std::string> flags) {
+    flags.push_back("--html=" + path());
+    const Outcome outcome = run_echelon(train(flags));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return page();
+  };
+  const std::string degree = "--parallelism.context_parallel_degree=4";
+  const std::string ring = page_with({degree});
+  EXPECT_THAT(ring, HasSubstr("4 ranks of a ring, headtail: largest rank over the mean of pairs 1.000, of contiguous "
+                              "chunks 1.727; in lock step"));
+  EXPECT_THAT(ring, HasSubstr("Of a sequence that is one document."));
+  EXPECT_THAT(ring, HasSubstr("Context parallelism: pairs (query, key) of attention"));
+  EXPECT_THAT(ring, HasSubstr("Context parallelism: what is sent"));
+  const std::string exchanged =
+      page_with({degree, "--parallelism.context_parallel_method=ulysses", "--data.reset_attention_mask=true"});
+  EXPECT_THAT(exchanged, HasSubstr("Of the first sequence of the data."));
+  EXPECT_THAT(exchanged, HasSubstr("Context parallelism: heads after the exchange"));
+  EXPECT_THAT(page_with({}), Not(HasSubstr("Context parallelism")));
+}
+
 // A schedule alone: four ranks with eight forwards and eight fused backwards each.
 TEST_F(Html, ShowsASchedule) {
   const Outcome outcome =
@@ -123,6 +145,26 @@ TEST_F(Html, ShowsASchedule) {
   EXPECT_THAT(outcome.out, HasSubstr("rank 3"));
   EXPECT_THAT(page(), HasSubstr("data-bars=\"64\""));
   EXPECT_THAT(page(), HasSubstr("27.3 %"));  // (p - 1) / (m + p - 1)
+}
+
+TEST_F(Html, ShowsTheTokensOfASimulation) {
+  std::vector<std::string> simulate = {"simulate",
+                                       "--machine=h100",
+                                       "--model.preset=llama-1m",
+                                       "--training.seq_len=32",
+                                       "--training.global_batch_size=16",
+                                       "--parallelism.context_parallel_degree=4",
+                                       "--html=" + path()};
+  ASSERT_EQ(run_echelon(simulate).status, 0);
+  EXPECT_THAT(page(), HasSubstr("largest rank over the mean of pairs 1.000, of contiguous chunks 1.727"));
+  EXPECT_THAT(page(), HasSubstr("Of a sequence that is one document."));
+  // Documents of 8 tokens: a contiguous chunk is one.
+  simulate.insert(simulate.end(), {"--data.reset_attention_mask=true", "--documents=8:0"});
+  const Outcome outcome = run_echelon(simulate);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(page(), HasSubstr("of contiguous chunks 1.000"));
+  EXPECT_THAT(page(), HasSubstr("Of the first sequence of the data."));
+  EXPECT_THAT(page(), HasSubstr("document 3: 4"));
 }
 
 TEST_F(Html, ShowsASimulation) {

@@ -39,4 +39,10 @@ std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig&
                        num_batches);
 }
 
+DocumentOffsets first_sequence(const std::string& text, const RunConfig& config) {
+  DocumentOffsets documents;
+  if (!text.empty()) asked_documents(text, config, config.training.global_batch_size)(0, documents);
+  return documents;
+}
+
 }  // namespace echelon

@@ -18,5 +18,7 @@ inline constexpr const char* documents_help =
 void require_documents(const std::string& text);
 /// Of as many batches as batches_to_count() says. None if no lengths are given.
 [[nodiscard]] std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig& config);
+/// The documents of their first sequence.
+[[nodiscard]] DocumentOffsets first_sequence(const std::string& text, const RunConfig& config);
 
 }  // namespace echelon
