@@ -37,6 +37,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
   /// `recorded`: by calls of this rank before; null: by none.
   Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains, RecordedCalls* recorded = nullptr)
       : part_(part),
+        window_(part.options.window_index(part.options.model.window_of(0)).value_or(0)),
         mesh_(config.mesh_shape(), rank),
         recorded_(recorded != nullptr ? *recorded : own_),
         executor_(config, {part, ops_, mesh_, this}) {
@@ -86,7 +87,9 @@ class Tracer final : public CommListener, public RepeatedCalls {
 
  private:
   void started(const CommRecord& record) override {
-    events_.emplace_back(record);
+    CommRecord of_block = record;
+    of_block.window = window_;
+    events_.emplace_back(of_block);
     starts_.push_back(num_starts_++);
   }
   void waited(std::size_t start) override { events_.emplace_back(CommWait{starts_[start]}); }
@@ -136,6 +139,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
   }
 
   ModelPart& part_;
+  std::size_t window_;  // of the part's block, if it has one
   TraceOps ops_;
   TraceMesh mesh_;
   SizedBuffers buffers_;

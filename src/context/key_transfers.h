@@ -1,6 +1,6 @@
 // Which rows of keys and values, and of their gradients, travel for one sequence: those that a query sees where they
-// go. Ranks at both ends of a transfer compute the same rows from the boundaries of documents. Legend: n blocks of
-// keys; the one of rank r is at distance d at rank r + d (modulo n).
+// go. Ranks at both ends of a transfer compute the same rows from boundaries of documents and windows. Legend: n blocks
+// of keys; the one of rank r is at distance d at rank r + d (modulo n).
 //
 //     ring          keys, from distance d to d + 1         rows that the ranks d + 1 ... n - 1 places on see
 //                   gradients, from distance d to d + 1    rows that the ranks 1 ... d places on see

@@ -60,14 +60,14 @@ AttentionWork& AttentionWork::operator+=(const AttentionWork& more) {
 void Step::count_attention_work() {
   const ContextTraffic& traffic = traffic_[static_cast<std::size_t>(kind_)];
   const std::int64_t planned = traffic.planned_bytes;
-  const auto rows = batch_.key_row_counts();
+  const std::vector<KeyRowCounts> rows = batch_.key_row_counts();
   const PairCounts& pairs = batch_.pairs();
   const bool recomputes = kind_ == ProgramKind::training;
   attention_work_ = {.pairs = pairs.num_pairs(),
                      .planned_pairs = pairs.num_planned_pairs(),
                      .recomputed_pairs = recomputes ? pairs.num_recomputed_pairs() : 0,
                      .planned_recomputed_pairs = recomputes ? pairs.num_planned_recomputed_pairs() : 0,
-                     .sent_bytes = rows ? traffic.sent_bytes(*rows) : planned,
+                     .sent_bytes = rows.empty() ? planned : traffic.sent_bytes(rows),
                      .planned_sent_bytes = planned};
   work_of_all_[static_cast<std::size_t>(kind_)] += attention_work_;
 }

@@ -251,8 +251,8 @@ Tensor ActionExecutor::of_batch(BufferRole role) {
 
 std::span<const KeyTransfers> ActionExecutor::key_transfers(int microbatch) const {
   if (values_->batch.key_transfers == nullptr) return {};
-  const auto B = static_cast<std::size_t>(model_.options.num_sequences);
-  return {values_->batch.key_transfers + static_cast<std::size_t>(microbatch) * B, B};
+  const std::size_t count = model_.options.windows.size() * static_cast<std::size_t>(model_.options.num_sequences);
+  return {values_->batch.key_transfers + static_cast<std::size_t>(microbatch) * count, count};
 }
 
 std::span<const MaskShape> ActionExecutor::mask_shapes(int microbatch) const {

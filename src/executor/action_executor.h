@@ -25,7 +25,7 @@ struct HostBatch {
   const std::int32_t *rows_by_position = nullptr, *rows_by_rank = nullptr;
   const std::int32_t* positions = nullptr;
   const std::int32_t* places = nullptr;
-  const KeyTransfers* key_transfers = nullptr;  // [microbatches, B], of LayerOptions::skips_unseen_keys
+  const KeyTransfers* key_transfers = nullptr;  // [microbatches, windows, B], of LayerOptions::skips_unseen_keys
 };
 
 /// What a step is given and what it returns.

@@ -75,19 +75,6 @@ RouterLosses router_losses(const RunConfig& config) {
           .expected_targets = T * sequences};
 }
 
-/// Of blocks that need ranges of keys: a window as long as the sequence limits nothing.
-std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
-  const KeyExchange exchange = key_exchange(config.parallelism);
-  const bool has_part_of_keys = exchange.head_ranks < config.parallelism.context_parallel_degree;
-  std::vector<std::int64_t> windows;
-  for (const std::int64_t window : config.model.windows()) {
-    const std::int64_t limit = window >= config.training.seq_len ? 0 : window;
-    const bool has_ranges = limit > 0 || config.data.reset_attention_mask || has_part_of_keys;
-    if (has_ranges && std::ranges::find(windows, limit) == windows.end()) windows.push_back(limit);
-  }
-  return windows;
-}
-
 /// Under sequence parallelism a rank's tokens are divided again.
 std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshShape& mesh, int rank) {
   if (mesh.degree(Axis::cp) == 1) return nullptr;
@@ -102,9 +89,25 @@ std::int64_t window_of_all(const RunConfig& config) {
   return windows.size() == 1 && windows[0] < config.training.seq_len ? windows[0] : 0;
 }
 
+std::vector<std::int64_t> windows_with_ranges(const RunConfig& config) {
+  const KeyExchange exchange = key_exchange(config.parallelism);
+  const bool has_part_of_keys = exchange.head_ranks < config.parallelism.context_parallel_degree;
+  std::vector<std::int64_t> windows;
+  for (const std::int64_t window : config.model.windows()) {
+    const std::int64_t limit = window >= config.training.seq_len ? 0 : window;
+    const bool has_ranges = limit > 0 || config.data.reset_attention_mask || has_part_of_keys;
+    if (has_ranges && std::ranges::find(windows, limit) == windows.end()) windows.push_back(limit);
+  }
+  return windows;
+}
+
+bool has_windows(const RunConfig& config) {
+  return std::ranges::any_of(windows_with_ranges(config), [](std::int64_t window) { return window > 0; });
+}
+
 bool skips_unseen_keys(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  const bool sees_a_part = config.data.reset_attention_mask || window_of_all(config) > 0;
+  const bool sees_a_part = config.data.reset_attention_mask || has_windows(config);
   return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses && sees_a_part &&
          !config.training.cuda_graphs;
 }

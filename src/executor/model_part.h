@@ -79,8 +79,13 @@ struct ModelPart {
 /// differ, and no limit.
 [[nodiscard]] std::int64_t window_of_all(const RunConfig& config);
 
-/// Whether rows of keys that no query sees stay where they are. In a CUDA graph every step sends the same. Where
-/// attention is causal alone, a plan has all rows, and all are sent.
+/// LayerOptions::windows: those of blocks that need ranges of keys; one as long as the sequence limits nothing (0).
+[[nodiscard]] std::vector<std::int64_t> windows_with_ranges(const RunConfig& config);
+/// Whether a window limits what some block sees.
+[[nodiscard]] bool has_windows(const RunConfig& config);
+
+/// Whether rows of keys that no query sees stay where they are, each block by its own window. In a CUDA graph every
+/// step sends the same. Where attention of all blocks is causal alone, a plan has all rows, and all are sent.
 [[nodiscard]] bool skips_unseen_keys(const RunConfig& config);
 
 /// How sequences are divided over the ranks of context parallelism.

@@ -93,8 +93,9 @@ struct LayerOptions {
   DeviceOptions device = {};
 
   /// Which of the ranges of a microbatch are a block's: an index of `windows`; none: all keys before a query.
-  [[nodiscard]] std::optional<std::size_t> window_index() const {
-    for (const std::int64_t wanted : {window, std::int64_t{0}}) {
+  [[nodiscard]] std::optional<std::size_t> window_index() const { return window_index(window); }
+  [[nodiscard]] std::optional<std::size_t> window_index(std::int64_t of_block) const {
+    for (const std::int64_t wanted : {of_block, std::int64_t{0}}) {
       const auto found = std::ranges::find(windows, wanted);
       if (found != windows.end()) return static_cast<std::size_t>(found - windows.begin());
     }
@@ -151,7 +152,7 @@ struct Microbatch {
   // int32 [B T]: 0 for padding, which has no experts; else 1 + b times the length of a whole sequence + the position in
   // it, of the b-th one. Empty: there is no padding.
   Tensor places = {};
-  // By sequence, of LayerOptions::skips_unseen_keys; empty: all rows travel.
+  // [windows, B], of LayerOptions::skips_unseen_keys; empty: all rows travel.
   std::span<const KeyTransfers> key_transfers = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch

@@ -59,7 +59,9 @@ Tensor take_attention_scratch(Stack& workspace, const Tensor& q, const Tensor& k
 }
 
 WindowRanges::WindowRanges(const LayerOptions& options)
-    : window_(options.window_index()), num_windows_(std::ssize(options.windows)) {
+    : skips_rows_(options.skips_unseen_keys),
+      window_(options.window_index()),
+      num_windows_(std::ssize(options.windows)) {
   if (!window_) return;
   has_window_ = options.windows[*window_] > 0;
   if (!options.tokens) {
@@ -83,6 +85,13 @@ AttentionMask WindowRanges::mask(const Microbatch& microbatch, const Sizes& quer
           .end = ends.exists() ? of_block(ends, 0, num_blocks_) : Tensor(),
           .num_pairs = queries[0] * pairs_[static_cast<std::size_t>(block)],
           .shape = shape(microbatch, block)};
+}
+
+TravellingRows WindowRanges::rows(const Microbatch& microbatch) const {
+  const std::span<const KeyTransfers> all = microbatch.key_transfers;
+  if (!window_ || all.empty()) return {.may_be_skipped = skips_rows_};
+  const std::size_t num_sequences = all.size() / static_cast<std::size_t>(num_windows_);
+  return {skips_rows_, all.subspan(*window_ * num_sequences, num_sequences)};
 }
 
 MaskShape WindowRanges::shape(const Microbatch& microbatch, int block) const {

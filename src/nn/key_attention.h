@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace echelon {
@@ -61,20 +62,27 @@ class HeadGroups {
 /// AttentionBackwardArgs::scratch.
 [[nodiscard]] Tensor take_attention_scratch(Stack& workspace, const Tensor& q, const Tensor& k);
 
-/// The ranges of keys of a block's window among those of a microbatch.
+/// Which rows of keys travel for a block.
+struct TravellingRows {
+  bool may_be_skipped = false;                   // LayerOptions::skips_unseen_keys
+  std::span<const KeyTransfers> transfers = {};  // by sequence; empty: all travel
+};
+
+/// The ranges of keys of a block's window among those of a microbatch, and the rows that travel for it.
 class WindowRanges {
  public:
   explicit WindowRanges(const LayerOptions& options);
 
   /// Those of a block of keys, [B, queries], with the pairs; `end` is left out where all ranges end with the query.
   [[nodiscard]] AttentionMask mask(const Microbatch& microbatch, const Sizes& queries, int block) const;
+  [[nodiscard]] TravellingRows rows(const Microbatch& microbatch) const;
   /// Whether a MaskShape may describe them, or there are none.
   [[nodiscard]] bool may_be_shapes() const { return !has_window_; }
 
  private:
   [[nodiscard]] MaskShape shape(const Microbatch& microbatch, int block) const;
 
-  bool has_window_ = false;
+  bool has_window_ = false, skips_rows_;
   std::optional<std::size_t> window_;  // an index of options.windows
   std::int64_t num_windows_, num_blocks_ = 1;
   std::vector<std::int64_t> pairs_;  // of a sequence and each block of keys

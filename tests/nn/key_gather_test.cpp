@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t num_rows = 3, num_columns = 2;  // of a rank
 
 /// Each of two ranks has half of a document, so that the second sees the first one's keys. `body` runs on both.
-void on_two_ranks(const std::function<void(Context&)>& body) {
+void on_two_ranks(const std::function<void(Context&, const TravellingRows&)>& body) {
   run_thread_ranks(MeshShape({{Axis::cp, 2}}), {.compute_permits = 2}, [&](Mesh& mesh) {
     const TokenSplit split = {.seq_len = 2 * num_rows, .cp = 2, .balancer = LoadBalancer::none};
     const DocumentOffsets documents = {0, 2 * num_rows};
@@ -31,8 +31,7 @@ void on_two_ranks(const std::function<void(Context&)>& body) {
     Arena arena(1 << 16);
     Stack workspace = arena.region(0, 1 << 16);
     Context context{*ops, mesh, workspace, {}};
-    context.microbatch.key_transfers = transfers;
-    body(context);
+    body(context, {true, transfers});
   });
 }
 
@@ -55,10 +54,10 @@ constexpr std::chrono::seconds long_enough(20);
 
 TEST(KeyGather, ARankThatReceivesNothingDoesNotWaitForItsPeer) {
   std::binary_semaphore attends(0);
-  on_two_ranks([&](Context& context) {
+  on_two_ranks([&](Context& context, const TravellingRows& rows) {
     const int rank = context.mesh.rank();
     const KeyBlock own = filled(context, {1, 1, num_rows, num_columns}, rank + 1.0);
-    KeyGather gather(context, true);
+    KeyGather gather(context, rows);
     const KeyBlock full = gather.take_full(own);
     EXPECT_TRUE(rank == 0 || attends.try_acquire_for(long_enough)) << "rank 0 waits for rank 1";
     gather.start(full, own);
@@ -71,11 +70,11 @@ TEST(KeyGather, ARankThatReceivesNothingDoesNotWaitForItsPeer) {
 
 TEST(GradientScatter, ARankThatReceivesNothingDoesNotWaitForItsPeer) {
   std::binary_semaphore has_sum(0);
-  on_two_ranks([&](Context& context) {
+  on_two_ranks([&](Context& context, const TravellingRows& rows) {
     const int rank = context.mesh.rank();
     const KeyBlock full = filled(context, {2, 1, num_rows, num_columns}, rank + 1.0),
                    own = filled(context, {1, 1, num_rows, num_columns}, 0);
-    GradientScatter scatter(context, full, true);
+    GradientScatter scatter(context, full, rows);
     EXPECT_TRUE(rank == 1 || has_sum.try_acquire_for(long_enough)) << "rank 1 waits for rank 0";
     scatter.start(own, full);
     scatter.wait();

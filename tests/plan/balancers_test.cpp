@@ -112,8 +112,11 @@ TEST(Balancers, OfDocumentsHaveTheLoadsOfTheirLayouts) {
           const DocumentLoad& known = loads.of(config);
           EXPECT_EQ(known.slowest_share, counted.slowest_share);
           EXPECT_EQ(known.pairs_share, counted.pairs_share);
-          EXPECT_EQ(known.keys.keys.slowest, counted.keys.keys.slowest);
-          EXPECT_EQ(known.keys.gradients.mean, counted.keys.gradients.mean);
+          ASSERT_EQ(known.keys.of_windows.size(), counted.keys.of_windows.size());
+          for (std::size_t w = 0; w < known.keys.of_windows.size(); ++w) {
+            EXPECT_EQ(known.keys.of_windows[w].keys.slowest, counted.keys.of_windows[w].keys.slowest);
+            EXPECT_EQ(known.keys.of_windows[w].gradients.mean, counted.keys.of_windows[w].gradients.mean);
+          }
         }
 }
 
@@ -149,11 +152,21 @@ TEST(Balancers, OfWindowsSendFewerRows) {
     return load_of_whole_sequences(config);
   };
   constexpr std::int64_t rows = 511;  // that cross a boundary of chunks
-  EXPECT_EQ(load_of(LoadBalancer::none).rows.keys, 3 * rows);
-  EXPECT_EQ(load_of(LoadBalancer::headtail).rows.keys, (3 + 3 * 3) * rows);
+  EXPECT_EQ(load_of(LoadBalancer::none).rows.front().keys, 3 * rows);
+  EXPECT_EQ(load_of(LoadBalancer::headtail).rows.front().keys, (3 + 3 * 3) * rows);
   choose_balancer(result, request, {});
   EXPECT_EQ(result.balanced.size(), 3U) << "the others read documents";
   EXPECT_EQ(balancer_of(result), std::ranges::min_element(result.balanced, {}, &BalancedStep::seconds)->balancer);
+}
+
+TEST(Balancers, OfWindowsInSomeLayersAreTimed) {
+  PlanRequest request = request_with({});
+  request.base.model.family = Family::qwen2;
+  request.base.model.sliding_window = 512;
+  request.base.model.max_window_layers = 1;
+  PlanResult result = find_plans(request);
+  choose_balancer(result, request, {});
+  EXPECT_EQ(result.balanced.size(), 3U) << "the others read documents";
 }
 
 }  // namespace

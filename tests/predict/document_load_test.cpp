@@ -86,12 +86,14 @@ TEST(DocumentLoad, SaysHowUnevenRanksAre) {
     EXPECT_DOUBLE_EQ(load.largest_over_mean, 14.0 / 12);
     EXPECT_DOUBLE_EQ(load.slowest_share, 14.0 / 26);
     EXPECT_EQ(load.rank_shares, (std::vector{1.0, 14.0 / 26}));
-    for (const RowShares& shares : {load.keys.keys, load.keys.gradients}) {
+    ASSERT_EQ(load.keys.of_windows.size(), 1U);
+    const auto& [keys, gradients] = load.keys.of_windows.front();
+    for (const RowShares& shares : {keys, gradients}) {
       EXPECT_EQ(shares.slowest, std::vector{1.0});
       EXPECT_EQ(shares.mean, std::vector{0.5});
     }
-    EXPECT_EQ(load.rows.keys, 4);
-    EXPECT_EQ(load.rows.gradients, 4);
+    EXPECT_EQ(load.rows.front().keys, 4);
+    EXPECT_EQ(load.rows.front().gradients, 4);
   }
 }
 
@@ -160,6 +162,38 @@ TEST(DocumentLoad, CountsTheFlopsOfPairsAlone) {
               1e-9 * whole.hardware_flops);
 }
 
+// Rank 0 holds 0-3, rank 1 4-7, of which 4 sees 3 under a window of 2. So the layer with the window sends a row, and
+// the other one all that rank 1 sees.
+TEST(DocumentLoad, CountsTheRowsOfEachWindow) {
+  RunConfig config = masked_config(2, LoadBalancer::none, 8);
+  config.data.reset_attention_mask = false;
+  config.model.num_hidden_layers = 2;
+  config.model.family = Family::qwen2;
+  config.model.sliding_window = 2;
+  config.model.max_window_layers = 1;
+  for (const ContextMethod method : {ContextMethod::ring, ContextMethod::all_gather}) {
+    config.parallelism.context_parallel_method = method;
+    const DocumentLoad load = load_of_whole_sequences(config);
+    ASSERT_EQ(load.rows.size(), 2U);
+    EXPECT_EQ(load.rows[0].keys, 4);
+    EXPECT_EQ(load.rows[1].keys, 1);
+    ASSERT_EQ(load.keys.of_windows.size(), 2U);
+    for (const auto& [shares, rows] : {std::pair(load.keys.of_windows[0], 4.0), {load.keys.of_windows[1], 1.0}})
+      for (const RowShares& each : {shares.keys, shares.gradients}) {
+        EXPECT_EQ(each.slowest, std::vector{rows / 4});
+        EXPECT_EQ(each.mean, std::vector{rows / 8});
+      }
+    // Of each layer: keys forward and backward, and gradients once, by both ranks.
+    const Blueprint blueprint(config);
+    const ContextBytes bytes = context_bytes(blueprint, load);
+    EXPECT_EQ(bytes.sent, static_cast<double>(bytes.planned) * (4 + 1) / (2 * 2 * 4));
+    SoftwareProfile profile;
+    profile.key_shares = load.keys;
+    const Simulation step = simulate(blueprint, attention_machine(), {.profile = profile});
+    EXPECT_EQ(static_cast<double>(step.sent_bytes.at(name_of(cp_group))), bytes.sent);
+  }
+}
+
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 // Where sending keys alone takes time, a step takes the share of every hop: twice of keys, which are sent again in
@@ -174,7 +208,7 @@ TEST(DocumentLoad, ShortensTheTransfersOfAStep) {
       config.model.num_hidden_layers = 3;
       config.parallelism.context_parallel_method = method;
       const DocumentLoad load = load_of(config, {700, 900, 50, 846, 400, 300, 900});
-      const RowShares &keys = load.keys.keys, &gradients = load.keys.gradients;
+      const auto& [keys, gradients] = load.keys.of_windows.front();
       const Blueprint blueprint(config);
       SoftwareProfile profile;
       const auto sent_for_attention = [&](SoftwareProfile timed) {

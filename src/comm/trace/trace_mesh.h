@@ -22,6 +22,7 @@ struct CommRecord {
   std::int64_t sent_bytes = 0;    // by this rank: the closed forms of comm/traffic.h
   int peer = -1;                  // of a send or receive, and the root of a broadcast; within the group
   RowPurpose purpose = RowPurpose::other;
+  std::size_t window = 0;  // of the block that sends it, where a trace knows: an index of LayerOptions::windows
   bool operator==(const CommRecord&) const = default;
 };
 

@@ -53,7 +53,8 @@ void RankBatch::make_room() {
   if (!model_->options.tokens || has_documents(*config_))
     starts_.resize(static_cast<std::size_t>(config_->training.seq_len));
   key_transfers_.resize(model_->options.skips_unseen_keys
-                            ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences)
+                            ? static_cast<std::size_t>(config_->num_microbatches() * model_->options.num_sequences) *
+                                  model_->options.windows.size()
                             : 0);
   pairs_.clear();
   pairs_of_sequence_.clear();
@@ -165,10 +166,21 @@ void RankBatch::read_part(std::int64_t sequence, std::size_t row) {
   if (!positions_.empty()) write_positions(positions, row);
   write_ranges(lists.of_ranks, lists.blocks, row);
   write_order(lists.blocks, row);
-  if (!key_transfers_.empty())
-    key_transfers_[row].assign(lists.of_ranks, lists.blocks, of_rank.exchange, of_rank.rank,
-                               visibility(of_rank.split.window));
+  if (!key_transfers_.empty()) write_transfers(lists, row);
   add_pairs(lists.of_ranks);
+}
+
+KeyTransfers& RankBatch::transfers_at(std::size_t row, std::size_t window) {
+  const auto B = static_cast<std::size_t>(model_->options.num_sequences);
+  return key_transfers_[(row / B * model_->options.windows.size() + window) * B + row % B];
+}
+
+// By LayerOptions::windows: a block sends what its own queries see.
+void RankBatch::write_transfers(const Lists& lists, std::size_t row) {
+  const RankTokens& of_rank = *model_->options.tokens;
+  const std::vector<std::int64_t>& windows = model_->options.windows;
+  for (std::size_t w = 0; w < windows.size(); ++w)
+    transfers_at(row, w).assign(lists.of_ranks, lists.blocks, of_rank.exchange, of_rank.rank, visibility(windows[w]));
 }
 
 // Ranks that exchange heads have the same queries.
@@ -271,12 +283,12 @@ PairShares RankBatch::pair_shares() const {
   return shares;
 }
 
-std::optional<KeyRowCounts> RankBatch::key_row_counts() const {
-  if (key_transfers_.empty()) return std::nullopt;
-  KeyRowCounts counts;
-  for (const KeyTransfers& rows : key_transfers_) {
-    counts.keys += rows.num_keys_sent();
-    counts.gradients += rows.num_gradients_sent();
+std::vector<KeyRowCounts> RankBatch::key_row_counts() const {
+  std::vector<KeyRowCounts> counts(key_transfers_.empty() ? 0 : model_->options.windows.size());
+  for (std::size_t i = 0; i < key_transfers_.size(); ++i) {
+    KeyRowCounts& of_window = counts[i / static_cast<std::size_t>(model_->options.num_sequences) % counts.size()];
+    of_window.keys += key_transfers_[i].num_keys_sent();
+    of_window.gradients += key_transfers_[i].num_gradients_sent();
   }
   return counts;
 }

@@ -39,10 +39,16 @@ class RankBatch {
   [[nodiscard]] std::int64_t num_targets() const;  // those that are not ignored
   [[nodiscard]] PairShares pair_shares() const;
   [[nodiscard]] const PairCounts& pairs() const { return pairs_; }
-  /// That this rank sends; none where every batch is sent whole.
-  [[nodiscard]] std::optional<KeyRowCounts> key_row_counts() const;
+  /// That this rank sends, by LayerOptions::windows; none where every batch is sent whole.
+  [[nodiscard]] std::vector<KeyRowCounts> key_row_counts() const;
 
  private:
+  struct Lists {
+    TokenLists of_ranks;
+    KeyBlocks blocks;
+    void assign(const RankTokens& of_rank, const DocumentOffsets& documents);
+  };
+
   /// The sequences of this rank, in the order in which it stores them.
   void arrange();
   /// Those of a sequence, or one where documents have no effect.
@@ -58,6 +64,8 @@ class RankBatch {
   void write_ranges(const TokenLists& of_ranks, const KeyBlocks& blocks, std::size_t row);
   void write_shape(std::size_t row, std::size_t ranges, const MaskShape& shape);
   void write_order(const KeyBlocks& blocks, std::size_t row);
+  void write_transfers(const Lists& lists, std::size_t row);
+  [[nodiscard]] KeyTransfers& transfers_at(std::size_t row, std::size_t window);
   void add_pairs(const TokenLists& lists);
 
   void make_room();
@@ -72,17 +80,12 @@ class RankBatch {
   std::vector<std::int32_t> tokens_, targets_, key_begin_, key_end_, rows_by_position_, rows_by_rank_, positions_,
       places_;
   std::vector<MaskShape> mask_shapes_;
-  std::vector<std::int32_t> starts_;   // of one sequence
-  std::vector<std::int32_t> ends_;     // of its ranges, where they are not read
-  DocumentOffsets documents_, whole_;  // of that sequence, and of one without documents
-  struct Lists {
-    TokenLists of_ranks;
-    KeyBlocks blocks;
-    void assign(const RankTokens& of_rank, const DocumentOffsets& documents);
-  };
+  std::vector<std::int32_t> starts_;           // of one sequence
+  std::vector<std::int32_t> ends_;             // of its ranges, where they are not read
+  DocumentOffsets documents_, whole_;          // of that sequence, and of one without documents
   Lists lists_;                                // of that sequence, where they depend on documents
   std::shared_ptr<const Lists> lists_of_all_;  // where they do not; shared with copies
-  std::vector<KeyTransfers> key_transfers_;    // of each sequence
+  std::vector<KeyTransfers> key_transfers_;    // [microbatches, windows, B]
   PairCounts pairs_;
   std::vector<std::int64_t> pairs_of_sequence_, pairs_of_cp_ranks_, pairs_of_replicas_;
 };

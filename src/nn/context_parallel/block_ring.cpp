@@ -8,14 +8,14 @@ Group ring_group(const KeyExchange& exchange) {
   return exchange.head_ranks > 1 ? cp_ring_group(exchange.head_ranks) : cp_group;
 }
 
-BlockRing::BlockRing(Context& context, const KeyExchange& exchange, bool skips_rows)
-    : context_(context), comm_(context.mesh.comm(ring_group(exchange))), skips_rows_(skips_rows) {}
+BlockRing::BlockRing(Context& context, const KeyExchange& exchange, const TravellingRows& rows)
+    : context_(context), comm_(context.mesh.comm(ring_group(exchange))), rows_(rows) {}
 
 BlockRing::Hop BlockRing::pass(const KeyBlock& sent, const KeyBlock& received, int distance, TransferOf transfer_of,
                                std::vector<Pending>& sends) {
   const int next = (comm_.rank() + 1) % comm_.size(), before = (comm_.rank() + comm_.size() - 1) % comm_.size();
   Hop hop;
-  const std::span<const KeyTransfers> rows = context_.microbatch.key_transfers;
+  const std::span<const KeyTransfers> rows = rows_.transfers;
   context_.ops.publish();
   context_.mesh.together([&] {
     for (const std::size_t i : {0, 1}) {
@@ -41,7 +41,7 @@ BlockRing::Hop BlockRing::pass_keys(const KeyBlock& sent, const KeyBlock& receiv
 
 BlockRing::Hop BlockRing::pass_gradients(const KeyBlock& sent, const KeyBlock& received, int distance) {
   wait_for(gradient_sends_);
-  if (skips_rows_)
+  if (rows_.may_be_skipped)
     for (const Tensor& x : received) context_.ops.fill(x, 0);
   return pass(
       sent, received, distance,
@@ -56,7 +56,7 @@ KeyBlock BlockRing::take_keys(const KeyBlock& block) {
   KeyBlock taken;
   for (const std::size_t i : {0, 1}) {
     taken[i] = context_.workspace.take(block[i].dtype, block[i].sizes);
-    if (skips_rows_) context_.ops.fill(taken[i], 0);
+    if (rows_.may_be_skipped) context_.ops.fill(taken[i], 0);
   }
   return taken;
 }

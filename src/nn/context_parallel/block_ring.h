@@ -1,19 +1,17 @@
 // A ring in which blocks of keys and values, or their gradients, go from rank to rank. Of a block only the rows of
-// KeyTransfers travel, where the microbatch has them; else all. Both ends of a hop know how many these are.
+// KeyTransfers travel, where a block has them; else all. Both ends of a hop know how many these are.
 #pragma once
 
 #include "nn/context_parallel/key_block.h"
+#include "nn/key_attention.h"
 
-#include <array>
-#include <span>
 #include <vector>
 
 namespace echelon {
 
 class BlockRing {
  public:
-  /// Of blocks that have rows which do not travel, or else none.
-  BlockRing(Context& context, const KeyExchange& exchange, bool skips_rows);
+  BlockRing(Context& context, const KeyExchange& exchange, const TravellingRows& rows);
 
   /// A block on its way to the next rank while that of the rank before arrives.
   class Hop {
@@ -49,7 +47,7 @@ class BlockRing {
 
   Context& context_;
   Comm& comm_;
-  bool skips_rows_;
+  TravellingRows rows_;
   std::vector<Pending> own_sends_, key_sends_, gradient_sends_;  // of the own keys; of the last hop
 };
 

@@ -14,8 +14,7 @@ class GatheredAttention final : public KeyAttention {
         ranges_(options),
         tokens_(options.tokens),
         num_kv_heads_(split.num_kv_heads),
-        num_sequences_(options.num_sequences),
-        skips_rows_(options.skips_unseen_keys) {}
+        num_sequences_(options.num_sequences) {}
 
   // By kv heads, so that those of one are contiguous.
   [[nodiscard]] Sizes lse_sizes(const Tensor& q) const override {
@@ -41,7 +40,7 @@ class GatheredAttention final : public KeyAttention {
     const Tensor out = split_of(context, gradient.of.out), dout = split_of(context, gradient.dout);
     const KeyBlock dall = take_whole(context.workspace, split[1]), dfull = take_full(context.workspace, split[1]);
     const Tensor dq_sums = heads_.take_dq_sums(context.workspace, of_head(split[0], q, 0), dall[0]);
-    GradientScatter scatter(context, dfull, skips_rows_);
+    GradientScatter scatter(context, dfull, ranges_.rows(context.microbatch));
     for_each_head(context, split, [&](std::int64_t head, const KeyBlock& all) {
       const AttendedGradient of_head_gradient = {.of = {of_head(out, q, head), statistics(gradient.of.lse, head)},
                                                  .dout = of_head(dout, q, head),
@@ -65,7 +64,7 @@ class GatheredAttention final : public KeyAttention {
   /// f(head, keys and values of all positions), while those of the next head are gathered. `split`: by kv heads.
   template <class F>
   void for_each_head(Context& context, const Qkv& split, F f) const {
-    KeyGather gather(context, skips_rows_);
+    KeyGather gather(context, ranges_.rows(context.microbatch));
     const KeyBlock full = gather.take_full(own_of(split, 0)), all = take_whole(context.workspace, split[1]);
     gather.start(full, own_of(split, 0));
     for (std::int64_t head = 0; head < num_kv_heads_; ++head) {
@@ -137,7 +136,6 @@ class GatheredAttention final : public KeyAttention {
   WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   std::int64_t num_kv_heads_, num_sequences_;
-  bool skips_rows_;
 };
 
 }  // namespace

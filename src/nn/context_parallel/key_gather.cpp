@@ -22,16 +22,16 @@ KeyBlock take_zeros(Context& context, DType dtype, const Sizes& sizes, bool are_
 
 }  // namespace
 
-KeyGather::KeyGather(Context& context, bool skips_rows)
-    : context_(context), comm_(context.mesh.comm(cp_group)), skips_rows_(skips_rows) {}
+KeyGather::KeyGather(Context& context, const TravellingRows& rows)
+    : context_(context), comm_(context.mesh.comm(cp_group)), rows_(rows) {}
 
 KeyBlock KeyGather::take_full(const KeyBlock& own) {
   const Tensor& x = own[0];
-  return take_zeros(context_, x.dtype, {comm_.size(), x.size(1), x.size(2), x.size(3)}, skips_rows_);
+  return take_zeros(context_, x.dtype, {comm_.size(), x.size(1), x.size(2), x.size(3)}, rows_.may_be_skipped);
 }
 
 void KeyGather::start(const KeyBlock& full, const KeyBlock& own) {
-  const std::span<const KeyTransfers> rows = context_.microbatch.key_transfers;
+  const std::span<const KeyTransfers> rows = rows_.transfers;
   const int n = comm_.size(), rank = comm_.rank();
   if (!rows.empty())
     for (const std::size_t i : {0, 1}) context_.ops.copy(full[i].rows(rank, 1), own[i]);
@@ -53,14 +53,14 @@ void KeyGather::wait(std::size_t i) { wait_for(receives_[i]); }
 
 void KeyGather::finish() { wait_for(sends_); }
 
-GradientScatter::GradientScatter(Context& context, const KeyBlock& full, bool skips_rows)
-    : context_(context), comm_(context.mesh.comm(cp_group)) {
-  if (skips_rows) arrived_ = take_zeros(context, full[0].dtype, full[0].sizes, false);
+GradientScatter::GradientScatter(Context& context, const KeyBlock& full, const TravellingRows& rows)
+    : context_(context), comm_(context.mesh.comm(cp_group)), rows_(rows) {
+  if (rows_.may_be_skipped) arrived_ = take_zeros(context, full[0].dtype, full[0].sizes, false);
 }
 
 void GradientScatter::start(const KeyBlock& own, const KeyBlock& full) {
   own_ = own;
-  const bool skips_rows = !context_.microbatch.key_transfers.empty();
+  const bool skips_rows = !rows_.transfers.empty();
   for (const std::size_t i : {0, 1}) {
     if (!skips_rows) break;
     context_.ops.fill(arrived_[i], 0);
@@ -75,7 +75,7 @@ void GradientScatter::start(const KeyBlock& own, const KeyBlock& full) {
 
 // Gradients go back to where the keys came from.
 void GradientScatter::start_transfers_of(const KeyBlock& full) {
-  const std::span<const KeyTransfers> rows = context_.microbatch.key_transfers;
+  const std::span<const KeyTransfers> rows = rows_.transfers;
   const int n = comm_.size(), rank = comm_.rank();
   for (const std::size_t i : {0, 1})
     for (int distance = 1; distance < n; ++distance) {
@@ -90,7 +90,7 @@ void GradientScatter::start_transfers_of(const KeyBlock& full) {
 void GradientScatter::wait() {
   if (!own_[0].exists()) return;
   wait_for(receives_);
-  if (!context_.microbatch.key_transfers.empty())
+  if (!rows_.transfers.empty())
     for (const std::size_t i : {0, 1}) {
       const Tensor &x = arrived_[i], &sum = own_[i];
       const std::int64_t num_rows = x.size(1) * x.size(2);

@@ -1,11 +1,12 @@
-// Keys and values of a kv head of all ranks of a cp group, and sums of their gradients over these ranks. Where the
-// microbatch has KeyTransfers, only their rows travel, from rank to rank; else all, by collectives. Sums are in rank
+// Keys and values of a kv head of all ranks of a cp group, and sums of their gradients over these ranks. Where a block
+// has KeyTransfers, only their rows travel, from rank to rank; else all, by collectives. Sums are in rank
 // order and in accumulate_dtype either way, so they have the same bits.
 //
 // Legend: own [1, B, T, C] of this rank, full [cp, B, T, C].
 #pragma once
 
 #include "nn/context_parallel/key_block.h"
+#include "nn/key_attention.h"
 
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace echelon {
 /// Gathers keys and values, which are waited for one by one.
 class KeyGather {
  public:
-  KeyGather(Context& context, bool skips_rows);
+  KeyGather(Context& context, const TravellingRows& rows);
 
   /// Where keys arrive: a row that never does is zero, since attention multiplies it by zero.
   [[nodiscard]] KeyBlock take_full(const KeyBlock& own);
@@ -28,7 +29,7 @@ class KeyGather {
  private:
   Context& context_;
   Comm& comm_;
-  bool skips_rows_;
+  TravellingRows rows_;
   std::array<std::vector<Pending>, 2> receives_;
   std::vector<Pending> sends_;
 };
@@ -37,7 +38,7 @@ class KeyGather {
 class GradientScatter {
  public:
   /// `full` gives the sizes of what it receives, in the workspace.
-  GradientScatter(Context& context, const KeyBlock& full, bool skips_rows);
+  GradientScatter(Context& context, const KeyBlock& full, const TravellingRows& rows);
 
   /// own = the sum over the ranks of this rank's part of their `full`. They belong to it, own until wait() and full
   /// until finish().
@@ -50,6 +51,7 @@ class GradientScatter {
 
   Context& context_;
   Comm& comm_;
+  TravellingRows rows_;
   KeyBlock arrived_, own_;  // where rows are skipped
   std::vector<Pending> receives_, sends_;
 };

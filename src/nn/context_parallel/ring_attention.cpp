@@ -17,14 +17,13 @@ class RingAttention final : public KeyAttention {
         ranges_(options),
         tokens_(options.tokens),
         num_blocks_(tokens_->blocks.num_blocks()),
-        gives_scratch_(heads_.give_scratch() && ranges_.may_be_shapes()),
-        skips_rows_(options.skips_unseen_keys) {}
+        gives_scratch_(heads_.give_scratch() && ranges_.may_be_shapes()) {}
 
   void backward(Context& context, const Qkv& qkv, const AttendedGradient& gradient, const Qkv& dqkv) const override {
     const Stack::Scope scope(context.workspace);
     const DType dtype = qkv[0].dtype, sums = accumulate_dtype(dtype);
     const KeyBlock own = {qkv[1], qkv[2]};
-    BlockRing ring(context, tokens_->exchange, skips_rows_);
+    BlockRing ring(context, tokens_->exchange, ranges_.rows(context.microbatch));
     std::array<KeyBlock, 2> blocks = {ring.take_keys(own), ring.take_keys(own)},
                             gradients = {take_like(context.workspace, own, sums),
                                          take_like(context.workspace, own, sums)};
@@ -68,7 +67,7 @@ class RingAttention final : public KeyAttention {
     const auto& [q, k, v] = qkv;
     const auto& [out, lse] = result;
     const DType sums = accumulate_dtype(q.dtype);
-    BlockRing ring(context, tokens_->exchange, skips_rows_);
+    BlockRing ring(context, tokens_->exchange, ranges_.rows(context.microbatch));
     const std::array<KeyBlock, 2> blocks = {ring.take_keys({k, v}), ring.take_keys({k, v})};
     const Tensor sum = q.dtype == sums ? out : context.workspace.take(sums, q.sizes);
     const Tensor part = context.workspace.take(q.dtype, q.sizes), part_lse = context.workspace.take(sums, lse.sizes);
@@ -106,7 +105,7 @@ class RingAttention final : public KeyAttention {
   WindowRanges ranges_;
   std::shared_ptr<const RankTokens> tokens_;
   int num_blocks_;
-  bool gives_scratch_, skips_rows_;
+  bool gives_scratch_;
 };
 
 }  // namespace

@@ -132,9 +132,7 @@ DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents
   return counted_load(config, documents_of, num_batches, known);
 }
 
-bool has_windows_alone(const RunConfig& config) {
-  return !config.data.reset_attention_mask && window_of_all(config) > 0;
-}
+bool has_windows_alone(const RunConfig& config) { return !config.data.reset_attention_mask && has_windows(config); }
 
 DocumentLoad load_of_whole_sequences(const RunConfig& config) {
   RunConfig of_one = config;  // all microbatches have the same

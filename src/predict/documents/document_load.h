@@ -28,7 +28,8 @@ struct DocumentLoad {
   double slowest_share = 1;
   std::vector<double> rank_shares = {};  // by rank, pairs over planned pairs
   KeyShares keys = {};
-  KeyRowCounts rows = {};  // that all ranks send in all batches; of a tensor-parallel and pipeline rank
+  // That all ranks send in all batches, by LayerOptions::windows; of a tensor-parallel and pipeline rank.
+  std::vector<KeyRowCounts> rows = {};
 };
 
 /// What was counted of sequences, for configs of one model and sequence length.
@@ -40,7 +41,7 @@ struct KnownCounts {
 /// Throws Error for a layout whose attention ends at no document. `known`: of earlier calls with these documents.
 [[nodiscard]] DocumentLoad document_load(const RunConfig& config, const DocumentsOf& documents_of,
                                          std::int64_t num_batches, KnownCounts* known = nullptr);
-/// Where windows alone leave pairs out, in all layers.
+/// Where windows alone leave pairs out, in some layers or all.
 [[nodiscard]] bool has_windows_alone(const RunConfig& config);
 [[nodiscard]] DocumentLoad load_of_whole_sequences(const RunConfig& config);
 /// As many batches as have 64 microbatches.

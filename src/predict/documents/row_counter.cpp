@@ -33,9 +33,10 @@ RowCounter::RowCounter(const RunConfig& config, KnownRows* known)
       split_(token_split(config)),
       exchange_(key_exchange(config.parallelism)),
       num_sequences_(config.training.micro_batch_size),
-      n_(split_.cp / exchange_.head_ranks),
-      keys_(num_hops(), static_cast<std::size_t>(n_)),
-      gradients_(keys_) {}
+      n_(split_.cp / exchange_.head_ranks) {
+  const RowSums none(num_hops(), static_cast<std::size_t>(n_));
+  for (const std::int64_t window : windows_with_ranges(config)) windows_.push_back({window, none, none});
+}
 
 void RowCounter::add_microbatch(const BatchDocuments& batch, int replica, int microbatch) {
   for (std::int64_t row = 0; row < num_sequences_; ++row) {
@@ -48,39 +49,52 @@ void RowCounter::add_microbatch(const BatchDocuments& batch, int replica, int mi
     if (rows.empty()) rows = counted(batch.documents(place));
     add(rows);
   }
-  keys_.end_microbatch();
-  gradients_.end_microbatch();
+  for (WindowRows& each : windows_) {
+    each.keys.end_microbatch();
+    each.gradients.end_microbatch();
+  }
   ++num_microbatches_;
 }
 
 std::vector<std::int64_t> RowCounter::counted(const DocumentOffsets& documents) {
   lists_.assign(split_, documents);
-  traffic_.count(lists_, {documents, split_.window}, exchange_.head_ranks);
   const std::size_t size = num_hops() * static_cast<std::size_t>(n_);
-  std::vector<std::int64_t> rows(2 * size, 0);
-  const std::span<std::int64_t> keys = std::span(rows).first(size), gradients = std::span(rows).subspan(size);
-  is_gathered() ? count_gather(keys, gradients) : count_ring(keys, gradients);
+  std::vector<std::int64_t> rows(windows_.size() * 2 * size, 0);
+  for (std::size_t w = 0; w < windows_.size(); ++w) {
+    traffic_.count(lists_, {documents, windows_[w].window}, exchange_.head_ranks);
+    const auto keys = std::span(rows).subspan(2 * w * size, size),
+               gradients = std::span(rows).subspan((2 * w + 1) * size, size);
+    is_gathered() ? count_gather(keys, gradients) : count_ring(keys, gradients);
+  }
   return rows;
 }
 
-void RowCounter::add(const std::vector<std::int64_t>& rows) {
-  const std::size_t size = rows.size() / 2;
-  for (std::size_t hop = 0; hop < num_hops(); ++hop)
-    for (int place = 0; place < n_; ++place) {
-      keys_.add(hop, place, rows[at(hop, place)]);
-      gradients_.add(hop, place, rows[size + at(hop, place)]);
-    }
+void RowCounter::add(std::span<const std::int64_t> rows) {
+  const std::size_t size = num_hops() * static_cast<std::size_t>(n_);
+  for (WindowRows& each : windows_) {
+    for (std::size_t hop = 0; hop < num_hops(); ++hop)
+      for (int place = 0; place < n_; ++place) {
+        each.keys.add(hop, place, rows[at(hop, place)]);
+        each.gradients.add(hop, place, rows[size + at(hop, place)]);
+      }
+    rows = rows.subspan(2 * size);
+  }
 }
 
 KeyShares RowCounter::shares() const {
   const std::int64_t rows = KeyBlockSizes(split_, exchange_, 0).num_query_rows() * (is_gathered() ? n_ - 1 : 1);
   const auto planned = static_cast<double>(num_microbatches_ * num_sequences_ * rows);
-  return {.keys = keys_.shares(planned), .gradients = gradients_.shares(planned)};
+  KeyShares shares;
+  for (const WindowRows& each : windows_)
+    shares.of_windows.push_back({each.keys.shares(planned), each.gradients.shares(planned)});
+  return shares;
 }
 
-KeyRowCounts RowCounter::rows() const {
+std::vector<KeyRowCounts> RowCounter::rows() const {
   const std::int64_t u = exchange_.head_ranks;
-  return {.keys = u * keys_.all(), .gradients = u * gradients_.all()};
+  std::vector<KeyRowCounts> rows;
+  for (const WindowRows& each : windows_) rows.push_back({u * each.keys.all(), u * each.gradients.all()});
+  return rows;
 }
 
 void RowCounter::count_ring(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const {

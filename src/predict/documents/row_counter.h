@@ -33,7 +33,7 @@ class RowSums {
   std::vector<std::vector<std::int64_t>> of_places_;  // of this microbatch, by hop and place
 };
 
-/// Rows of sequences that were counted: of keys, then of gradients, by hop and place. As KnownPairs.
+/// Rows of sequences that were counted: by window, of keys, then of gradients, by hop and place. As KnownPairs.
 struct KnownRows {
   std::int64_t num_sequences = 1;
   std::map<std::tuple<TokenSplitKey, ContextMethod, std::int64_t>, std::vector<std::int64_t>> by_hop = {};
@@ -47,8 +47,8 @@ class RowCounter {
   void add_microbatch(const BatchDocuments& batch, int replica, int microbatch);
 
   [[nodiscard]] KeyShares shares() const;
-  /// That all ranks of a tensor-parallel and pipeline rank send.
-  [[nodiscard]] KeyRowCounts rows() const;
+  /// That all ranks of a tensor-parallel and pipeline rank send, by window.
+  [[nodiscard]] std::vector<KeyRowCounts> rows() const;
 
  private:
   [[nodiscard]] bool is_gathered() const { return exchange_.method == ContextMethod::all_gather; }
@@ -60,7 +60,12 @@ class RowCounter {
   [[nodiscard]] std::vector<std::int64_t> counted(const DocumentOffsets& documents);
   void count_ring(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const;
   void count_gather(std::span<std::int64_t> keys, std::span<std::int64_t> gradients) const;
-  void add(const std::vector<std::int64_t>& rows);
+  void add(std::span<const std::int64_t> rows);
+
+  struct WindowRows {
+    std::int64_t window;
+    RowSums keys, gradients;
+  };
 
   TokenSplitKey key_;
   KnownRows* known_;
@@ -70,7 +75,7 @@ class RowCounter {
   int n_;  // blocks
   TokenLists lists_;
   KeyTraffic traffic_;
-  RowSums keys_, gradients_;
+  std::vector<WindowRows> windows_;  // by LayerOptions::windows
 };
 
 }  // namespace echelon

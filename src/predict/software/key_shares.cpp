@@ -50,7 +50,7 @@ void scale(CommRecord& record, const RowShares& shares, std::size_t hop) {
 
 void send_shares(const KeyShares& shares, const KeyExchange& exchange, CallTrace& trace) {
   const Group group = ring_group(exchange);
-  RingOrder order(shares.keys.mean.size());
+  RingOrder order(shares.of_windows.front().keys.mean.size());
   for (TraceEvent& event : trace.events) {
     if (const auto* operation = std::get_if<OpRecord>(&event)) {
       const bool is_backward = operation->kind == OpKind::attention_backward;
@@ -59,12 +59,13 @@ void send_shares(const KeyShares& shares, const KeyExchange& exchange, CallTrace
     }
     auto* const record = std::get_if<CommRecord>(&event);
     if (record == nullptr || record->group != group || record->dtype == DType::int32) continue;  // choices of experts
+    const WindowShares& of_block = shares.of_windows[record->window];
     const bool is_hop = record->kind == CommKind::send || record->kind == CommKind::receive;
     if (is_hop) {
       const auto [is_gradient, hop] = order.next();
-      scale(*record, is_gradient ? shares.gradients : shares.keys, hop);
+      scale(*record, is_gradient ? of_block.gradients : of_block.keys, hop);
     } else if (record->kind == CommKind::all_gather || record->kind == CommKind::reduce_scatter) {
-      scale(*record, record->kind == CommKind::all_gather ? shares.keys : shares.gradients, 0);
+      scale(*record, record->kind == CommKind::all_gather ? of_block.keys : of_block.gradients, 0);
     }
   }
 }
