@@ -1,9 +1,6 @@
 // Faults that were reported of mixtures of experts in other systems. Each row has a layout that the fault would change,
-// and plants it: without the plant the layout equals one rank, and with it `verify` says that it does not. Two are
-// shown elsewhere:
-//
-//     NVIDIA-NeMo/Megatron-Bridge#1716    experts of other ranks are not exported: InteropFolders
-//     NVIDIA/Megatron-LM#5844             a folder without an expert is read: DamagedFolder
+// and plants it: without the plant the layout equals one rank, and with it `verify` says that it does not. Those of
+// folders are in reported_folder_faults_test.cpp.
 #include "spec/groups.h"
 #include "verify/mixture_layout.h"
 #include "verify/mixture_plants.h"
