@@ -101,8 +101,8 @@ void expect_training(const Fixture& fixture, const Precision& precision) {
   run(fixture, config, rates, outcome);
   EXPECT_LE(error(outcome.losses, fixture.expected.at("train.loss"), 0), precision.losses);
   EXPECT_LE(error(outcome.grad_norms, fixture.expected.at("train.grad_norm"), 0), 10 * precision.losses);
-  if (precision.dtype == DType::float64)
-    expect_tensors(fixture.model, fixture.expected, {"train.weight.", largest(rates)}, outcome.weights, 1e-8);
+  if (precision.dtype == DType::float64)  // key biases, whose gradients are rounding alone, differ by up to 1e-10
+    expect_tensors(fixture.model, fixture.expected, {"train.weight.", largest(rates)}, outcome.weights, 1e-9);
 }
 
 }  // namespace echelon::testing

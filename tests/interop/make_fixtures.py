@@ -198,6 +198,8 @@ def main():
 
 def make(name, model_config, seed, folder):
     model = random_model(model_config, seed)
+    if name.endswith("_idle"):
+        leave_idle(model)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     if name == "llama":
@@ -224,6 +226,8 @@ def make(name, model_config, seed, folder):
         make_packed(config, in_float64, folder / "packed.safetensors")
     if name in ROUTED:
         make_balanced(config, in_float64, folder / "balanced.safetensors")
+    if name.endswith("_idle"):
+        require_idle(name, gradients)
     # Training must learn, and clipping must be at work in some steps.
     require(losses[-1] < losses[0] and norms.max() > TRAINING["max_norm"], f"{name}: losses {losses.tolist()}, gradient norms {norms.tolist()}")
     print(f"{name}: loss {value.item():.6f}; trained from {losses[0].item():.6f} to {losses[-1].item():.6f}; norms {norms.min():.3f} to {norms.max():.3f}")
@@ -292,6 +296,25 @@ def random_model(config, seed):
             if name.endswith(BIAS):
                 buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
     return model
+
+
+def leave_idle(model):
+    """The score of expert 0 is the mean of the others, of which several exceed it; where choices have biases, its own is the lowest."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".gate.weight"):
+                parameter[0] = parameter[1:].mean(0)
+        for name, buffer in model.named_buffers():
+            if name.endswith(BIAS):
+                buffer[0] = -2
+
+
+def require_idle(name, gradients):
+    """In each layer, the gradients of expert 0 are zero, and those of most others are not."""
+    is_zero = {key: not gradient.any().item() for key, gradient in gradients.items() if ".experts." in key}
+    chosen = [key for key, zero in is_zero.items() if ".experts.0." in key and not zero]
+    require(not chosen, f"{name}: tokens chose the experts of {chosen}")
+    require(sum(is_zero.values()) < len(is_zero) / 2, f"{name}: most experts are idle")
 
 
 def use_older_rope_keys(path):

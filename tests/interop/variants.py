@@ -65,6 +65,19 @@ def later_variants(sizes):
         "olmoe_clip": lambda: transformers.OlmoeConfig(
             **sizes, pad_token_id=None, num_experts=4, num_experts_per_tok=2, clip_qkv=0.6, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
         ),
+    } | idle_variants(sizes)
+
+
+def idle_variants(sizes):
+    """Mixtures of which no token chooses expert 0, with dense layers between those that have experts where the family has such."""
+    plain = dict(rope_type="default", rope_theta=1000.0)
+    of_qwen = sizes | dict(num_hidden_layers=4, num_experts=12, num_experts_per_tok=3, moe_intermediate_size=8, decoder_sparse_step=2, tie_word_embeddings=False, rope_parameters=plain)
+    of_deepseek = sizes | dict(num_experts_per_tok=3, n_routed_experts=12, n_group=4, topk_group=2, n_shared_experts=1, moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters=plain)
+    return {
+        "mixtral_idle": lambda: transformers.MixtralConfig(**sizes, head_dim=8, num_local_experts=12, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=plain),
+        "qwen2_moe_idle": lambda: transformers.Qwen2MoeConfig(**of_qwen, shared_expert_intermediate_size=12),
+        "qwen3_moe_idle": lambda: transformers.Qwen3MoeConfig(**of_qwen, head_dim=8),
+        "dots1_idle": lambda: transformers.Dots1Config(**of_deepseek, head_dim=8, sliding_window=None, tie_word_embeddings=False),
     }
 
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace echelon::testing {
 namespace {
 
@@ -19,7 +21,21 @@ TEST_P(InteropVariants, ComputeAndTrain) {
     expect_training(variant, GetParam());
     ++num_models;
   }
-  EXPECT_GE(num_models, 18);
+  EXPECT_GE(num_models, 26);
+}
+
+// The experts that no token of the first step chose, where the rows above compare gradients.
+TEST(IdleExperts, HaveGradientsOfZero) {
+  for (const char* name : {"mixtral_idle", "qwen2_moe_idle", "qwen3_moe_idle", "dots1_idle"}) {
+    const Fixture variant(name, "variants");
+    std::int64_t num_idle = 0;
+    for (const auto& [tensor, numbers] : variant.expected)
+      if (tensor.starts_with("grad.") && tensor.find(".experts.0.") != std::string::npos) {
+        ++num_idle;
+        EXPECT_EQ(std::ranges::count(numbers, 0.0), std::ssize(numbers)) << name << " " << tensor;
+      }
+    EXPECT_EQ(num_idle, 3 * variant.model.mixture.num_layers_of(variant.model.num_hidden_layers)) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, InteropVariants,
