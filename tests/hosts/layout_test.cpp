@@ -35,24 +35,48 @@ TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
   }
 }
 
-// Rows of experts go between the hosts directly, and once for each host.
+struct ExpertJob {
+  const char* name;
+  int num_processes;
+  const char* placing;
+  std::vector<std::string> keys;      // of parallelism
+  const char* of_threads_alone = "";  // what a launcher knows
+};
+
+std::vector<ExpertJob> expert_jobs() {
+  const char *four = "data_parallel_shard_degree=4", *two_nodes = "ranks_per_node=2", *slots = "--map-by slot";
+  const std::vector<std::string> tensor = {"tensor_parallel_degree=2", "sequence_parallel=true"};
+  const auto with_tensor = [&](std::vector<std::string> keys) {
+    keys.insert(keys.end(), tensor.begin(), tensor.end());
+    return keys;
+  };
+  return {
+      {"directly", 4, slots, {four, "expert_parallel_degree=4", "expert_dispatch=direct"}, two_nodes},
+      {"once for each host", 4, slots, {four, "expert_parallel_degree=4", "expert_dispatch=hierarchical"}, two_nodes},
+      {"features of an expert on both hosts", 8, "--map-by node",
+       with_tensor({four, "expert_parallel_degree=2", "expert_tensor_parallel_degree=2", "zero_level=3"})},
+      {"a pipeline between the hosts", 8, slots,
+       with_tensor({"data_parallel_shard_degree=2", "pipeline_parallel_degree=2", "expert_parallel_degree=4",
+                    "pipeline_parallel_schedule=ZB-H1", "zero_level=2"})}};
+}
+
 TEST_F(Jobs, WithExpertsOverTwoHostsGiveTheBitsOfThreads) {
   if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
-  for (const char* dispatch : {"direct", "hierarchical"}) {
-    std::vector<std::string> keys = {"--model.preset=mixtral-30m",
-                                     "--model.hidden_size=64",
-                                     "--model.moe_intermediate_size=32",
-                                     "--parallelism.data_parallel_shard_degree=4",
-                                     "--parallelism.expert_parallel_degree=4",
-                                     std::string("--parallelism.expert_dispatch=") + dispatch};
-    keys.emplace_back("--parallelism.ranks_per_node=2");
-    ASSERT_EQ(run_on_threads(keys).status, 0);
+  for (const ExpertJob& job : expert_jobs()) {
+    SCOPED_TRACE(job.name);
+    std::vector<std::string> keys = {"--model.preset=mixtral-30m", "--model.hidden_size=64",
+                                     "--model.moe_intermediate_size=32", "--moe.global_aux_loss_coeff=0.01"};
+    for (const std::string& key : job.keys) keys.push_back("--parallelism." + key);
+    std::vector<std::string> of_threads = keys;
+    if (*job.of_threads_alone != 0) of_threads.push_back(std::string("--parallelism.") + job.of_threads_alone);
+    ASSERT_EQ(run_on_threads(of_threads).status, 0);
     const auto expected = numbers(metrics());
     ASSERT_EQ(expected.size(), 3U);
-    keys.pop_back();  // a launcher knows it
-    const Outcome outcome = run({.num_processes = 4, .num_hosts = 2, .placing = "--map-by slot", .keys = keys});
+    const Outcome outcome =
+        run({.num_processes = job.num_processes, .num_hosts = 2, .placing = job.placing, .keys = keys});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(numbers(metrics()), expected) << dispatch;
+    EXPECT_EQ(numbers(metrics()), expected);
+    EXPECT_GT(bytes_on_link(), 0);
   }
 }
 

@@ -123,6 +123,11 @@ TEST_P(MpiParity, HasTheBitsOfThreads) {
     }
 }
 
+TEST(MpiLayouts, OfEightProcessesHaveSixWithExpertsOverThem) {
+  if (num_processes() != 8) GTEST_SKIP() << "for eight processes";
+  EXPECT_GE(std::ranges::count_if(layouts(), [](const Layout& layout) { return layout.ep > 1; }), 6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, MpiParity, ::testing::ValuesIn(layouts()),
                          [](const auto& layout) { return name_of(layout.param); });
 
