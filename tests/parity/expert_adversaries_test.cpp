@@ -18,7 +18,8 @@ namespace echelon::testing {
 namespace {
 
 constexpr int forced_ranks = 8;
-constexpr std::int64_t forced_experts = 16, forced_tokens = 12;  // two experts on each rank
+constexpr double largest_bound = 100, bounds[] = {0.3, 1.0, largest_bound};  // of rows in a round; the last: of any
+constexpr std::int64_t forced_experts = 16, forced_tokens = 12;              // two experts on each rank
 
 /// How many ranks have features of the same experts, and rows of their own.
 enum class Features : int { whole = 1, halves = 2 };
@@ -110,7 +111,7 @@ class Adversarial : public ::testing::TestWithParam<std::tuple<Adversary, Featur
 TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
   const auto& [adversary, features] = GetParam();
   std::unique_ptr<Trajectory> expected;
-  for (const double bound : {0.3, 1.0, 100.0}) {
+  for (const double bound : bounds) {
     SCOPED_TRACE(fmt::format("bound {}", bound));
     const RunConfig config = config_under(adversary, features, bound);
     const Interpose interpose = forced(adversary.choice, config.training.seq_len);
@@ -170,8 +171,8 @@ TEST(AdversarialTraffic, OfFeaturesIsTheClosedForm) {
 }
 
 /// As many rows that a buffer for those that could come would be larger than what is allowed.
-RunConfig large_config(std::int64_t experts_per_token, Features features) {
-  RunConfig config = config_under({"", experts_per_token, even_choice, 1, 1}, features, 1.2);
+RunConfig large_config(std::int64_t experts_per_token, Features features, double bound) {
+  RunConfig config = config_under({"", experts_per_token, even_choice, 1, 1}, features, bound);
   config.model.hidden_size = config.model.mixture.moe_intermediate_size = 128;
   config.model.max_position_embeddings = config.training.seq_len = 512;
   config.training.micro_batch_size = 1;
@@ -192,13 +193,16 @@ std::int64_t most_arena_bytes(const RunConfig& config, const Choice& choice) {
   return most;
 }
 
-class AdversarialMemory : public ::testing::TestWithParam<Features> {};
+class AdversarialMemory : public ::testing::TestWithParam<std::tuple<Features, double>> {};
 
 TEST_P(AdversarialMemory, IsThatOfEvenLoads) {
+  const auto& [features, bound] = GetParam();
   for (const std::int64_t experts_per_token : {1, 2}) {
-    const RunConfig config = large_config(experts_per_token, GetParam());
+    const RunConfig config = large_config(experts_per_token, features, bound);
     const std::int64_t arena = most_arena_bytes(config, even_choice), resident = process_memory().peak_bytes,
                        allowed = std::max<std::int64_t>(resident / 50, 16 << 20);
+    const Blueprint with_room(large_config(experts_per_token, features, largest_bound));  // for the rows of all ranks
+    EXPECT_TRUE(bound == largest_bound || with_room.rank(0).arena_bytes() - arena > allowed) << "that would be allowed";
     for (const Adversary& adversary : adversaries()) {
       if (adversary.experts_per_token != experts_per_token || adversary.tokens_per_rank <= forced_tokens) continue;
       EXPECT_EQ(most_arena_bytes(config, adversary.choice), arena) << adversary.name;
@@ -207,7 +211,15 @@ TEST_P(AdversarialMemory, IsThatOfEvenLoads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Experts, AdversarialMemory, ::testing::Values(Features::whole, Features::halves));
+std::string name_of_memory(const ::testing::TestParamInfo<std::tuple<Features, double>>& row) {
+  const auto& [features, bound] = row.param;
+  return fmt::format("{}_bound{:.0f}", features == Features::whole ? "whole" : "halves", 100 * bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Experts, AdversarialMemory,
+                         ::testing::Combine(::testing::Values(Features::whole, Features::halves),
+                                            ::testing::ValuesIn(bounds)),
+                         name_of_memory);
 
 }  // namespace
 }  // namespace echelon::testing
