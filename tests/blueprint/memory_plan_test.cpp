@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
 
@@ -229,10 +230,11 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
         }
 }
 
-// With experts over P ranks the same of two buckets: what is not sharded is on N ranks of the dense part, and N / P of
-// the experts.
+// With experts over P ranks, and their features over L, the same of two buckets: what is not sharded is on N ranks of
+// the dense part, and N / (P L) of the experts.
 TEST(MemoryPlan, PersistentBytesOfExpertsAreThoseOfTheirHolders) {
-  for (const auto& [N, P] : {std::pair{2, 2}, {4, 2}, {4, 4}, {8, 2}})
+  for (const auto& [N, P, L] :
+       {std::array{2, 2, 1}, {4, 2, 1}, {4, 4, 1}, {8, 2, 1}, {2, 1, 2}, {4, 2, 2}, {8, 2, 2}, {8, 1, 4}})
     for (const int level : {1, 2, 3}) {
       RunConfig config = testing::small_config();
       config.model = family_defaults(Family::mixtral);
@@ -250,6 +252,7 @@ TEST(MemoryPlan, PersistentBytesOfExpertsAreThoseOfTheirHolders) {
       config.training.dtype = DType::bfloat16;
       config.parallelism.data_parallel_shard_degree = N;
       config.parallelism.expert_parallel_degree = P;
+      config.parallelism.expert_tensor_parallel_degree = L;
       config.parallelism.zero_level = level;
       config.training.global_batch_size = 2 * N;
       const Blueprint blueprint(config);
@@ -264,12 +267,14 @@ TEST(MemoryPlan, PersistentBytesOfExpertsAreThoseOfTheirHolders) {
         states += bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
       }
       const std::int64_t of_experts = 3 * 8 * 3 * 16 * 24, dense = model.num_parameters() - of_experts;
-      const auto expected = [&](std::int64_t bytes, bool is_cut) {
-        return bytes * (dense * (is_cut ? 1 : N) + of_experts * (is_cut ? 1 : N / P));
+      const auto expected = [&, N = N, P = P, L = L](std::int64_t bytes, bool is_cut) {
+        return bytes * (dense * (is_cut ? 1 : N) + of_experts * (is_cut ? 1 : N / (P * L)));
       };
-      EXPECT_EQ(parameters, expected(2, level >= 3)) << N << " ranks, experts over " << P << ", level " << level;
-      EXPECT_EQ(gradients, expected(4, level >= 2)) << N << " ranks, experts over " << P << ", level " << level;
-      EXPECT_EQ(states, expected(12, true)) << N << " ranks, experts over " << P << ", level " << level;
+      EXPECT_EQ(parameters, expected(2, level >= 3))
+          << N << " ranks, experts over " << P << " x " << L << ", level " << level;
+      EXPECT_EQ(gradients, expected(4, level >= 2))
+          << N << " ranks, experts over " << P << " x " << L << ", level " << level;
+      EXPECT_EQ(states, expected(12, true)) << N << " ranks, experts over " << P << " x " << L << ", level " << level;
     }
 }
 

@@ -18,6 +18,7 @@ struct Experts {
   std::int64_t E = 8, k = 2;
   double bound = 1.2;
   bool has_shared = false;
+  int etp = 1;
 };
 
 RunConfig config_with(const Experts& experts, DType dtype) {
@@ -38,8 +39,10 @@ RunConfig config_with(const Experts& experts, DType dtype) {
   config.training.dtype = dtype;
   config.training.seq_len = 13;
   config.training.micro_batch_size = 2;
-  config.training.global_batch_size = 8 * experts.ep;
-  config.parallelism.data_parallel_shard_degree = config.parallelism.expert_parallel_degree = experts.ep;
+  config.training.global_batch_size = 8 * experts.ep * experts.etp;
+  config.parallelism.data_parallel_shard_degree = experts.ep * experts.etp;
+  config.parallelism.expert_parallel_degree = experts.ep;
+  config.parallelism.expert_tensor_parallel_degree = experts.etp;
   config.parallelism.pipeline_parallel_degree = 3;
   config.parallelism.pipeline_parallel_layout.counts = {1, 3, 1};
   config.moe.dispatch_bound = experts.bound;
@@ -64,18 +67,16 @@ Bytes kept_before(const RunConfig& config, const BlockOperations& recompute) {
 Bytes kept_of_experts(const RunConfig& config, const Experts& experts, bool drops) {
   const MixtureSpec& mixture = config.model.mixture;
   const std::int64_t N = config.training.micro_batch_size * config.training.seq_len, D = config.model.hidden_size,
-                     F = mixture.moe_intermediate_size, E = experts.E, P = experts.ep, R = N * experts.k,
-                     ever = P * N * std::min(experts.k, E / P),
-                     Q = P == 1
-                             ? R
-                             : std::min(ever,
-                                        static_cast<std::int64_t>(std::ceil(experts.bound * static_cast<double>(R))));
+                     L = experts.etp, F = mixture.moe_intermediate_size / L, E = experts.E, P = experts.ep,
+                     R = N * experts.k, ever = P * N * std::min(experts.k, E / P),
+                     bound = static_cast<std::int64_t>(std::ceil(experts.bound * static_cast<double>(R))),
+                     Q = P * L == 1 ? R : L * std::min(ever, bound);
   const Bytes e = size_of(config.training.dtype), a = size_of(accumulate_dtype(config.training.dtype));
   Bytes kept = 2 * aligned(4 * R) + aligned(a * R) + aligned(4 * (E + 1));  // experts and slots, weights, offsets
-  if (P > 1) kept += aligned(4 * P * (E + 1));                              // of all ranks
+  if (P * L > 1) kept += aligned(4 * P * L * (E + 1));                      // of all ranks
   if (drops) return kept;
   kept += aligned(a * N * E) + 2 * aligned(e * Q * F);  // logits, gate and up
-  if (P > 1) kept += aligned(4 * Q) + aligned(a * Q) + aligned(4 * (E / P + 1)) + aligned(e * Q * D);
+  if (P * L > 1) kept += aligned(4 * Q) + aligned(a * Q) + aligned(4 * (E / P + 1)) + aligned(e * Q * D);
   if (experts.has_shared) kept += 2 * aligned(e * N * mixture.shared_expert_intermediate_size) + aligned(a * N);
   return kept;
 }
@@ -88,11 +89,13 @@ TEST(MixtureActivations, AreThePlan) {
                                  {.ep = 4, .bound = 0.3},
                                  {.ep = 4, .k = 4, .bound = 9},
                                  {.has_shared = true},
-                                 {.ep = 2, .has_shared = true}})
+                                 {.ep = 2, .has_shared = true},
+                                 {.ep = 2, .bound = 0.7, .etp = 2},
+                                 {.k = 3, .etp = 2}})
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
       for (const BlockOperations& recompute : {BlockOperations(), BlockOperations{mlp}, attention_internals}) {
-        SCOPED_TRACE(fmt::format("ep {}, E {}, k {}, bound {}, {}{}, {}", experts.ep, experts.E, experts.k,
-                                 experts.bound, name_of(dtype), experts.has_shared ? ", shared" : "",
+        SCOPED_TRACE(fmt::format("ep {}, etp {}, E {}, k {}, bound {}, {}{}, {}", experts.ep, experts.etp, experts.E,
+                                 experts.k, experts.bound, name_of(dtype), experts.has_shared ? ", shared" : "",
                                  fmt::join(names_of(recompute), " ")));
         RunConfig config = config_with(experts, dtype);
         config.training.recompute = recompute;
