@@ -27,13 +27,17 @@ std::string between(const std::string& text, const std::string& begin, const std
              : text.substr(first + begin.size(), last - first - begin.size());
 }
 
-TEST(ParityPage, HasTheTableOfAxes) {
-  const std::string expected = compatibility(sweep_table());
-  if (between(page(), "<!-- axes -->\n", "<!-- end of axes -->") == expected) return;
-  const std::string path = ECHELON_BINARY_DIR "/sweep/axes.md";
-  std::filesystem::create_directories(ECHELON_BINARY_DIR "/sweep");
+void expect_on_page(const std::string& mark, const std::string& expected) {
+  if (between(page(), "<!-- " + mark + " -->\n", "<!-- end of " + mark + " -->") == expected) return;
+  const std::string folder = ECHELON_BINARY_DIR "/sweep", path = folder + "/" + mark + ".md";
+  std::filesystem::create_directories(folder);
   std::ofstream(path) << expected;
-  ADD_FAILURE() << "docs/internals/parity.md has another table of axes; it is now that of " << path;
+  ADD_FAILURE() << "docs/internals/parity.md has another table of " << mark << "; it is now that of " << path;
+}
+
+TEST(ParityPage, HasTheTablesOfAxes) {
+  expect_on_page("axes", compatibility(sweep_table()));
+  expect_on_page("mixtures", axes_beyond(sweep_table(), mixture_table()));
 }
 
 /// A number of the page's table of results.
