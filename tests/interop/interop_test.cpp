@@ -18,7 +18,7 @@ class Interop : public ::testing::TestWithParam<std::tuple<const char*, Precisio
   Precision precision_ = std::get<1>(GetParam());
 };
 
-// Claim (reference): 59 tiny models of all 22 families, with each kind of RoPE, give
+// Claim (reference): 62 tiny models of all 22 families, with each kind of RoPE, give
 //   PyTorch's logits, loss and every gradient.
 // Bound: 1e-10 in float64, 1e-5 in float32.
 // Tests: Interop

@@ -73,11 +73,15 @@ def idle_variants(sizes):
     plain = dict(rope_type="default", rope_theta=1000.0)
     of_qwen = sizes | dict(num_hidden_layers=4, num_experts=12, num_experts_per_tok=3, moe_intermediate_size=8, decoder_sparse_step=2, tie_word_embeddings=False, rope_parameters=plain)
     of_deepseek = sizes | dict(num_experts_per_tok=3, n_routed_experts=12, n_group=4, topk_group=2, n_shared_experts=1, moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters=plain)
+    latents = dict(num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, pad_token_id=None, tie_word_embeddings=False)
     return {
         "mixtral_idle": lambda: transformers.MixtralConfig(**sizes, head_dim=8, num_local_experts=12, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=plain),
         "qwen2_moe_idle": lambda: transformers.Qwen2MoeConfig(**of_qwen, shared_expert_intermediate_size=12),
         "qwen3_moe_idle": lambda: transformers.Qwen3MoeConfig(**of_qwen, head_dim=8),
         "dots1_idle": lambda: transformers.Dots1Config(**of_deepseek, head_dim=8, sliding_window=None, tie_word_embeddings=False),
+        "olmoe_idle": lambda: transformers.OlmoeConfig(**sizes, pad_token_id=None, num_experts=12, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=plain),
+        "deepseek_v2_idle": lambda: transformers.DeepseekV2Config(**of_deepseek | latents, topk_method="greedy"),
+        "deepseek_v3_idle": lambda: transformers.DeepseekV3Config(**of_deepseek | latents, num_mtp_layers=0),
     }
 
 
