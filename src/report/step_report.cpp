@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace echelon {
 namespace {
@@ -39,22 +41,30 @@ std::string part_of(std::string_view of, const std::optional<PartOfPlan>& of_pla
                      with_commas(static_cast<double>(of_plan->planned), 0));
 }
 
+std::array<std::pair<const char*, const std::vector<double>*>, 3> router_losses(const MoeReport& moe) {
+  return {{{"seq_aux_loss", &moe.seq_aux_loss}, {"global_aux_loss", &moe.global_aux_loss}, {"z_loss", &moe.z_loss}}};
+}
+
+double sum(const std::vector<double>& of_layers) { return std::accumulate(of_layers.begin(), of_layers.end(), 0.0); }
+
 /// The most loaded layer, and the losses that there are.
 std::string experts(const MoeReport& moe) {
   std::string text;
   if (!moe.max_load.empty()) text += fmt::format("  max_load: {:.3f}", *std::ranges::max_element(moe.max_load));
   if (moe.is_forced) text += forced_balance;
   if (moe.rounds && *moe.rounds != 1) text += fmt::format("  rounds: {:.3f}", *moe.rounds);
-  for (const auto& [name, loss] :
-       {std::pair{"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}})
-    if (loss != 0) text += fmt::format("  {}: {:.5f}", name, loss);
+  for (const auto& [name, of_layers] : router_losses(moe))
+    if (const double loss = sum(*of_layers); loss != 0) text += fmt::format("  {}: {:.5f}", name, loss);
   return text;
 }
 
 nlohmann::ordered_json to_json(const MoeReport& moe) {
   nlohmann::ordered_json json = {
-      {"max_load", moe.max_load},         {"idle_experts", moe.idle_experts},       {"dropped_rows", moe.dropped_rows},
-      {"seq_aux_loss", moe.seq_aux_loss}, {"global_aux_loss", moe.global_aux_loss}, {"z_loss", moe.z_loss}};
+      {"max_load", moe.max_load}, {"idle_experts", moe.idle_experts}, {"dropped_rows", moe.dropped_rows}};
+  for (const auto& [name, of_layers] : router_losses(moe)) {
+    json[name] = sum(*of_layers);
+    if (json[name] != 0) json[fmt::format("{}_of_layers", name)] = *of_layers;
+  }
   if (moe.is_forced) json["force_balance"] = true;
   if (moe.rounds)
     json.update({{"max_rank_load", moe.max_rank_load}, {"rounds", *moe.rounds}, {"rows_again", moe.rows_again}});

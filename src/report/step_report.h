@@ -26,7 +26,8 @@ struct MoeReport {
   // and computed once more.
   std::optional<double> rounds = {};
   std::int64_t rows_again = 0;
-  double seq_aux_loss = 0, global_aux_loss = 0, z_loss = 0;  // sums over layers, with their coefficients
+  // Of each layer, with their coefficients; empty: the model has none.
+  std::vector<double> seq_aux_loss = {}, global_aux_loss = {}, z_loss = {};
   bool is_forced = false;                                    // by moe.force_balance
   std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
 };

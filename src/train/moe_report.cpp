@@ -33,9 +33,9 @@ std::optional<MoeReport> moe_report(const Step& step, const RunConfig& config) {
     if (config.metrics.expert_loads) report.loads.emplace_back(row, end);
     report.idle_experts.push_back(std::count(row, end, 0.0));
     report.dropped_rows.push_back(static_cast<std::int64_t>(row[columns.num_dropped()]));
-    report.seq_aux_loss += row[columns.losses()];
-    report.global_aux_loss += row[columns.losses() + 1];
-    report.z_loss += row[columns.losses() + 2];
+    report.seq_aux_loss.push_back(row[columns.losses()]);
+    report.global_aux_loss.push_back(row[columns.losses() + 1]);
+    report.z_loss.push_back(row[columns.losses() + 2]);
   }
   const std::vector<float>& bias = step.router_bias();
   for (auto row = bias.begin(); row != bias.end(); row += mixture.num_experts) {

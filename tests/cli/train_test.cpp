@@ -179,6 +179,7 @@ TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
                                       "--output.dir=" + out(),
                                       "--checkpoint.enable=false",
                                       "--moe.dispatch_bound=0.3",
+                                      "--moe.z_loss_coeff=0.01",
                                       "--metrics.expert_loads=true"};
   trained.insert(trained.end(), model.begin(), model.end());
   const Outcome training = run_echelon(trained);
@@ -201,6 +202,11 @@ TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
   EXPECT_EQ(last_step["moe"]["max_rank_load"].get<std::vector<double>>(), rank_loads);
   EXPECT_GT(last_step["moe"]["rounds"], 2);
   EXPECT_GT(last_step["moe"]["rows_again"], 0);
+  const auto z_losses = last_step["moe"]["z_loss_of_layers"].get<std::vector<double>>();
+  ASSERT_EQ(z_losses.size(), 2U);
+  EXPECT_GT(std::min(z_losses[0], z_losses[1]), 0);
+  EXPECT_EQ(z_losses[0] + z_losses[1], last_step["moe"]["z_loss"]);
+  EXPECT_FALSE(last_step["moe"].contains("seq_aux_loss_of_layers"));
   EXPECT_THAT(training.out + training.err, testing::HasSubstr("  rounds: "));
   std::vector<std::string> simulated = {"simulate", "--machine=h100", "--expert-load=" + out() + "/metrics.jsonl"};
   simulated.insert(simulated.end(), model.begin(), model.end());
