@@ -28,8 +28,8 @@ struct MoeReport {
   std::int64_t rows_again = 0;
   // Of each layer, with their coefficients; empty: the model has none.
   std::vector<double> seq_aux_loss = {}, global_aux_loss = {}, z_loss = {};
-  bool is_forced = false;                                    // by moe.force_balance
-  std::vector<double> least_bias = {}, most_bias = {};       // of each layer; empty: there is none
+  bool is_forced = false;                               // by moe.force_balance
+  std::vector<double> least_bias = {}, most_bias = {};  // of each layer; empty: there is none
 };
 
 struct StepReport {
