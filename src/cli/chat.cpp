@@ -19,6 +19,8 @@
 namespace echelon {
 namespace {
 
+constexpr double patience_seconds = 1e7;  // ranks with other experts wait while a user writes
+
 /// A model with the conversation so far.
 class Chat {
  public:
@@ -29,6 +31,7 @@ class Chat {
         encoder_(tokenizer_, path_, chat_templates_of(path_, given), TrainOn::assistant),
         json_(json) {
     options_.stop_tokens = {encoder_.end_of_turn()};
+    options_.timeout_seconds = patience_seconds;
     if (json) return;
     options_.on_text = [](std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout);

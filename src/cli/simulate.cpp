@@ -164,7 +164,9 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                                      ? std::optional(predicted_save(blueprint, machine))
                                      : std::nullopt,
                          .documents = documents,
-                         .first_sequence = first_sequence(arguments.documents, config)};
+                         .first_sequence = html && config.parallelism.context_parallel_degree > 1
+                                               ? first_sequence(arguments.documents, config)
+                                               : DocumentOffsets()};
   if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
   if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));

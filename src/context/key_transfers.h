@@ -37,6 +37,7 @@ class KeyTransfers {
     return gradients_[static_cast<std::size_t>(distance)];
   }
 
+  [[nodiscard]] bool is_assigned() const { return !keys_.empty(); }
   /// Rows that this rank sends altogether.
   [[nodiscard]] std::int64_t num_keys_sent() const;
   [[nodiscard]] std::int64_t num_gradients_sent() const;

@@ -108,8 +108,7 @@ bool has_windows(const RunConfig& config) {
 bool skips_unseen_keys(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const bool sees_a_part = config.data.reset_attention_mask || has_windows(config);
-  return p.context_parallel_degree > 1 && p.context_parallel_method != ContextMethod::ulysses && sees_a_part &&
-         !config.training.cuda_graphs;
+  return key_exchange(p).head_ranks < p.context_parallel_degree && sees_a_part && !config.training.cuda_graphs;
 }
 
 TokenSplit token_split(const RunConfig& config) {

@@ -122,7 +122,10 @@ HtmlReport simulation_page(const SimulatedRun& run) {
                                                  text_of(HtmlUnit::fraction, goodput(*run.failures, interval)),
                                                  text_of(HtmlUnit::seconds, interval))});
   }
-  add_context_section(page, run.blueprint, run.first_sequence);
+  add_context_section(page, run.blueprint,
+                      run.first_sequence.empty()
+                          ? DrawnSequence()
+                          : DrawnSequence{run.first_sequence, "Of the first sequence of the documents."});
   page.config = to_toml(config);
   return page;
 }

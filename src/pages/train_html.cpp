@@ -50,17 +50,18 @@ Timeline without_lone_collectives(Timeline timeline, const Blueprint& blueprint)
   return timeline;
 }
 
-/// Its documents; none where attention does not end at them, or the data cannot be read again after a failure.
-DocumentOffsets first_sequence(const RunConfig& config) {
-  DocumentOffsets documents;
-  if (config.parallelism.context_parallel_degree == 1 || !config.data.reset_attention_mask) return documents;
+DrawnSequence first_sequence(const RunConfig& config) {
+  DrawnSequence drawn;
+  if (config.parallelism.context_parallel_degree == 1 || !config.data.reset_attention_mask) return drawn;
   try {
     const DatasetBatches data = open_documents(config);
-    documents_of(data, config.training.seq_len)(0, documents);
-  } catch (const Error&) {
-    documents.clear();
+    documents_of(data, config.training.seq_len)(0, drawn.documents);
+    drawn.note = "Of the first sequence of the data.";
+  } catch (const std::exception& error) {
+    drawn = {.documents = {},
+             .note = fmt::format("The data cannot be read again ({}): of one document.", error.what())};
   }
-  return documents;
+  return drawn;
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST_F(Html, ShowsTheTokensOfASimulation) {
   const Outcome outcome = run_echelon(simulate);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(page(), HasSubstr("of contiguous chunks 1.000"));
-  EXPECT_THAT(page(), HasSubstr("Of the first sequence of the data."));
+  EXPECT_THAT(page(), HasSubstr("Of the first sequence of the documents."));
   EXPECT_THAT(page(), HasSubstr("document 3: 4"));
 }
 

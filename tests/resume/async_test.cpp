@@ -63,6 +63,7 @@ class WatchedDisk final : public SystemCalls {
   void count(int change) {
     const std::lock_guard lock(mutex_);
     num_under_way_ += change;
+    num_calls_ += change > 0 ? 1 : 0;
     last_ = Clock::now();
     changed_.notify_all();
   }
@@ -77,17 +78,24 @@ class WatchedDisk final : public SystemCalls {
   int write_back(int file, off_t offset, off_t size, bool waits) override {
     return watched([&] { return SystemCalls::write_back(file, offset, size, waits); });
   }
-  void wait_until_idle() {
+  [[nodiscard]] std::int64_t num_calls() {
+    const std::lock_guard lock(mutex_);
+    return num_calls_;
+  }
+  /// After so many calls at least.
+  void wait_until_idle(std::int64_t num_calls) {
     constexpr auto pause = std::chrono::milliseconds(60);
     std::unique_lock lock(mutex_);
     const Clock::time_point begin = Clock::now();
-    while (num_under_way_ > 0 || Clock::now() < std::max(begin, last_) + pause) changed_.wait_for(lock, pause);
+    while (num_calls_ < num_calls || num_under_way_ > 0 || Clock::now() < std::max(begin, last_) + pause)
+      changed_.wait_for(lock, pause);
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   int num_under_way_ = 0;
+  std::int64_t num_calls_ = 0;
   Clock::time_point last_;
 };
 
@@ -105,7 +113,13 @@ class AsyncSave : public SmallRun {
   static Steps run_slowly(const RunConfig& config, ReportLog& log) {
     WatchedDisk disk;
     const SubstitutedCalls substituted(disk);
-    log.after_step = [&](const StepReport&) { disk.wait_until_idle(); };
+    // What is due after a step is copied in the next one, and written from then on.
+    std::int64_t num_calls = 0;
+    log.after_step = [&, interval = config.checkpoint.interval](const StepReport& report) {
+      const std::int64_t since = report.step % interval;
+      if (since == 0) num_calls = disk.num_calls();
+      disk.wait_until_idle(report.step > interval && since > 1 ? num_calls + 1 : 0);
+    };
     (void)train(config, {.observer = &log});
     return steps_of(log);
   }

@@ -41,7 +41,9 @@ std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig&
 
 DocumentOffsets first_sequence(const std::string& text, const RunConfig& config) {
   DocumentOffsets documents;
-  if (!text.empty()) asked_documents(text, config, config.training.global_batch_size)(0, documents);
+  // Where whole documents are packed, the first sequence depends on all of them.
+  if (!text.empty())
+    asked_documents(text, config, batches_to_count(config) * config.training.global_batch_size)(0, documents);
   return documents;
 }
 

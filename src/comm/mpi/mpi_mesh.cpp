@@ -63,7 +63,7 @@ void MpiMesh::announce_end() {
   const std::unique_lock turn(turn_);
   if (has_announced_end_) return;
   wire().take_notes([](const Note& note, const std::byte*) {
-    if (note.kind == NoteKind::job_ends) MpiProcess::await_end();
+    if (note.kind == NoteKind::job_ends) MpiProcess::await_end(note.source);
   });
   has_announced_end_ = true;
   Note note;
@@ -91,8 +91,9 @@ void MpiMesh::add(MpiOperation& operation) {
   num_under_way_ = under_way_.size();
 }
 
-void MpiMesh::remove(const MpiOperation& operation) {
+void MpiMesh::remove(const MpiOperation& operation, bool unwinds) {
   const std::unique_lock turn(turn_);
+  if (unwinds && !operation.is_done()) announce_end();
   under_way_.erase(operation.id());
   num_under_way_ = under_way_.size();
 }
@@ -114,7 +115,7 @@ void MpiMesh::advance(MpiOperation& operation) { has_more_work_ = operation.adva
 void MpiMesh::deliver(const Note& note, const std::byte* payload) {
   switch (note.kind) {
     case NoteKind::question: return answer(note.source);
-    case NoteKind::job_ends: MpiProcess::await_end();
+    case NoteKind::job_ends: MpiProcess::await_end(note.source);
     case NoteKind::answer:
       if (diagnosis_ != nullptr) diagnosis_->take(wire(), note.source, WaitState::from_bytes(payload, note.num_bytes));
       return;

@@ -52,7 +52,8 @@ class MpiMesh final : public Mesh {
   // During a turn:
   [[nodiscard]] Wire& wire() { return process_.wire(); }
   void add(MpiOperation& operation);
-  void remove(const MpiOperation& operation);
+  /// `unwinds`: by an exception, which ends the job.
+  void remove(const MpiOperation& operation, bool unwinds);
   void deliver_early_notes(MpiOperation& operation);
   void advance(MpiOperation& operation);
   /// Makes progress on all operations until this one is done. After comm.timeout_seconds it throws Failure that names

@@ -36,8 +36,7 @@ MpiOperation::MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel
 
 MpiOperation::~MpiOperation() {
   const bool unwinds = std::uncaught_exceptions() > 0;
-  if (unwinds && !is_done_) mesh_.announce_end();
-  mesh_.remove(*this);
+  mesh_.remove(*this, unwinds);
   if (!was_waited_for_ && !unwinds)  // a missing wait is found even if it happens to be done
     mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), description()));
 }

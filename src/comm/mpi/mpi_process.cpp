@@ -71,8 +71,10 @@ void MpiProcess::end_job(const std::string& sentence, ExitStatus status) const {
   std::_Exit(static_cast<int>(status));
 }
 
-void MpiProcess::await_end() {
-  std::this_thread::sleep_for(std::chrono::seconds(30));
+void MpiProcess::await_end(int ending) {
+  constexpr std::chrono::seconds patience(30);
+  std::this_thread::sleep_for(patience);
+  tell("echelon: rank {} ends the job, and has not said why for {} s\n", ending, patience.count());
   std::_Exit(static_cast<int>(ExitStatus::failure));
 }
 

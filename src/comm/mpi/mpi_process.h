@@ -36,8 +36,8 @@ class MpiProcess {
 
   /// Says why, once, and ends all processes of the job with this status.
   [[noreturn]] void end_job(const std::string& sentence, ExitStatus status) const;
-  /// Until the launcher ends this process, since another one ends the job.
-  [[noreturn]] static void await_end();
+  /// Until the launcher ends this process, since rank `ending` ends the job.
+  [[noreturn]] static void await_end(int ending);
 
  private:
   MpiProcess();

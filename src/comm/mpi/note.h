@@ -26,7 +26,7 @@ enum class NoteKind : std::uint8_t {
   started,          // the sender has started the operation
   question,         // a rank has waited for long: what do you wait for?
   answer,
-  job_ends,  // the sender has said why
+  job_ends,  // the sender will say why
 };
 
 struct Note {

@@ -49,6 +49,14 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   void abort(const std::string& reason) override;
+  void enter_layer(std::string_view layer) override {
+    Mesh::enter_layer(layer);
+    host_.enter_layer(layer);
+  }
+  void enter_part(LayerPart part) override {
+    Mesh::enter_part(part);
+    host_.enter_part(part);
+  }
 
   /// What a rank's operations read and write: all ranks call it with theirs after connect(). `plan` is equal where
   /// buffers have equal offsets. Communicators whose ranks have equal plans read and write peers' memory in place.

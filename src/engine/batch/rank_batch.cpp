@@ -175,8 +175,9 @@ KeyTransfers& RankBatch::transfers_at(std::size_t row, std::size_t window) {
   return key_transfers_[(row / B * model_->options.windows.size() + window) * B + row % B];
 }
 
-// By LayerOptions::windows: a block sends what its own queries see.
+// By LayerOptions::windows: a block sends what its own queries see. Without documents that holds for every batch.
 void RankBatch::write_transfers(const Lists& lists, std::size_t row) {
+  if (lists_of_all_ && !model_->options.masks_documents && transfers_at(row, 0).is_assigned()) return;
   const RankTokens& of_rank = *model_->options.tokens;
   const std::vector<std::int64_t>& windows = model_->options.windows;
   for (std::size_t w = 0; w < windows.size(); ++w)

@@ -1,6 +1,7 @@
 #include "engine/generation/generate.h"
 
 #include "backend/backend.h"
+#include "base/divisors.h"
 #include "base/error.h"
 #include "base/text/printable.h"
 #include "checkpoint/hf/generation_config.h"
@@ -24,9 +25,6 @@ std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, const Genera
   return {*begin};
 }
 
-// Of one wait: the others wait while a user writes to rank 0.
-constexpr double patience_seconds = 1e7;
-
 /// What rank 0 has, on all ranks; a collective.
 void share(Mesh& host, std::span<std::int32_t> values) {
   host.comm({world_axes}).broadcast({values.data(), DType::int32, {std::ssize(values)}}, 0).wait();
@@ -48,10 +46,8 @@ void require_divided_experts(const MixtureSpec& mixture, std::int64_t ranks) {
   require(ranks >= 1, "--expert-parallel={} is no number of ranks (use 1)", ranks);
   if (ranks == 1) return;
   require(mixture.exists(), "--expert-parallel={} divides experts, and the model has none (use 1)", ranks);
-  std::int64_t closest = std::min(ranks, mixture.num_experts);
-  while (mixture.num_experts % closest != 0) --closest;
-  require(closest == ranks, "--expert-parallel={} does not divide the model's {} experts (use {})", ranks,
-          mixture.num_experts, closest);
+  require(mixture.num_experts % ranks == 0, "--expert-parallel={} does not divide the model's {} experts (use {})",
+          ranks, mixture.num_experts, closest_divisor(mixture.num_experts, ranks));
 }
 
 /// Threads, or processes that a launcher started. A container may have torchrun's variables whatever it runs.
@@ -147,9 +143,11 @@ void generate_each(const GenerateOptions& options, const Tokenizer& tokenizer, c
   Generator generator(options, tokenizer);
   const RankPlacement placement = place_expert_ranks(options.expert_parallel);
   const std::unique_ptr<Backend> backend = open_backend(options.device, "--device");
-  run_ranks(generation_mesh(options.expert_parallel), placement, patience_seconds, [&](Mesh& host) {
+  run_ranks(generation_mesh(options.expert_parallel), placement, options.timeout_seconds, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device =
-        backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
+        backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads,
+                             .timeout_seconds = options.timeout_seconds,
+                             .products = {.is_of_processes = placement.transport == Transport::mpi}});
     if (options.expert_parallel > 1) device->mesh().connect({expert_group(options.expert_parallel)});
     std::unique_ptr<Decoder> decoder;
     while (const auto prompt = shared_prompt(host, next)) {

@@ -3,7 +3,7 @@
 
 #include "data/tokenizer/tokenizer.h"
 #include "engine/generation/sampler.h"
-#include "spec/config/run_choices.h"
+#include "spec/config/run_config.h"
 
 #include <filesystem>
 #include <functional>
@@ -21,6 +21,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   DeviceChoice device = DeviceChoice::automatic;
   int expert_parallel = 1;  // ranks with some experts each, threads or processes of a launcher
+  double timeout_seconds = CommConfig().timeout_seconds;  // of one wait of a rank, also for the next prompt
   // Each token's bytes as they come, in the process of rank 0; may be empty.
   std::function<void(std::string_view text)> on_text;
 };

@@ -205,6 +205,13 @@ void Mixture::decode(Context& context, Tensor x, Tensor y, const KvCache& cache,
                        take_rows(context, choice.num_rows(), experts_.width())};
   context.ops.matmul({.a = x, .b = router_.value, .c = logits, .transpose_b = true});
   choose(context, logits, choice);
+  if (exchange_.is_needed()) {  // CPUs of several kinds could choose otherwise where scores are close
+    context.ops.publish();
+    Comm& comm = context.mesh.comm(expert_group(options_.ep));
+    Pending experts = comm.broadcast(choice.experts, 0), weights = comm.broadcast(choice.weights, 0);
+    experts.wait();
+    weights.wait();
+  }
   context.ops.expert_slots({.experts = choice.experts,
                             .slots = choice.slots,
                             .offsets = choice.offsets,

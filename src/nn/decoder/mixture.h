@@ -16,8 +16,8 @@
 // routes its own tokens: ranks of an expert group have some whole experts each, or features of them, and exchange rows
 // in rounds (nn/mixture/expert_exchange.h). The last round is computed first, so that round 0 leaves in the stash what
 // backward reads. Backward exchanges and computes the other rounds again. The shared expert is computed while rows
-// travel. To generate text, all ranks have the same tokens: each computes the rows of its own experts, and y is a sum
-// over the ranks.
+// travel. To generate text, all ranks have the same tokens: each computes the rows of its own experts, as the
+// first one chooses, and y is a sum over the ranks.
 #pragma once
 
 #include "nn/decoder/branch.h"

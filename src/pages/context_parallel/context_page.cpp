@@ -137,7 +137,7 @@ HtmlReport context_page(const ContextPicture& picture) {
   return page;
 }
 
-void add_context_section(HtmlReport& page, const Blueprint& blueprint, const DocumentOffsets& documents) {
+void add_context_section(HtmlReport& page, const Blueprint& blueprint, const DrawnSequence& sequence) {
   const RunConfig& config = blueprint.config();
   const std::int64_t cp = config.parallelism.context_parallel_degree, T = config.training.seq_len;
   if (cp == 1) return;
@@ -146,8 +146,8 @@ void add_context_section(HtmlReport& page, const Blueprint& blueprint, const Doc
         fmt::format("{} tokens on {} ranks of context parallelism are too many for a picture.", T, cp));
     return;
   }
-  const ContextPicture picture =
-      context_picture(blueprint, documents.empty() ? DocumentOffsets{0, static_cast<std::int32_t>(T)} : documents);
+  const ContextPicture picture = context_picture(
+      blueprint, sequence.documents.empty() ? DocumentOffsets{0, static_cast<std::int32_t>(T)} : sequence.documents);
   page.facts.push_back(
       {"context parallelism",
        fmt::format("{}, {}: largest rank over the mean of pairs {:.3f}, of contiguous chunks {:.3f}; "
@@ -155,8 +155,10 @@ void add_context_section(HtmlReport& page, const Blueprint& blueprint, const Doc
                    ranks_text(picture), name_of(picture.split.balancer), picture.imbalance,
                    picture.contiguous_imbalance, text_of(HtmlUnit::fraction, picture.lock_step_efficiency()))});
   page.bars.push_back(bars_of_tokens(picture));
-  page.bars.back().note =
-      documents.empty() ? "Of a sequence that is one document." : "Of the first sequence of the data.";
+  page.bars.back().note = sequence.note;
+  const std::vector<std::int64_t> windows = blueprint.rank(0).part().options.windows;
+  if (picture.split.window == 0 && std::ranges::any_of(windows, [](std::int64_t window) { return window > 0; }))
+    page.notes.push_back("Layers with a window compute fewer pairs and send fewer rows than drawn.");
   page.bars.push_back(bars_of_pairs(picture));
   for (HtmlTable& table : tables_of(picture)) page.details.push_back(std::move(table));
 }

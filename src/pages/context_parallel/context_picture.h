@@ -81,8 +81,12 @@ struct ExchangedRows {
 [[nodiscard]] std::string to_text(const ContextPicture& picture, int max_columns);
 [[nodiscard]] std::string to_svg(const ContextPicture& picture);
 [[nodiscard]] HtmlReport context_page(const ContextPicture& picture);
-/// The same bars and tables on the page of a run with context parallelism. `documents`: of its first sequence; none: it
-/// is drawn as one document.
-void add_context_section(HtmlReport& page, const Blueprint& blueprint, const DocumentOffsets& documents);
+/// Of a run's page; without documents it is drawn as one.
+struct DrawnSequence {
+  DocumentOffsets documents = {};
+  std::string note = "Of a sequence that is one document.";
+};
+/// The same bars and tables on the page of a run with context parallelism.
+void add_context_section(HtmlReport& page, const Blueprint& blueprint, const DrawnSequence& sequence);
 
 }  // namespace echelon
