@@ -3,10 +3,12 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 namespace echelon {
 namespace {
@@ -40,6 +42,9 @@ void Jobs::SetUp() {
 }
 
 void Jobs::TearDown() {
+  // mpirun does not wait for those that it kills.
+  for (int tries = 0; tries < 100 && !processes(-1).empty(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_TRUE(processes(-1).empty());
   fs::remove_all(folder_);
 }
