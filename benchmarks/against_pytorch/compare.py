@@ -54,7 +54,6 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--case", nargs="+", default=["small", "gpt2-b1", "gpt2-b4", "llama"], choices=cases.CASES)
     p.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    p.add_argument("--steps", type=int, default=5, help="steps of a turn; those from the third on are timed")
     p.add_argument("--compile", action="store_true", help="one more side: PyTorch with torch.compile")
     p.add_argument("--no-echelon", action="store_true")
     p.add_argument("--variants", nargs="*", help="PyTorch with each of these settings of knobs.py, instead of the best")
@@ -63,7 +62,15 @@ def parse():
     return p.parse_args()
 
 
+def number_of_steps(text):
+    steps = int(text)
+    if steps < FIRST_TIMED_STEP:
+        raise argparse.ArgumentTypeError(f"{steps} has no timed step (use {FIRST_TIMED_STEP})")
+    return steps
+
+
 def add_common_options(p):
+    p.add_argument("--steps", type=number_of_steps, default=5, help="steps of a turn; those from the third on are timed")
     p.add_argument("--turns", type=int, default=3, help="processes per side and row")
     p.add_argument("--echelon", default=str(ROOT / "build/release/echelon"))
     p.add_argument("--python", default=sys.executable)

@@ -66,7 +66,6 @@ def parse():
     p.add_argument("--case", default="small", choices=cases.CASES, help="PyTorch's layouts are those of gpt2's family alone")
     p.add_argument("--layout", nargs="+", default=[name for name in NAMES if is_compared(name)], choices=NAMES)
     p.add_argument("--side", nargs="+", default=["echelon", "pytorch"], choices=["echelon", "pytorch"])
-    p.add_argument("--steps", type=int, default=5)
     p.add_argument("--force-balance", action="store_true", help="of mixtures: tokens take experts in turn")
     compare.add_common_options(p)
     return p.parse_args()
