@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -73,7 +72,7 @@ std::function<void(std::string_view, double)> progress(std::string_view last) {
 }
 
 RankPlacement place_this_process() {
-  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  const auto launched = launch_environment();
   return place_ranks(CommBackend::automatic, launched ? launched->size : 1, launched);
 }
 

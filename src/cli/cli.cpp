@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -102,10 +101,6 @@ void require_nothing_left(const DeclaredCommand& declared, const std::vector<std
   const std::string option = argument.substr(0, argument.find('='));
   throw Error(fmt::format("echelon {} has no option {}{}", declared.command->name, argument,
                           hint_for_option(option, declared)));
-}
-
-std::optional<LaunchEnvironment> launch_environment() {
-  return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 /// Each process would do all of the command. A container may have torchrun's variables whatever it runs.

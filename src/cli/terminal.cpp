@@ -7,15 +7,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 
 namespace echelon {
 
 ProgressStyle progress_style() {
   // mpirun gives its processes a terminal that no user sees.
-  const bool is_launched =
-      read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }).has_value();
+  const bool is_launched = launch_environment().has_value();
   return isatty(STDOUT_FILENO) == 1 && !is_launched ? ProgressStyle::terminal : ProgressStyle::log;
 }
 

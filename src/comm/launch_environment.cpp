@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <charconv>
+#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -181,6 +182,10 @@ void require_mpi_possible(const LaunchEnvironment& launched) {
       "process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are not an MPI world; start it "
       "with mpirun -n {} or srun --mpi=pmix, or once without a launcher: then all ranks are threads of one machine",
       launched.rank, launched.size, launched.size));
+}
+
+std::optional<LaunchEnvironment> launch_environment() {
+  return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 void require_mpi_world(const LaunchEnvironment& launched, int mpi_rank, int mpi_size) {

@@ -39,6 +39,8 @@ using GetVariable = std::function<const char*(const char* name)>;
 /// Nothing if this process was started alone. Throws Error with the variable and its value if one is malformed or two
 /// contradict each other.
 [[nodiscard]] std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& get_variable);
+/// That of this process.
+[[nodiscard]] std::optional<LaunchEnvironment> launch_environment();
 
 /// Throws Error with what to do instead if these processes cannot be an MPI world, or if MPI itself reports another
 /// rank or size.

@@ -4,8 +4,6 @@
 #include "comm/mpi/mpi_world.h"
 #include "comm/thread/thread_world.h"
 
-#include <cstdlib>
-
 namespace echelon {
 namespace {
 
@@ -47,8 +45,7 @@ RankPlacement place_ranks(CommBackend backend, int num_ranks, const std::optiona
 }
 
 RankPlacement place_ranks(CommBackend backend, int num_ranks) {
-  return place_ranks(backend, num_ranks,
-                     read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }));
+  return place_ranks(backend, num_ranks, launch_environment());
 }
 
 void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds,

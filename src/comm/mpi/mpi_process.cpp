@@ -32,7 +32,7 @@ MpiProcess& MpiProcess::get() {
 }
 
 MpiProcess::MpiProcess() {
-  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  const auto launched = launch_environment();
   if (launched) require_mpi_possible(*launched);
   // Where processes share cores, one that waits inside MPI (during init and finalize) must yield its core.
   const bool shares_cores = launched && launched->local_size.value_or(1) > num_cores_online();

@@ -13,7 +13,6 @@
 #include "spec/groups.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -52,7 +51,7 @@ void require_divided_experts(const MixtureSpec& mixture, std::int64_t ranks) {
 
 /// Threads, or processes that a launcher started. A container may have torchrun's variables whatever it runs.
 RankPlacement place_expert_ranks(int num_ranks) {
-  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  const auto launched = launch_environment();
   if (!launched || (launched->source == LaunchSource::torchrun && num_ranks == 1))
     return place_ranks(CommBackend::automatic, num_ranks, std::nullopt);
   require(launched->size == 1 || launched->size == num_ranks,
