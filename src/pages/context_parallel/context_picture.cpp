@@ -1,5 +1,6 @@
 #include "pages/context_parallel/context_picture.h"
 
+#include "blueprint/balanced_batch.h"
 #include "blueprint/blueprint.h"
 #include "context/key_ranges.h"
 #include "context/key_traffic.h"
@@ -11,11 +12,6 @@
 
 namespace echelon {
 namespace {
-
-double largest_over_mean(const std::vector<std::int64_t>& pairs) {
-  const auto sum = static_cast<double>(std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0}));
-  return sum == 0 ? 1 : static_cast<double>(std::ranges::max(pairs)) * static_cast<double>(pairs.size()) / sum;
-}
 
 double imbalance_of(const TokenLists& lists, const ContextPicture& picture) {
   std::vector<std::int64_t> pairs(static_cast<std::size_t>(picture.split.cp));
