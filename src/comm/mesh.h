@@ -67,8 +67,7 @@ class Mesh {
   [[nodiscard]] virtual std::unique_ptr<Mesh> for_device(DeviceTransport& /*transport*/) { return nullptr; }
 
   /// Where in the model this rank is, for sentences about failures: a layer that communicates says so before and after,
-  /// and before each of its parts. After an exception
-  /// the rank is still there.
+  /// and before each of its parts. After an exception the rank is still there.
   virtual void enter_layer(std::string_view layer) { layer_ = layer, part_ = {}; }
   virtual void enter_part(LayerPart part) { part_ = part; }
   void leave_layer() { enter_layer({}); }

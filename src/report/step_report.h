@@ -26,7 +26,7 @@ struct MoeReport {
   // and computed once more.
   std::optional<double> rounds = {};
   std::int64_t rows_again = 0;
-  // Of each layer, with their coefficients; empty: the model has none.
+  // Of each layer, with their coefficients: 0 where moe has none.
   std::vector<double> seq_aux_loss = {}, global_aux_loss = {}, z_loss = {};
   bool is_forced = false;                               // by moe.force_balance
   std::vector<double> least_bias = {}, most_bias = {};  // of each layer; empty: there is none
