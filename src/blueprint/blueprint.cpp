@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
+#include "blueprint/padding_rows.h"
 #include "blueprint/stage_units.h"
 #include "nn/head_split.h"
 #include "spec/config/pipeline.h"
@@ -110,7 +111,8 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank, UnitTraces& u
     programs_.push_back(&blueprint.programs(kind)[pipeline_rank]);
     traces_.emplace_back(config, rank, part_, program(kind), units);
     const auto lifetimes = lifetimes_of(program(kind), blueprint.lowering(kind), blueprint.schedule().rank_of_stage);
-    memory_.emplace_back(both(persistent, transient_buffers(lifetimes, program(kind), part_, trace(kind))));
+    memory_.emplace_back(both(persistent, transient_buffers(lifetimes, program(kind), part_, trace(kind))),
+                         row_padding(part_.options));
   }
 }
 

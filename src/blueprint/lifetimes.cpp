@@ -13,12 +13,24 @@
 namespace echelon {
 namespace {
 
-PlannedBuffer persistent(BufferKey key, MemoryCategory category, std::int64_t used_bytes,
-                         std::int64_t allocated_bytes) {
-  return {.key = key,
-          .category = category,
-          .num_bytes = aligned(allocated_bytes),
-          .padding_bytes = aligned(allocated_bytes) - used_bytes};
+PlannedBuffer persistent(BufferKey key, MemoryCategory category, std::int64_t used_bytes, std::int64_t allocated_bytes,
+                         RowKind rows = RowKind::none) {
+  PlannedBuffer buffer = {.key = key,
+                          .category = category,
+                          .num_bytes = aligned(allocated_bytes),
+                          .padding_bytes = aligned(allocated_bytes) - used_bytes};
+  buffer.rows.add(rows, used_bytes);
+  return buffer;
+}
+
+RowKind rows_of_batch(BufferRole role) {
+  switch (role) {
+    case BufferRole::key_begin:
+    case BufferRole::key_end: return RowKind::queries;
+    case BufferRole::rows_by_position:
+    case BufferRole::rows_by_rank: return RowKind::none;
+    default: return RowKind::sequence;
+  }
 }
 
 MemoryCategory category_of(StateRole role) {
@@ -155,7 +167,8 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
       part.rope_table_sizes().num_elements() * size_of(accumulate_dtype(part.options.dtype));
   const bool has_tables = part.rope_table_sizes().num_dims() > 0;
   for (const BufferRole role : {BufferRole::rope_cos, BufferRole::rope_sin})
-    if (has_tables) buffers.push_back(persistent({role}, MemoryCategory::constants, table_bytes, table_bytes));
+    if (has_tables)
+      buffers.push_back(persistent({role}, MemoryCategory::constants, table_bytes, table_bytes, RowKind::sequence));
   const Sizes frequencies = part.rope_frequency_sizes();
   if (frequencies.num_dims() > 0) {
     const std::int64_t bytes = frequencies.num_elements() * size_of(DType::float64);
@@ -174,7 +187,7 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
 
   for (const BufferRole role : batch_roles) {
     const std::int64_t bytes = num_microbatches * part.batch_size(role) * size_of(DType::int32);
-    if (bytes > 0) buffers.push_back(persistent({role}, MemoryCategory::batch, bytes, bytes));
+    if (bytes > 0) buffers.push_back(persistent({role}, MemoryCategory::batch, bytes, bytes, rows_of_batch(role)));
   }
   return buffers;
 }
@@ -206,25 +219,23 @@ std::int64_t bucket_bytes(BufferRole role, bool is_owned, const Bucket& bucket, 
 
 std::vector<PlannedBuffer> transient_buffers(const std::vector<BufferLifetime>& lifetimes, const Program& program,
                                              const ModelPart& part, const RankTrace& trace) {
-  const std::int64_t boundary_bytes = aligned(part.boundary_sizes().num_elements() * size_of(part.options.dtype));
   std::vector<PlannedBuffer> buffers;
-  const auto add = [&](const BufferLifetime& of, BufferKey key, std::int64_t num_bytes) {
+  const auto add = [&](const BufferLifetime& of, BufferKey key, const RegionUse& use) {
     buffers.push_back({.key = key,
                        .category = category_of(key.role),
-                       .num_bytes = num_bytes,
+                       .num_bytes = use.num_bytes,
+                       .rows = use.rows,
                        .first_action = of.first,
                        .last_action = of.last});
   };
   for (const BufferLifetime& each : lifetimes) {
     BufferKey key = each.key;
     switch (key.role) {
-      case BufferRole::stash:
-        add(each, key, trace.stash_bytes(each.stage) - trace.input_stash_bytes(each.stage));
-        break;
-      case BufferRole::input_stash: add(each, key, trace.input_stash_bytes(each.stage)); break;
-      case BufferRole::gradient_stash: add(each, key, trace.gradient_stash_bytes(each.stage)); break;
+      case BufferRole::stash: add(each, key, trace.saved(each.stage).stash); break;
+      case BufferRole::input_stash: add(each, key, trace.saved(each.stage).input_stash); break;
+      case BufferRole::gradient_stash: add(each, key, trace.saved(each.stage).gradient_stash); break;
       case BufferRole::workspace:
-        add(each, key, trace.of(program[static_cast<std::size_t>(each.first)]).workspace_bytes);
+        add(each, key, {.num_bytes = trace.of(program[static_cast<std::size_t>(each.first)]).workspace_bytes});
         break;
       case BufferRole::gathered_param:
       case BufferRole::unreduced_grad:
@@ -232,12 +243,12 @@ std::vector<PlannedBuffer> transient_buffers(const std::vector<BufferLifetime>& 
         const ShardedUnit& unit = part.unit({.stage = each.stage, .unit = each.unit});
         for (const Bucket& bucket : unit.buckets()) {
           const std::int64_t bytes = bucket_bytes(key.role, each.is_owned, bucket, unit.options());
-          if (bytes > 0) add(each, key, bytes);
+          if (bytes > 0) add(each, key, {.num_bytes = bytes});
           ++key.bucket;
         }
         break;
       }
-      default: add(each, key, boundary_bytes);
+      default: add(each, key, boundary_of(part));
     }
   }
   return buffers;

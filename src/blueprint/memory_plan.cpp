@@ -85,6 +85,33 @@ class PlacedBuffers {
   std::vector<Block> blocks_;
 };
 
+/// The first action during which buffers have most bytes, and how many these are.
+struct Peak {
+  int action = 0;
+  std::int64_t num_bytes = 0;
+};
+
+template <class Bytes>
+Peak peak_of(const std::vector<PlannedBuffer>& buffers, const Bytes& bytes_of) {
+  std::int64_t live = 0;
+  std::map<int, std::int64_t> changes;  // action -> bytes that start there, less those that ended before it
+  for (const PlannedBuffer& buffer : buffers) {
+    const std::int64_t bytes = bytes_of(buffer);
+    if (is_persistent(buffer)) {
+      live += bytes;
+    } else if (bytes != 0) {
+      changes[buffer.first_action] += bytes;
+      changes[buffer.last_action + 1] -= bytes;
+    }
+  }
+  Peak peak = {.num_bytes = live};
+  for (const auto& [action, bytes] : changes) {
+    live += bytes;
+    if (live > peak.num_bytes) peak = {action, live};
+  }
+  return peak;
+}
+
 }  // namespace
 
 std::string_view name_of(MemoryCategory category) {
@@ -95,6 +122,7 @@ std::string_view name_of(MemoryCategory category) {
     case MemoryCategory::moments: return "moments";
     case MemoryCategory::snapshot: return "snapshot";
     case MemoryCategory::padding: return "padding";
+    case MemoryCategory::padding_rows: return "padding_rows";
     case MemoryCategory::constants: return "constants";
     case MemoryCategory::batch: return "batch";
     case MemoryCategory::activations: return "activations";
@@ -114,7 +142,8 @@ std::vector<MemoryCategory> memory_categories() {
   return categories;
 }
 
-MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(buffers)) {
+MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers, const RowPadding& padding)
+    : buffers_(std::move(buffers)), padding_(padding) {
   std::erase_if(buffers_, [](const PlannedBuffer& buffer) { return buffer.num_bytes == 0; });
   std::stable_sort(buffers_.begin(), buffers_.end(), [](const PlannedBuffer& a, const PlannedBuffer& b) {
     if (is_persistent(a) != is_persistent(b)) return is_persistent(a);
@@ -150,43 +179,39 @@ const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
   return *found;
 }
 
+MemoryPlan MemoryPlan::with_padding(const RowPadding& padding) const {
+  MemoryPlan plan = *this;
+  plan.padding_ = padding;
+  return plan;
+}
+
 std::int64_t MemoryPlan::peak_bytes(MemoryCategory category) const {
-  std::int64_t persistent = 0;
-  std::map<int, std::int64_t>
-      changes;  // action -> bytes that start there, less those whose last action is the one before
-  for (const PlannedBuffer& buffer : buffers_) {
-    if (category == MemoryCategory::padding) persistent += buffer.padding_bytes;
-    if (buffer.category != category) continue;
-    if (is_persistent(buffer)) {
-      persistent += buffer.num_bytes - buffer.padding_bytes;
-    } else {
-      changes[buffer.first_action] += buffer.num_bytes;
-      changes[buffer.last_action + 1] -= buffer.num_bytes;
-    }
-  }
-  std::int64_t live = 0, peak = 0;
-  for (const auto& [action, bytes] : changes) peak = std::max(peak, live += bytes);
-  return persistent + peak;
+  return peak_of(buffers_,
+                 [&](const PlannedBuffer& buffer) {
+                   if (category == MemoryCategory::padding) return buffer.padding_bytes;
+                   if (category == MemoryCategory::padding_rows) return padding_.bytes(buffer.rows);
+                   if (category != buffer.category) return std::int64_t{0};
+                   return buffer.num_bytes - buffer.padding_bytes - padding_.bytes(buffer.rows);
+                 })
+      .num_bytes;
+}
+
+std::int64_t MemoryPlan::peak_padding_bytes(MemoryCategory category) const {
+  return peak_of(
+             buffers_,
+             [&](const PlannedBuffer& buffer) { return category == buffer.category ? padding_.bytes(buffer.rows) : 0; })
+      .num_bytes;
 }
 
 std::map<MemoryCategory, std::int64_t> MemoryPlan::bytes_at_peak() const {
-  std::map<int, std::int64_t> changes;  // as above
-  for (const PlannedBuffer& buffer : buffers_) {
-    if (is_persistent(buffer)) continue;
-    changes[buffer.first_action] += buffer.num_bytes;
-    changes[buffer.last_action + 1] -= buffer.num_bytes;
-  }
-  std::int64_t live = 0, peak = 0;
-  int at_peak = 0;
-  for (const auto& [action, bytes] : changes) {
-    live += bytes;
-    if (live > peak) peak = live, at_peak = action;
-  }
+  const int at_peak = peak_of(buffers_, [](const PlannedBuffer& buffer) { return buffer.num_bytes; }).action;
   std::map<MemoryCategory, std::int64_t> held;
   for (const PlannedBuffer& buffer : buffers_) {
     if (!is_persistent(buffer) && (at_peak < buffer.first_action || buffer.last_action < at_peak)) continue;
-    held[buffer.category] += buffer.num_bytes - buffer.padding_bytes;
+    const std::int64_t of_rows = padding_.bytes(buffer.rows);
+    held[buffer.category] += buffer.num_bytes - buffer.padding_bytes - of_rows;
     if (buffer.padding_bytes > 0) held[MemoryCategory::padding] += buffer.padding_bytes;
+    if (of_rows > 0) held[MemoryCategory::padding_rows] += of_rows;
   }
   return held;
 }

@@ -1,23 +1,15 @@
-// Rows that a rank of context parallelism holds beyond its tokens (context/token_lists.h): padding that no query sees.
+// Rows of a rank's memory that are no tokens (context/row_padding.h).
 #pragma once
 
 #include "blueprint/blueprint.h"
 
-#include <cstdint>
-#include <map>
-#include <string>
-
 namespace echelon {
 
-struct PaddingRows {
-  std::int64_t num_rows = 0, of_rows = 0;  // of T_r, on the rank with the fewest tokens of a sequence
-  // Of activations and boundaries at the peak, whose tensors have a row per token: num_rows / of_rows of them.
-  std::int64_t num_bytes = 0;
-};
+/// Of the rank with these options.
+[[nodiscard]] RowPadding row_padding(const LayerOptions& options);
 
-[[nodiscard]] PaddingRows padding_rows(const RankBlueprint& rank, ProgramKind kind);
-
-/// "1 of 6 rows of activations and boundaries is padding: 0.02 MiB"; empty where there is none.
-[[nodiscard]] std::string to_text(const PaddingRows& padding);
+/// A rank's plan as that rank has it which differs in context and tensor parallelism alone and has most padding: what
+/// is said of all of them. Their buffers are the same.
+[[nodiscard]] MemoryPlan most_padded_memory(const RankBlueprint& rank, ProgramKind kind);
 
 }  // namespace echelon

@@ -22,7 +22,7 @@ class PlannedAddresses final : public Buffers {
     const PlannedBuffer& buffer = plan_.at(key);
     return arena_.region(buffer.offset, buffer.num_bytes);
   }
-  void note_use(BufferKey /*key*/, std::int64_t /*used_bytes*/) override {}
+  void note_use(BufferKey /*key*/, const RegionUse& /*use*/) override {}
 
  private:
   const MemoryPlan& plan_;

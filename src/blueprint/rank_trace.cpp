@@ -7,6 +7,13 @@
 
 namespace echelon {
 
+RegionUse boundary_of(const ModelPart& part) {
+  const std::int64_t num_bytes = part.boundary_sizes().num_elements() * size_of(part.options.dtype);
+  RegionUse use = {.num_bytes = aligned(num_bytes)};
+  use.rows.add(RowKind::local, num_bytes);
+  return use;
+}
+
 /// Folds the traces of units to those of the actions of a rank.
 class RankTrace::Fold {
  public:
@@ -45,13 +52,12 @@ class RankTrace::Fold {
   Saved saved_by(int stage) {
     const StageUnits& units = stages_.at(stage);
     Saved saved;
-    saved.stash_bytes =
-        (units.num_units() - 1) * aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
+    saved.stash.add(boundary_of(part_), units.num_units() - 1);
     for (const auto& [kind, count] : units.runs) {
       const UnitPasses& passes = passes_of(kind);
-      saved.stash_bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
-      saved.input_stash_bytes += count * passes.input_stash_bytes;
-      saved.gradient_stash_bytes += count * passes.gradient_stash_bytes;
+      saved.stash.add(passes.stash, count);
+      saved.input_stash.add(passes.input_stash, count);
+      saved.gradient_stash.add(passes.gradient_stash, count);
     }
     return saved;
   }
@@ -115,7 +121,7 @@ RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, c
   const bool is_split = std::any_of(program.begin(), program.end(),
                                     [](const Action& each) { return each.kind == ActionKind::backward_input; });
   if (!is_split)
-    for (auto& [stage, saved] : saved_) saved.gradient_stash_bytes = 0;
+    for (auto& [stage, saved] : saved_) saved.gradient_stash = {};
   for (const Action& action : program) {
     const Key key = key_of(action);
     const bool is_first = std::get<bool>(key) || !adds_up_microbatches_;

@@ -8,6 +8,9 @@
 
 namespace echelon {
 
+/// One tensor between stages or units.
+[[nodiscard]] RegionUse boundary_of(const ModelPart& part);
+
 /// The traces of the actions of one program of a rank. Microbatches are identical, except for the first one whose
 /// weight gradients a stage computes: its matmuls write what those of the others add to (unless each microbatch has
 /// gradients of its own). So a trace is known by its kind, its stage, its unit and whether it is of that one.
@@ -16,17 +19,15 @@ class RankTrace {
   RankTrace(const RunConfig& config, int rank, const ModelPart& part, const Program& program, UnitTraces& units);
 
   [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at(key_of(action)); }
-  /// What forward saves for one microbatch, all of it and the part that backward_input alone reads; and what
-  /// backward_input saves for backward_weight.
-  [[nodiscard]] std::int64_t stash_bytes(int stage) const { return saved_.at(stage).stash_bytes; }
-  [[nodiscard]] std::int64_t input_stash_bytes(int stage) const { return saved_.at(stage).input_stash_bytes; }
-  [[nodiscard]] std::int64_t gradient_stash_bytes(int stage) const { return saved_.at(stage).gradient_stash_bytes; }
+  /// What forward saves for one microbatch: until the weights' gradients are computed, and what backward_input alone
+  /// reads; and what backward_input saves for backward_weight.
+  struct Saved {
+    RegionUse stash = {}, input_stash = {}, gradient_stash = {};
+  };
+  [[nodiscard]] const Saved& saved(int stage) const { return saved_.at(stage); }
 
  private:
   class Fold;
-  struct Saved {
-    std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0;
-  };
   using Key = std::tuple<ActionKind, int, int, bool>;
   [[nodiscard]] Key key_of(const Action& action) const;
 

@@ -1,5 +1,6 @@
 #include "blueprint/step_summary.h"
 
+#include "blueprint/padding_rows.h"
 #include "spec/config/model_flops.h"
 
 #include <algorithm>
@@ -33,8 +34,9 @@ PipelineRankSummary summary_of(const RankBlueprint& plan) {
   summary.rank = plan.rank();
   for (const ShardedUnit* unit : part.units())
     for (const Bucket& bucket : unit->buckets()) summary.num_parameters += bucket.num_parameters_in(bucket.whole());
+  const MemoryPlan memory = most_padded_memory(plan, ProgramKind::training);
   for (const MemoryCategory category : memory_categories())
-    summary.category_bytes[category] = plan.memory(ProgramKind::training).peak_bytes(category);
+    summary.category_bytes[category] = memory.peak_bytes(category);
   summary.arena_bytes = plan.arena_bytes();
   for (const Action& action : plan.program(ProgramKind::training))
     for (const OpRecord& operation : plan.trace(ProgramKind::training).of(action).operations())

@@ -16,19 +16,19 @@ class SizedBuffers final : public Buffers {
     return {nullptr, dtype, sizes};
   }
   [[nodiscard]] Stack region(BufferKey /*key*/) override { return {}; }
-  void note_use(BufferKey key, std::int64_t used_bytes) override {
-    std::int64_t& most = used_bytes_[key.role];
-    most = std::max(most, used_bytes);
+  void note_use(BufferKey key, const RegionUse& use) override {
+    RegionUse& most = use_[key.role];
+    if (use.num_bytes > most.num_bytes) most = use;
   }
-  void forget(BufferRole role) { used_bytes_.erase(role); }
+  void forget(BufferRole role) { use_.erase(role); }
 
-  [[nodiscard]] std::int64_t used_bytes(BufferRole role) const {
-    const auto found = used_bytes_.find(role);
-    return found == used_bytes_.end() ? 0 : found->second;
+  [[nodiscard]] RegionUse use_of(BufferRole role) const {
+    const auto found = use_.find(role);
+    return found == use_.end() ? RegionUse() : found->second;
   }
 
  private:
-  std::map<BufferRole, std::int64_t> used_bytes_;
+  std::map<BufferRole, RegionUse> use_;
 };
 
 /// Executes actions on tensors without data and records them.
@@ -83,7 +83,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
     return recorded([&] { return unit.add_squares(ops_, sum), std::vector<Pending>(); });
   }
 
-  [[nodiscard]] std::int64_t used_bytes(BufferRole role) const { return buffers_.used_bytes(role); }
+  [[nodiscard]] RegionUse use_of(BufferRole role) const { return buffers_.use_of(role); }
 
  private:
   void started(const CommRecord& record) override {
@@ -133,7 +133,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
     num_starts_ = 0;
     mesh_.clear();
     std::vector<Pending> in_progress = call();
-    CallTrace trace = {std::move(events_), buffers_.used_bytes(BufferRole::workspace)};
+    CallTrace trace = {std::move(events_), buffers_.use_of(BufferRole::workspace).num_bytes};
     for (Pending& pending : in_progress) pending.wait();
     return trace;
   }
@@ -165,13 +165,13 @@ UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind,
     (is_first ? passes.first : passes.later)[at(pass)].workspace_bytes = tracer.tell(action, pass, is_first, told);
   };
   trace(PassKind::forward, true, ActionKind::forward);
-  passes.input_stash_bytes = tracer.used_bytes(BufferRole::input_stash);
-  passes.stash_bytes = tracer.used_bytes(BufferRole::stash);
+  passes.input_stash = tracer.use_of(BufferRole::input_stash);
+  passes.stash = tracer.use_of(BufferRole::stash);
   if (!trains) return passes;
   tracer.open_gradients();
   for (const bool is_first : {true, false}) trace(PassKind::backward, is_first, ActionKind::backward);
   trace(PassKind::backward_input, true, ActionKind::backward_input);
-  passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
+  passes.gradient_stash = tracer.use_of(BufferRole::gradient_stash);
   tracer.open_gradients();
   for (const bool is_first : {true, false}) trace(PassKind::backward_weight, is_first, ActionKind::backward_weight);
   return passes;

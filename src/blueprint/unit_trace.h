@@ -25,10 +25,10 @@ using PassTraces = std::array<CallTrace, num_pass_kinds>;  // by PassKind
 /// The passes of a unit through one microbatch. Where microbatches add up, the weight gradients of the first one are
 /// written and those of the others are added to them.
 struct UnitPasses {
-  PassTraces first = {}, later = {};      // later: those that compute weight gradients
-  std::int64_t stash_bytes = 0;           // saved by forward, until the weights' gradients are computed
-  std::int64_t input_stash_bytes = 0;     // until the input's gradient is
-  std::int64_t gradient_stash_bytes = 0;  // saved between the two halves of backward
+  PassTraces first = {}, later = {};  // later: those that compute weight gradients
+  RegionUse stash = {};               // saved by forward, until the weights' gradients are computed
+  RegionUse input_stash = {};         // until the input's gradient is
+  RegionUse gradient_stash = {};      // saved between the two halves of backward
 
   [[nodiscard]] const CallTrace& of(PassKind kind, bool is_first) const {
     return (is_first || !computes_weight_gradients(kind) ? first : later)[static_cast<std::size_t>(kind)];

@@ -37,6 +37,21 @@ std::int64_t rows_per_rank(const TokenSplit& split) {
   return (rows + split.multiple - 1) / split.multiple * split.multiple;
 }
 
+std::int64_t least_tokens(const TokenSplit& split, int first_rank, int num_ranks) {
+  const std::int64_t T = split.seq_len, cp = split.cp;
+  // Lists differ by a token at most: T mod cp ranks have one more, the others in the worst case.
+  if (reads_documents(split.balancer))
+    return num_ranks * (T / cp) + std::max<std::int64_t>(0, T % cp - (cp - num_ranks));
+  const auto chunk = [&](std::int64_t num_chunks, std::int64_t c) {
+    return chunk_start(T, num_chunks, c + 1) - chunk_start(T, num_chunks, c);
+  };
+  std::int64_t tokens = 0;
+  for (std::int64_t rank = first_rank; rank < first_rank + num_ranks; ++rank)
+    tokens += split.balancer == LoadBalancer::headtail ? chunk(2 * cp, rank) + chunk(2 * cp, 2 * cp - 1 - rank)
+                                                       : chunk(cp, rank);  // of stripes too
+  return tokens;
+}
+
 std::vector<std::int64_t> causal_pairs(const TokenSplit& split) {
   require(!reads_documents(split.balancer), "the token lists of '{}' depend on documents", name_of(split.balancer));
   std::vector<std::int64_t> pairs(static_cast<std::size_t>(split.cp), 0);

@@ -28,6 +28,9 @@ void require_lists(const TokenSplit& split);
 /// T_r. Needs no documents: a plan knows it.
 [[nodiscard]] std::int64_t rows_per_rank(const TokenSplit& split);
 
+/// Tokens of a sequence that `num_ranks` ranks in a row hold together; where documents decide, at least.
+[[nodiscard]] std::int64_t least_tokens(const TokenSplit& split, int first_rank, int num_ranks);
+
 /// Pairs (query, key) of each rank's queries under the causal mask alone: of one head and one sequence, by rank. Makes
 /// no list of positions. Throws Error for a balancer that reads documents.
 [[nodiscard]] std::vector<std::int64_t> causal_pairs(const TokenSplit& split);

@@ -12,7 +12,7 @@ Tensor RankMemory::tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes si
   const PlannedBuffer& buffer = blueprint_.memory(kind).at(key);
   if (num_bytes != buffer.num_bytes)
     throw Failure(fmt::format("the memory plan gave {} bytes to a buffer of {}", buffer.num_bytes, num_bytes));
-  note_use(kind, key, num_bytes);
+  note_use(kind, key, {.num_bytes = num_bytes});
   return arena_.tensor(buffer.offset, dtype, sizes);
 }
 
@@ -43,9 +43,9 @@ std::uint64_t RankMemory::plan() const {
   return hash;
 }
 
-void RankMemory::note_use(ProgramKind kind, BufferKey key, std::int64_t used_bytes) {
-  std::int64_t& most = used_bytes_[static_cast<std::size_t>(kind)][key];
-  most = std::max(most, used_bytes);
+void RankMemory::note_use(ProgramKind kind, BufferKey key, const RegionUse& use) {
+  RegionUse& most = use_[static_cast<std::size_t>(kind)][key];
+  if (use.num_bytes > most.num_bytes) most = use;
 }
 
 }  // namespace echelon

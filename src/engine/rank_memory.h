@@ -22,12 +22,12 @@ class RankMemory {
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);
   /// The planned buffer as a region to take tensors from; empty if the plan has none.
   [[nodiscard]] Stack region(ProgramKind kind, BufferKey key) const;
-  /// Notes that `used_bytes` of a region were the most that was taken.
-  void note_use(ProgramKind kind, BufferKey key, std::int64_t used_bytes);
+  /// Notes the most that was taken of a region.
+  void note_use(ProgramKind kind, BufferKey key, const RegionUse& use);
 
-  /// What was used of each buffer so far, to be compared with the plan.
-  [[nodiscard]] const std::map<BufferKey, std::int64_t>& used_bytes(ProgramKind kind) const {
-    return used_bytes_[static_cast<std::size_t>(kind)];
+  /// What was used of each buffer so far, to be compared with the plan. Rows are known of stashes.
+  [[nodiscard]] const std::map<BufferKey, RegionUse>& use(ProgramKind kind) const {
+    return use_[static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
@@ -38,7 +38,7 @@ class RankMemory {
   const RankBlueprint& blueprint_;
   Arena arena_;
   Arena host_;  // of snapshots, where the arena is not in host memory
-  std::array<std::map<BufferKey, std::int64_t>, num_program_kinds> used_bytes_;
+  std::array<std::map<BufferKey, RegionUse>, num_program_kinds> use_;
 };
 
 /// The buffers of one program.
@@ -49,7 +49,7 @@ class ProgramBuffers final : public Buffers {
     return memory_.tensor(kind_, key, dtype, sizes);
   }
   [[nodiscard]] Stack region(BufferKey key) override { return memory_.region(kind_, key); }
-  void note_use(BufferKey key, std::int64_t used_bytes) override { memory_.note_use(kind_, key, used_bytes); }
+  void note_use(BufferKey key, const RegionUse& use) override { memory_.note_use(kind_, key, use); }
 
  private:
   RankMemory& memory_;

@@ -13,6 +13,8 @@ std::vector<Pending> one(Pending pending) {
   return list;
 }
 
+RegionUse use_of(const StashSlot& slot) { return {.num_bytes = slot.peak_bytes(), .rows = slot.rows()}; }
+
 }  // namespace
 
 ActionExecutor::ActionExecutor(const RunConfig& config, const ExecutorParts& parts)
@@ -92,7 +94,8 @@ void ActionExecutor::take_snapshot(const Action& action) {
     else
       ops_.copy(copy, values);
   }
-  if (!runs.empty()) buffers_->note_use({BufferRole::snapshot, action.unit, action.stage}, region.used_bytes());
+  if (!runs.empty())
+    buffers_->note_use({BufferRole::snapshot, action.unit, action.stage}, {.num_bytes = region.used_bytes()});
 }
 
 void ActionExecutor::forward(const Action& action) {
@@ -108,9 +111,9 @@ void ActionExecutor::forward(const Action& action) {
   const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
   const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.rank_of_stage, stage, m));
   part.stage->forward(context, unit_index, x, y, stash);
-  buffers_->note_use(saved, stash.slot().peak_bytes());
-  buffers_->note_use(saved_for_input, stash.input_slot().peak_bytes());
-  buffers_->note_use({BufferRole::workspace, id}, workspace.peak_bytes());
+  buffers_->note_use(saved, use_of(stash.slot()));
+  buffers_->note_use(saved_for_input, use_of(stash.input_slot()));
+  buffers_->note_use({BufferRole::workspace, id}, {.num_bytes = workspace.peak_bytes()});
 }
 
 void ActionExecutor::backward(const Action& action) {
@@ -122,10 +125,10 @@ void ActionExecutor::backward(const Action& action) {
   if (kind == ActionKind::backward) part.stage->backward(context, unit_index, gradients_of(stage, m), stash);
   if (kind == ActionKind::backward_input) {
     part.stage->backward_input(context, unit_index, gradients_of(stage, m), stash);
-    buffers_->note_use({BufferRole::gradient_stash, m, stage}, stash.gradient_slot().peak_bytes());
+    buffers_->note_use({BufferRole::gradient_stash, m, stage}, use_of(stash.gradient_slot()));
   }
   if (kind == ActionKind::backward_weight) part.stage->backward_weight(context, unit_index, stash);
-  buffers_->note_use({BufferRole::workspace, id}, workspace.peak_bytes());
+  buffers_->note_use({BufferRole::workspace, id}, {.num_bytes = workspace.peak_bytes()});
 }
 
 Stage::Gradients ActionExecutor::gradients_of(int stage, int microbatch) {

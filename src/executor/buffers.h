@@ -2,7 +2,7 @@
 // whose contents have types, or no data at all, of which the sizes are recorded and the memory plan is made.
 #pragma once
 
-#include "tensor/stack.h"
+#include "nn/stash.h"
 #include "tensor/tensor.h"
 
 #include <compare>
@@ -66,6 +66,17 @@ struct BufferKey {
   auto operator<=>(const BufferKey&) const = default;
 };
 
+/// What was taken of a region: the most at one time, and of a stash whose rows that has.
+struct RegionUse {
+  std::int64_t num_bytes = 0;
+  RowBytes rows = {};
+
+  void add(const RegionUse& more, std::int64_t count = 1) {
+    num_bytes += count * more.num_bytes;
+    rows.add(more.rows, count);
+  }
+};
+
 class Buffers {
  public:
   virtual ~Buffers() = default;
@@ -73,8 +84,7 @@ class Buffers {
   [[nodiscard]] virtual Tensor tensor(BufferKey key, DType dtype, const Sizes& sizes) = 0;
   /// The buffer as a region to take tensors from; a region without data has no limit.
   [[nodiscard]] virtual Stack region(BufferKey key) = 0;
-  /// `used_bytes` are the most that were taken from a region at one time.
-  virtual void note_use(BufferKey key, std::int64_t used_bytes) = 0;
+  virtual void note_use(BufferKey key, const RegionUse& use) = 0;
 };
 
 }  // namespace echelon

@@ -22,11 +22,14 @@ Norm Norm::of_tokens(const LayerOptions& options, const std::string& name) {
 Norm Norm::of_heads(const LayerOptions& options, const std::string& name) {
   Param weight = replicated(options, name + ".weight", {options.model.head_dim});
   if (options.tp > 1) weight.groups.partial = tp_group;  // each rank sees its own heads only
-  return {NormKind::rms_norm, options.model, std::move(weight), {}};
+  Norm norm = {NormKind::rms_norm, options.model, std::move(weight), {}};
+  norm.rows_ = RowKind::sequence;
+  return norm;
 }
 
 Norm Norm::of_projection(const LayerOptions& options, Param weight, std::int64_t width, std::optional<Group> group) {
   Norm norm = {NormKind::rms_norm, options.model, std::move(weight), {}};
+  norm.rows_ = RowKind::sequence;
   norm.width_ = width;
   norm.group_ = group;
   return norm;
@@ -45,8 +48,7 @@ void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
 void Norm::save(const ComputePass& pass, Tensor x, bool drops_statistics) const {
   pass.stash.save_view(this, saved_x, x);
   const auto place = [&](Saved which) {
-    (void)pass.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype),
-                     {x.size(0)});
+    (void)pass.place({this, which, rows_}, drops_statistics, accumulate_dtype(x.dtype), {x.size(0)});
   };
   if (kind_ == NormKind::layer_norm) place(saved_mean);
   place(saved_rstd);
@@ -73,7 +75,7 @@ void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 }
 
 void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const {
-  if (weight_.trains) context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
+  if (weight_.trains) context.ops.copy(stash.save_gradient({this, saved_dy, rows_}, dy.dtype, dy.sizes), dy);
   input_gradient(context, dy, dresidual, dx, stash);
 }
 

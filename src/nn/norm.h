@@ -60,6 +60,7 @@ class Norm : public Layer {
   NormKind kind_;
   double eps_, gain_offset_;
   bool rounds_before_gain_;
+  RowKind rows_ = RowKind::local;
   std::int64_t width_ = 0;  // of rows that the ranks of group_ share
   std::optional<Group> group_ = {};
   Param weight_, bias_;

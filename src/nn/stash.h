@@ -2,6 +2,7 @@
 // slot.
 #pragma once
 
+#include "context/row_padding.h"
 #include "tensor/stack.h"
 
 #include <map>
@@ -12,6 +13,35 @@ namespace echelon {
 /// The last reader of a saved tensor.
 enum class LastReader : std::uint8_t { backward_input, backward_weight };
 
+/// A tensor that is saved. `which` tells those of an owner apart; `rows`: whose they are.
+struct StashEntry {
+  const void* owner = nullptr;
+  int which = 0;
+  RowKind rows = RowKind::none;
+  LastReader last_reader = LastReader::backward_weight;
+};
+
+/// A region, and whose rows what was taken of it has.
+class StashSlot {
+ public:
+  explicit StashSlot(Stack stack) : stack_(stack) {}
+
+  [[nodiscard]] Tensor take(RowKind rows, DType dtype, Sizes sizes) {
+    rows_.add(rows, sizes.num_elements() * size_of(dtype));
+    return stack_.take(dtype, sizes);
+  }
+  void clear() {
+    stack_.rewind(0);
+    rows_ = {};
+  }
+  [[nodiscard]] std::int64_t peak_bytes() const { return stack_.peak_bytes(); }
+  [[nodiscard]] const RowBytes& rows() const { return rows_; }
+
+ private:
+  Stack stack_;
+  RowBytes rows_;
+};
+
 class Stash {
  public:
   /// `slot`: what forward saves until backward_weight has read it. `input_slot`: until backward_input has.
@@ -19,15 +49,13 @@ class Stash {
   explicit Stash(Stack slot = {}, Stack input_slot = {}, Stack gradient_slot = {})
       : slot_(slot), input_slot_(input_slot), gradient_slot_(gradient_slot) {}
 
-  /// An uninitialised tensor that lives until clear(), or until its last reader has read it. `which` tells an owner's
-  /// tensors apart.
-  Tensor save(const void* owner, int which, DType dtype, Sizes sizes,
-              LastReader last_reader = LastReader::backward_weight) {
-    return tensors_[{owner, which}] =
-               (last_reader == LastReader::backward_weight ? slot_ : input_slot_).take(dtype, sizes);
+  /// An uninitialised tensor that lives until clear(), or until its last reader has read it.
+  Tensor save(const StashEntry& entry, DType dtype, Sizes sizes) {
+    return tensors_[{entry.owner, entry.which}] =
+               (entry.last_reader == LastReader::backward_weight ? slot_ : input_slot_).take(entry.rows, dtype, sizes);
   }
-  Tensor save_gradient(const void* owner, int which, DType dtype, Sizes sizes) {
-    return tensors_[{owner, which}] = gradient_slot_.take(dtype, sizes);
+  Tensor save_gradient(const StashEntry& entry, DType dtype, Sizes sizes) {
+    return tensors_[{entry.owner, entry.which}] = gradient_slot_.take(entry.rows, dtype, sizes);
   }
   /// Saves the address of a tensor that is stored elsewhere until the backward pass is over, e.g. the stage's input.
   void save_view(const void* owner, int which, Tensor tensor) { tensors_[{owner, which}] = tensor; }
@@ -36,19 +64,17 @@ class Stash {
 
   void clear() {
     tensors_.clear();
-    slot_.rewind(0);
-    input_slot_.rewind(0);
-    gradient_slot_.rewind(0);
+    slot_.clear();
+    input_slot_.clear();
+    gradient_slot_.clear();
   }
 
-  [[nodiscard]] const Stack& slot() const { return slot_; }
-  [[nodiscard]] const Stack& input_slot() const { return input_slot_; }
-  [[nodiscard]] const Stack& gradient_slot() const { return gradient_slot_; }
-  /// For a fused backward that is written as its two halves: exchanges the gradient slot, returning the old one.
-  Stack exchange_gradient_slot(Stack slot) { return std::exchange(gradient_slot_, slot); }
+  [[nodiscard]] const StashSlot& slot() const { return slot_; }
+  [[nodiscard]] const StashSlot& input_slot() const { return input_slot_; }
+  [[nodiscard]] const StashSlot& gradient_slot() const { return gradient_slot_; }
 
  private:
-  Stack slot_, input_slot_, gradient_slot_;
+  StashSlot slot_, input_slot_, gradient_slot_;
   std::map<std::pair<const void*, int>, Tensor> tensors_;
 };
 

@@ -1,6 +1,7 @@
 #include "pages/run_page.h"
 
 #include "base/text/counted.h"
+#include "blueprint/padding_rows.h"
 
 #include <fmt/format.h>
 
@@ -75,7 +76,8 @@ std::vector<HtmlFact> page_facts(const RunConfig& config) {
 std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_bytes) {
   std::vector<StageMemory> stages;
   for (const RankBlueprint& rank : blueprint.pipeline_ranks())
-    stages.push_back({rank.memory(ProgramKind::training).bytes_at_peak(), rank.arena_bytes(), limit_bytes});
+    stages.push_back(
+        {most_padded_memory(rank, ProgramKind::training).bytes_at_peak(), rank.arena_bytes(), limit_bytes});
   return stages;
 }
 

@@ -115,14 +115,6 @@ Json by_name(const std::map<MemoryCategory, std::int64_t>& categories) {
   return json;
 }
 
-/// Of the stage with most.
-std::string padding_text(const Simulation& result) {
-  const auto most = std::ranges::max_element(result.memory, {},
-                                             [](const PredictedMemory& memory) { return memory.padding.num_bytes; });
-  const std::string text = to_text(most->padding);
-  return text.empty() ? "" : "  " + text + "\n";
-}
-
 std::string stage_table(const Simulation& result) {
   constexpr double mib = 1 << 20;
   const bool is_large = static_cast<double>(result.peak_memory_bytes()) >= gib;
@@ -145,7 +137,7 @@ std::string stage_table(const Simulation& result) {
                     in_units(memory.device_bytes)});
     for (const MemoryCategory category : categories) rows.back().push_back(in_units(at_peak(memory, category)));
   }
-  return text_table(rows) + padding_text(result);
+  return text_table(rows);
 }
 
 std::string traffic_table(const Simulation& result) {
@@ -209,7 +201,6 @@ Json stages_json(const Simulation& result) {
                       {"parts", to_json(parts_of_stage(result, static_cast<int>(stage)))},
                       {"memory_bytes", by_name(memory.category_bytes)},
                       {"memory_at_peak_bytes", by_name(memory.bytes_at_peak)},
-                      {"padding_row_bytes", memory.padding.num_bytes},
                       {"arena_bytes", memory.arena_bytes},
                       {"device_bytes", memory.device_bytes},
                       {"reserved_bytes", memory.reserved_bytes}});

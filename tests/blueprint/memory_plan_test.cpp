@@ -107,12 +107,13 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
       const Blueprint blueprint(config);
       for (int stage = 0; stage < 4; ++stage) {
         const RankBlueprint rank = blueprint.rank(stage);
+        const RankTrace::Saved& saved = rank.trace(ProgramKind::training).saved(stage);
         const std::int64_t in_flight = schedule == PipelineSchedule::naive ? 1
                                        : schedule == PipelineSchedule::gpipe
                                            ? microbatches
                                            : std::min<std::int64_t>(microbatches, 4 - stage);
         EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations),
-                  in_flight * rank.trace(ProgramKind::training).stash_bytes(stage))
+                  in_flight * (saved.stash.num_bytes + saved.input_stash.num_bytes))
             << "stage " << stage << " of " << microbatches;
       }
     }
@@ -123,8 +124,9 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
 std::int64_t kept_at_most(const ComputeOrder& order, const RankTrace& trace) {
   std::int64_t kept = 0, most = 0;
   for (const Action& pass : order) {
-    const std::int64_t stash = trace.stash_bytes(pass.stage), for_input = trace.input_stash_bytes(pass.stage);
-    const std::int64_t gradients = trace.gradient_stash_bytes(pass.stage);
+    const RankTrace::Saved& saved = trace.saved(pass.stage);
+    const std::int64_t for_input = saved.input_stash.num_bytes, stash = saved.stash.num_bytes + for_input,
+                       gradients = saved.gradient_stash.num_bytes;
     if (pass.kind == ActionKind::forward) kept += stash;
     if (pass.kind == ActionKind::backward_input) kept += gradients;
     most = std::max(most, kept);

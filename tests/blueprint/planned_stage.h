@@ -26,9 +26,10 @@ inline StageBytes planned_stage(const RunConfig& config, const Schedule& schedul
   const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle_stage];
   UnitTraces units(config);
   const RankTrace trace(config, rank, part, program, units);
-  StageBytes bytes = {.stash = trace.stash_bytes(middle_stage),
-                      .input_stash = trace.input_stash_bytes(middle_stage),
-                      .gradient_stash = trace.gradient_stash_bytes(middle_stage)};
+  const auto& [stash, input_stash, gradient_stash] = trace.saved(middle_stage);
+  StageBytes bytes = {.stash = stash.num_bytes + input_stash.num_bytes,
+                      .input_stash = input_stash.num_bytes,
+                      .gradient_stash = gradient_stash.num_bytes};
   for (const Action& action : program) {
     std::int64_t& most = bytes.workspace[action.kind];
     most = std::max(most, trace.of(action).workspace_bytes);

@@ -206,6 +206,29 @@ TEST(Simulate, HasTheSecondsThatARunOnGpusPredicts) {
             "h100, at the rates that measured software has in common, since Echelon was not measured on a GPU");
 }
 
+// 16,381 tokens on four ranks are 4,096 rows each, of which three ranks do not need one.
+TEST(Simulate, AndInspectHavePaddingAsACategory) {
+  const std::vector<std::string> keys = {"llama-1m",
+                                         "--model.max_position_embeddings=16384",
+                                         "--training.seq_len=16381",
+                                         "--training.dtype=bfloat16",
+                                         "--training.global_batch_size=2",
+                                         "--parallelism.context_parallel_degree=4"};
+  const auto output_of = [&](std::vector<std::string> command) {
+    command.insert(command.begin() + 1, keys.begin(), keys.end());
+    const Outcome outcome = run_echelon(command);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const auto simulated = nlohmann::json::parse(output_of({"simulate", "--machine=h100", "--json"}))["stages"][0],
+             inspected = nlohmann::json::parse(output_of({"inspect", "--json"}))["pipeline_ranks"][0];
+  EXPECT_EQ(simulated["memory_bytes"]["padding_rows"], inspected["memory_bytes"]["padding_rows"]);
+  EXPECT_GT(inspected["memory_bytes"]["padding_rows"].get<std::int64_t>(), 0);
+  EXPECT_GT(simulated["memory_at_peak_bytes"]["padding_rows"].get<std::int64_t>(), 0);
+  EXPECT_THAT(output_of({"simulate", "--machine=h100"}), HasSubstr("padding_rows"));
+  EXPECT_THAT(output_of({"inspect"}), HasSubstr("padding_rows"));
+}
+
 /// The fields that a row and a single run have in common.
 nlohmann::json common_fields(const nlohmann::json& run) {
   nlohmann::json common;

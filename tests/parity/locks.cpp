@@ -1,5 +1,6 @@
 #include "parity/locks.h"
 
+#include "blueprint/padding_rows.h"
 #include "nn/context_parallel/block_ring.h"
 #include "ops/cpu/cpu_ops.h"
 #include "spec/groups.h"
@@ -13,16 +14,46 @@
 namespace echelon::testing {
 namespace {
 
+/// Of the rows of this rank those that no token is in, from its list and that of its queries. Where documents decide
+/// them, those of the plan, which are as many as there can be.
+RowPadding counted_padding(const LayerOptions& options) {
+  if (!options.tokens) return {};
+  const RankTokens& tokens = *options.tokens;
+  if (reads_documents(tokens.split.balancer)) return row_padding(options);
+  TokenLists lists;
+  lists.assign(tokens.split);
+  KeyBlocks blocks;
+  blocks.assign(tokens.split, lists, tokens.exchange, tokens.rank);
+  const std::int64_t num_tokens = std::ssize(lists.positions(tokens.rank)), num_local = options.num_local_tokens(),
+                     first = options.sequence_parallel ? options.tp_rank * num_local : 0;
+  std::int64_t of_local = 0;
+  for (std::int64_t row = first; row < first + num_local; ++row) of_local += row % tokens.rows < num_tokens ? 0 : 1;
+  return {{{{.padding = tokens.rows - num_tokens, .all = tokens.rows},
+            {.padding = of_local, .all = num_local},
+            {.padding = blocks.num_query_rows() - std::ssize(blocks.queries()), .all = blocks.num_query_rows()}}}};
+}
+
 void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
   const MemoryPlan& plan = run.blueprint().memory(kind);
-  auto used = run.memory().used_bytes(ProgramKind::training);  // persistent buffers are bound under the training plan
-  for (const auto& [key, bytes] : run.memory().used_bytes(kind)) used[key] = bytes;
+  auto used = run.memory().use(ProgramKind::training);  // persistent buffers are bound under the training plan
+  for (const auto& [key, use] : run.memory().use(kind)) used[key] = use;
+  const RowPadding counted = counted_padding(run.blueprint().part().options);
   std::map<MemoryCategory, std::int64_t> planned_sum, used_sum;
   for (const PlannedBuffer& buffer : plan.buffers()) {
-    planned_sum[buffer.category] += buffer.num_bytes;
-    used_sum[buffer.category] += used[buffer.key];
-    EXPECT_EQ(used[buffer.key], buffer.num_bytes)
-        << name_of(buffer.category) << ", role " << static_cast<int>(buffer.key.role) << " index " << buffer.key.index;
+    RegionUse& use = used[buffer.key];
+    SCOPED_TRACE(fmt::format("{}, role {} index {}", name_of(buffer.category), static_cast<int>(buffer.key.role),
+                             buffer.key.index));
+    EXPECT_EQ(use.num_bytes, buffer.num_bytes);
+    if (buffer.category == MemoryCategory::activations)
+      EXPECT_EQ(use.rows, buffer.rows);
+    else
+      use.rows = buffer.rows;  // whole tensors of the plan's sizes
+    const auto add = [&](auto& sum, std::int64_t num_bytes, std::int64_t of_rows) {
+      sum[buffer.category] += num_bytes - of_rows;
+      sum[MemoryCategory::padding_rows] += of_rows;
+    };
+    add(planned_sum, buffer.num_bytes, plan.padding().bytes(buffer.rows));
+    add(used_sum, use.num_bytes, counted.bytes(use.rows));
   }
   for (const MemoryCategory category : memory_categories())
     EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);

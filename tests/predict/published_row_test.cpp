@@ -160,6 +160,28 @@ TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
   EXPECT_NEAR(static_cast<double>(memory.arena_bytes) / 70833405952, 1, 0.04);
 }
 
+// Of 8,191 tokens on two ranks one has 4,095, and a row that is padding.
+TEST(PublishedRows, HaveRowsThatArePaddingInACategory) {
+  const auto memory_of = [](std::int64_t T) {
+    DescribedRun run = run_of("titan-8b-8-eager", {{"software", "NeMo/Megatron-Core 2025"},
+                                                   {"gpu", "H100-80GB-SXM"},
+                                                   {"cp", "2"},
+                                                   {"dp", "4"},
+                                                   {"mbs", "1"},
+                                                   {"gbs", "128"},
+                                                   {"recompute", ""},
+                                                   {"zero", "1"}});
+    run.config.training.seq_len = T;
+    return simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile}).memory.front();
+  };
+  using enum MemoryCategory;
+  const PredictedMemory more = memory_of(8191), fewer = memory_of(8190);
+  EXPECT_EQ(fewer.category_bytes.at(padding_rows), 0);
+  EXPECT_EQ(more.category_bytes.at(activations), fewer.category_bytes.at(activations));
+  EXPECT_EQ(more.category_bytes.at(boundaries), fewer.category_bytes.at(boundaries));
+  EXPECT_GT(more.category_bytes.at(padding_rows), fewer.category_bytes.at(activations) / 4095);
+}
+
 TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
   const auto config_of = [](const char* id, const Fields& fields) { return run_of(id, fields).config; };
   // torchtitan makes as many microbatches as there are stages; others take sequence after sequence.

@@ -41,7 +41,8 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
   const bool drops_products = drops(BlockOperation::qkv_proj),
              drops_qk = norms_.empty() ? drops_products : drops(BlockOperation::qk_norm);
   const auto place = [&](int which, std::size_t i, bool is_dropped, LastReader last_reader) {
-    return pass.place({this, which, is_dropped, last_reader}, options_.dtype, sizes_of(i, options_.num_tokens()));
+    return pass.place({this, which, RowKind::sequence, last_reader}, is_dropped, options_.dtype,
+                      sizes_of(i, options_.num_tokens()));
   };
   const Qkv qkv = {place(saved_q, 0, drops_qk, LastReader::backward_input),
                    place(saved_k, 1, drops_qk, LastReader::backward_input),
@@ -64,7 +65,7 @@ Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
 
 void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const auto save = [&](int which, const Sizes& sizes) {
-    return stash.save_gradient(this, which, options_.dtype, sizes);
+    return stash.save_gradient({this, which, RowKind::sequence}, options_.dtype, sizes);
   };
   const std::int64_t N = options_.num_tokens();
   const Tensor dy_full = save(saved_dy, {N, options_.model.hidden_size});

@@ -20,8 +20,9 @@ class SavedAttention final : public AttentionCore {
   void compute(const ComputePass& pass, const Qkv& qkv) const override {
     const Tensor& q = qkv[0];
     const std::int64_t B = q.size(0), T = q.size(1), H = q.size(2), C = q.size(3);
-    const Tensor out = pass.place({this, saved_out, is_dropped_, LastReader::backward_weight}, q.dtype, {B * T, H * C});
-    const Tensor lse = pass.place({this, saved_lse, is_dropped_}, accumulate_dtype(q.dtype), keys_->lse_sizes(q));
+    const Tensor out = pass.place({this, saved_out, RowKind::sequence}, is_dropped_, q.dtype, {B * T, H * C});
+    const Tensor lse = pass.place({this, saved_lse, RowKind::queries, LastReader::backward_input}, is_dropped_,
+                                  accumulate_dtype(q.dtype), keys_->lse_sizes(q));
     if (!pass.runs(is_dropped_)) return;
     attend(pass.context, Call::forward, qkv, [&] { keys_->forward(pass.context, qkv, {out.reshaped(q.sizes), lse}); });
   }

@@ -136,7 +136,7 @@ Tensor DecoderBlock::place_stream(const ComputePass& pass, std::size_t i) const 
   const auto& [norm, branch, post_norm] = sublayers_[i];
   const Tensor x = pass.stash.saved(this, saved_x);
   const bool is_h = i > 0 && !is_parallel(), is_dropped = is_h && drops_h();
-  const Tensor s = is_h ? pass.place({this, saved_h, is_dropped, LastReader::backward_weight}, x.dtype, x.sizes) : x;
+  const Tensor s = is_h ? pass.place({this, saved_h, RowKind::local}, is_dropped, x.dtype, x.sizes) : x;
   // A pass that recomputes s, or the branch from norm(s), also computes the statistics.
   if (norm) norm->save(pass, s, is_dropped || branch->recomputes_from_x());
   return s;
@@ -148,10 +148,8 @@ void DecoderBlock::compute(const ComputePass& pass, std::size_t i, Tensor normed
   if (post_norm) {
     const Tensor s = stream(i, pass.stash);
     const bool is_dropped = i == 0 && drops_h();
-    post_norm->save(pass,
-                    pass.place({this, saved_output_0 + static_cast<int>(i), is_dropped, LastReader::backward_weight},
-                               s.dtype, s.sizes),
-                    is_dropped);
+    const int which = saved_output_0 + static_cast<int>(i);
+    post_norm->save(pass, pass.place({this, which, RowKind::local}, is_dropped, s.dtype, s.sizes), is_dropped);
   }
   // A pass that computes h has what branch 0 adds there; the norm of h adds x.
   const Tensor residual = i > 0 && !is_parallel() && pass.runs(drops_h()) ? pass.stash.saved(this, saved_x) : Tensor();

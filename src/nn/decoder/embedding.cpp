@@ -30,7 +30,7 @@ void Embedding::forward(Context& context, Tensor /*x*/, Tensor y, Stash& /*stash
 }
 
 void Embedding::backward_input(Context& context, Tensor dy, Tensor /*dx*/, Stash& stash) const {
-  if (trains()) context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
+  if (trains()) context.ops.copy(stash.save_gradient({this, saved_dy, RowKind::local}, dy.dtype, dy.sizes), dy);
 }
 
 void Embedding::backward_weight(Context& context, Stash& stash) {

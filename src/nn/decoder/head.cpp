@@ -117,7 +117,8 @@ void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& 
 
 void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor lse = stash.save_gradient(this, saved_lse, statistics_dtype(), {options_.num_tokens()});
+  const Tensor lse =
+      stash.save_gradient({this, saved_lse, RowKind::sequence}, statistics_dtype(), {options_.num_tokens()});
   const Tensor normed = take_normed(context);
   norm_.normalise(context, normed, stash);
   divide(context, normed);

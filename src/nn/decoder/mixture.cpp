@@ -68,10 +68,11 @@ void Mixture::compute(const ComputePass& pass, Tensor x) const {
   if (shared_) exchange_.is_needed() ? shared_->prepare(pass, x) : shared_->compute(pass, x);
   save_x(stash, x);
   if (kind == Pass::forward) save_choice(stash);
-  const Tensor logits = pass.place({this, saved_logits, drops, LastReader::backward_input}, score_dtype(),
+  const Tensor logits = pass.place({this, saved_logits, token_rows(), LastReader::backward_input}, drops, score_dtype(),
                                    {num_tokens(), spec().num_experts});
   const auto place_inner = [&](int which) {
-    return pass.place({this, which, drops, last_reader()}, options_.dtype, {num_rows(), experts_.width()});
+    return pass.place({this, which, computed_rows(), last_reader()}, drops, options_.dtype,
+                      {num_rows(), experts_.width()});
   };
   const Inner inner = {place_inner(saved_gate), place_inner(saved_up)};
   if (exchange_.is_needed()) (void)place_arrived(pass);
@@ -115,12 +116,13 @@ void Mixture::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stas
   const Stack::Scope scope(context.workspace);
   const Tensor dx_of_shared = shared_ ? context.workspace.take(dx.dtype, dx.sizes) : Tensor();
   if (shared_ && !exchange_.is_needed()) shared_->backward_input(context, dy, dx_of_shared, stash);
-  const auto place = [&](Saved which, bool reads, const Sizes& sizes) {
-    return place_gradient(context, stash, which, reads, sizes);
+  const auto place = [&](const StashEntry& entry, bool reads, const Sizes& sizes) {
+    return place_gradient(context, stash, entry, reads, sizes);
   };
   const Tensor dy_full = all_tokens(context, dy, stash),
-               dlogits = place(saved_dlogits, router_.trains, {num_tokens(), spec().num_experts}),
-               activated = place(saved_activated, experts_.train(), {num_rows(), experts_.width()});
+               dlogits = place({this, saved_dlogits, token_rows()}, router_.trains, {num_tokens(), spec().num_experts}),
+               activated =
+                   place({this, saved_activated, computed_rows()}, experts_.train(), {num_rows(), experts_.width()});
   if (exchange_.is_needed()) {
     exchanged_backward_input(context, {dy_full, activated, dlogits, dx}, {dy, dx_of_shared}, stash);
   } else {

@@ -189,10 +189,9 @@ class Mixture : public Branch {
     return experts_.train() ? LastReader::backward_weight : LastReader::backward_input;
   }
   /// What backward_input computes, for backward_weight if that `reads` it; else in the workspace.
-  [[nodiscard]] Tensor place_gradient(Context& context, Stash& stash, Saved which, bool reads,
+  [[nodiscard]] Tensor place_gradient(Context& context, Stash& stash, const StashEntry& entry, bool reads,
                                       const Sizes& sizes) const {
-    return reads ? stash.save_gradient(this, which, options_.dtype, sizes)
-                 : context.workspace.take(options_.dtype, sizes);
+    return reads ? stash.save_gradient(entry, options_.dtype, sizes) : context.workspace.take(options_.dtype, sizes);
   }
   /// dy of backward_input.
   [[nodiscard]] Tensor all_tokens(Context& context, Tensor dy, Stash& stash) const;
@@ -202,6 +201,11 @@ class Mixture : public Branch {
   [[nodiscard]] std::int64_t num_tokens() const {
     return options_.divides_expert_features ? options_.num_tokens() : options_.num_local_tokens();
   }
+  /// Of tensors with rows of these tokens; and with the rows that this rank computes.
+  [[nodiscard]] RowKind token_rows() const {
+    return options_.divides_expert_features ? RowKind::sequence : RowKind::local;
+  }
+  [[nodiscard]] RowKind computed_rows() const { return exchange_.is_needed() ? RowKind::none : token_rows(); }
   /// The first of them among all of the region.
   [[nodiscard]] std::int64_t first_token() const {
     return num_tokens() < options_.num_tokens() ? options_.tp_rank * num_tokens() : 0;

@@ -20,7 +20,7 @@ Mixture::Arrived Mixture::place_arrived(const ComputePass& pass) const {
   const std::int64_t Q = exchange_.most_rows();
   const auto place = [&](int which, DType dtype, const Sizes& sizes) {
     const bool is_dropped = drops || (which == saved_x_rows && !experts_.train());
-    return pass.place({this, which, is_dropped, last_reader()}, dtype, sizes);
+    return pass.place({this, which, RowKind::none, last_reader()}, is_dropped, dtype, sizes);
   };
   return {{.slots = place(saved_row_slots, DType::int32, {Q, 1}),
            .weights = place(saved_row_weights, score_dtype(), {Q, 1}),
@@ -222,7 +222,7 @@ void Mixture::exchanged_backward_input(Context& context, const InputGradients& t
   const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
   const Arrived again = {{like(first.rows.slots), like(first.rows.weights), like(first.rows.offsets)}, like(first.x)};
   const Inner inner_again = {like(first_inner.gate), like(first_inner.up)};
-  const Tensor first_dy = place_gradient(context, stash, saved_dy_rows, experts_.train(), first.x.sizes);
+  const Tensor first_dy = place_gradient(context, stash, {this, saved_dy_rows}, experts_.train(), first.x.sizes);
   Exchanged of = exchanged(context, stash);
   of.dy = take_rows(context, exchange_.num_sent(), options_.model.hidden_size);
   permute_sent(context, to.dy, of, of.dy);

@@ -104,7 +104,8 @@ void Mixture::router_weight_gradient(Context& context, Tensor dlogits, Tensor x)
 
 Tensor Mixture::all_tokens(Context& context, Tensor dy, Stash& stash) const {
   if (!experts_.train()) return leave_backward(context, region_, dy);
-  const Tensor all = stash.save_gradient(this, saved_dy, options_.dtype, {num_tokens(), options_.model.hidden_size});
+  const Tensor all =
+      stash.save_gradient({this, saved_dy, token_rows()}, options_.dtype, {num_tokens(), options_.model.hidden_size});
   gather_tokens_into(context, region_, all, dy);
   return all;
 }
@@ -133,12 +134,16 @@ void Mixture::input_gradient(Context& context, Tensor dlogits, Tensor dx, Tensor
 
 void Mixture::save_choice(Stash& stash) const {
   const Sizes sizes = {num_tokens(), spec().num_experts_per_tok};
-  stash.save(this, saved_experts, DType::int32, sizes, LastReader::backward_input);
-  stash.save(this, saved_weights, score_dtype(), sizes,
-             exchange_.is_needed() ? last_reader() : LastReader::backward_input);
-  stash.save(this, saved_slots, DType::int32, sizes, last_reader());
-  stash.save(this, saved_offsets, DType::int32, {spec().num_experts + 1}, last_reader());
-  if (exchange_.is_needed()) stash.save(this, saved_of_ranks, DType::int32, exchange_.of_ranks_sizes(), last_reader());
+  const LastReader of_weights = exchange_.is_needed() ? last_reader() : LastReader::backward_input;
+  const auto save = [&](Saved which, RowKind rows, LastReader last_reader, DType dtype, const Sizes& of) {
+    stash.save({this, which, rows, last_reader}, dtype, of);
+  };
+  save(saved_experts, token_rows(), LastReader::backward_input, DType::int32, sizes);
+  save(saved_weights, token_rows(), of_weights, score_dtype(), sizes);
+  save(saved_slots, token_rows(), last_reader(), DType::int32, sizes);
+  save(saved_offsets, RowKind::none, last_reader(), DType::int32, {spec().num_experts + 1});
+  if (exchange_.is_needed())
+    save(saved_of_ranks, RowKind::none, last_reader(), DType::int32, exchange_.of_ranks_sizes());
 }
 
 Mixture::Choice Mixture::take_choice(Stack& memory, std::int64_t num_tokens) const {

@@ -59,13 +59,13 @@ void Mlp::compute(const ComputePass& pass, Tensor x) const {
 void Mlp::prepare(const ComputePass& pass, Tensor x) const {
   save_x(pass.stash, x);
   if (is_chunked()) return;
+  const bool drops = recomputes_from_x();
   const Sizes sizes = {options_.num_tokens(), features_.count};
   for (int i = 0; i < num_inner(options_); ++i)
-    (void)pass.place({this, saved_inner_0 + i, recomputes_from_x(), LastReader::backward_weight}, options_.dtype,
-                     sizes);
+    (void)pass.place({this, saved_inner_0 + i, RowKind::sequence}, drops, options_.dtype, sizes);
   if (gates_tokens_)
-    (void)pass.place({this, saved_logits, recomputes_from_x()}, accumulate_dtype(options_.dtype),
-                     {options_.num_tokens(), 1});
+    (void)pass.place({this, saved_logits, RowKind::sequence, LastReader::backward_input}, drops,
+                     accumulate_dtype(options_.dtype), {options_.num_tokens(), 1});
   if (pass.kind != Pass::forward && recomputes_from_x()) save_x(pass.stash, enter(pass.context, options_, x));
 }
 
@@ -100,11 +100,11 @@ void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) c
 void Mlp::backward_input_inner(Context& context, const Gradients& of, Stash& stash) const {
   if (is_chunked()) return;
   const Inner inner = saved_inner(stash);
-  const Tensor dy_full =
-      stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
-  const Tensor activated = stash.save_gradient(this, saved_activated, options_.dtype, inner[0].sizes),
-               dlogits = gates_tokens_ ? stash.save_gradient(this, saved_dlogits, options_.dtype, inner.back().sizes)
-                                       : Tensor();
+  const auto save = [&](Saved which, const Sizes& sizes) {
+    return stash.save_gradient({this, which, RowKind::sequence}, options_.dtype, sizes);
+  };
+  const Tensor dy_full = save_dy(stash), activated = save(saved_activated, inner[0].sizes),
+               dlogits = gates_tokens_ ? save(saved_dlogits, inner.back().sizes) : Tensor();
   gather_tokens_into(context, options_, dy_full, of.dy);
   inner_gradients(context, inner, dy_full, {.activated = activated, .dlogits = dlogits});
 }
@@ -214,6 +214,11 @@ Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {
   for (Tensor& each : inner) each = context.workspace.take(options_.dtype, {num_tokens, features_.count});
   if (gates_tokens_) inner.push_back(context.workspace.take(accumulate_dtype(options_.dtype), {num_tokens, 1}));
   return inner;
+}
+
+Tensor Mlp::save_dy(Stash& stash) const {
+  return stash.save_gradient({this, saved_dy, RowKind::sequence}, options_.dtype,
+                             {options_.num_tokens(), options_.model.hidden_size});
 }
 
 Mlp::Inner Mlp::saved_inner(const Stash& stash) const {

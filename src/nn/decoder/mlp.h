@@ -72,6 +72,8 @@ class Mlp : public Branch {
   /// Of GELU; empty if there is none, or if it is frozen.
   [[nodiscard]] Tensor bias_gradient() const { return gelu_bias_ && gelu_bias_->trains ? gelu_bias_->grad : Tensor(); }
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;
+  /// Room for dy of all tokens.
+  [[nodiscard]] Tensor save_dy(Stash& stash) const;
   [[nodiscard]] Inner take_inner(Context& context, std::int64_t num_tokens) const;
 
   // In chunks of tokens: mlp_chunks.cpp.

@@ -42,8 +42,7 @@ void Mlp::for_gradients(Context& context, Tensor x_full, Tensor dy_full, Tensor 
 
 void Mlp::backward_input_of_chunks(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor dy_full =
-      stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
+  const Tensor dy_full = save_dy(stash);
   gather_tokens_into(context, options_, dy_full, dy);
   const Tensor x_full = enter(context, options_, saved_x(stash)), partial = splits_tokens(options_) ? x_full : dx;
   for_gradients(context, x_full, dy_full, {}, [&](const TokenChunk& chunk, const ChunkGradients& of) {

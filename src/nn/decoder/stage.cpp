@@ -124,8 +124,9 @@ void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash
   for (int index = first; index <= last; ++index) {
     const bool ends = index == num_units() - 1;
     const Tensor unit_x = index == 0 ? x : stash.saved(this, index - 1);
-    const Tensor unit_y =
-        ends ? y : stash.save(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+    const Tensor unit_y = ends ? y
+                               : stash.save({this, index, RowKind::local}, options_.dtype,
+                                            {options_.num_local_tokens(), options_.model.hidden_size});
     units_[static_cast<std::size_t>(index)]->forward(context, unit_x, unit_y, stash);
   }
 }

@@ -68,9 +68,9 @@ void StageCost::add(const UnitCost& unit, std::int64_t count) {
     num_blocks += count;
     if (unit.kind.layer.has_experts) num_mixtures += count;
   }
-  stash_bytes += count * unit.costs->bytes.stash_bytes;
-  input_stash_bytes += count * unit.costs->bytes.input_stash_bytes;
-  gradient_stash_bytes += count * unit.costs->bytes.gradient_stash_bytes;
+  stash_bytes += count * unit.costs->bytes.stash.num_bytes;
+  input_stash_bytes += count * unit.costs->bytes.input_stash.num_bytes;
+  gradient_stash_bytes += count * unit.costs->bytes.gradient_stash.num_bytes;
   num_units += count;
 }
 

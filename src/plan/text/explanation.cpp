@@ -155,7 +155,6 @@ std::vector<std::string> memory_parts(const Plan& plan) {
     together += fmt::format(" ({:.2f} less {:.2f} for the driver, libraries and NCCL)",
                             in_gib(memory.device_bytes + memory.reserved_bytes), in_gib(memory.reserved_bytes));
   lines.push_back(std::move(together));
-  if (std::string padding = to_text(memory.padding); !padding.empty()) lines.push_back(std::move(padding));
   return lines;
 }
 

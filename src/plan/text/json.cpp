@@ -23,7 +23,6 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
     Json categories = Json::object();
     for (const auto& [category, bytes] : each.category_bytes) categories[std::string(name_of(category))] = bytes;
     memory.push_back({{"arena_bytes", each.arena_bytes},
-                      {"padding_row_bytes", each.padding.num_bytes},
                       {"device_bytes", each.device_bytes},
                       {"reserved_bytes", each.reserved_bytes},
                       {"categories", categories}});

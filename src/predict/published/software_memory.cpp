@@ -1,5 +1,6 @@
 #include "predict/published/software_memory.h"
 
+#include "blueprint/padding_rows.h"
 #include "nn/head_split.h"
 #include "nn/sharding.h"
 
@@ -11,9 +12,15 @@ namespace {
 
 constexpr std::int64_t half_bytes = 2;  // of activations
 
+/// Of a sequence, on the rank with most padding.
+RowPadding::Rows padded_rows(const RunConfig& config) {
+  const std::int64_t cp = config.parallelism.context_parallel_degree, T = config.training.seq_len,
+                     all = (T + cp - 1) / cp;
+  return {.padding = all - T / cp, .all = all};
+}
+
 std::int64_t tokens_of_rank(const RunConfig& config) {
-  const std::int64_t cp = config.parallelism.context_parallel_degree;
-  return config.training.micro_batch_size * ((config.training.seq_len + cp - 1) / cp);
+  return config.training.micro_batch_size * padded_rows(config).all;
 }
 
 /// Sizes of the first rank's part of a block.
@@ -72,6 +79,14 @@ std::int64_t kept_for_weights(const RunConfig& config) {
   return 32 * b.tokens * b.width / config.parallelism.tensor_parallel_degree;
 }
 
+/// Of rows that are padding: those of activations, and of what is as in the plan.
+std::int64_t padding_bytes(const MemoryPlan& plan, std::int64_t of_activations) {
+  std::int64_t padding = of_activations;
+  for (const MemoryCategory category : {MemoryCategory::constants, MemoryCategory::batch, MemoryCategory::boundaries})
+    padding += plan.peak_padding_bytes(category);
+  return padding;
+}
+
 /// The most that a program holds of what its microbatches keep. Passes by units count at the first unit, which is the
 /// last to go back.
 std::int64_t most_kept(const Program& program, std::map<int, std::int64_t>& kept,
@@ -123,8 +138,13 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     std::map<int, std::int64_t> for_weights;
     for (const StagePart& stage : part.stages)
       for_weights[stage.index] = std::min(kept[stage.index], kept_for_weights(config) * stage.layers.num_layers);
-    each.category_bytes[MemoryCategory::activations] =
-        most_kept(rank.program(ProgramKind::training), kept, for_weights);
+    std::int64_t& activations = each.category_bytes[MemoryCategory::activations];
+    const RowPadding::Rows rows = padded_rows(config);
+    const std::int64_t most = most_kept(rank.program(ProgramKind::training), kept, for_weights),
+                       of_padding = most / rows.all * rows.padding;
+    activations = most - of_padding;
+    each.category_bytes[MemoryCategory::padding_rows] =
+        padding_bytes(most_padded_memory(rank, ProgramKind::training), of_padding);
     std::int64_t& workspace = each.category_bytes[MemoryCategory::workspace];
     workspace = recompute.operations.empty() ? 0 : whole;  // of a block that is recomputed
     if (part.has_head()) workspace = std::max(workspace, logit_bytes(profile, config));
@@ -148,8 +168,7 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     each.reserved_bytes -= counted;
     std::int64_t sum = 0;
     for (const auto& [category, bytes] : each.category_bytes) sum += bytes;
-    const std::int64_t transient =
-        each.category_bytes[MemoryCategory::activations] + each.category_bytes[MemoryCategory::workspace];
+    const std::int64_t transient = most + workspace;
     each.arena_bytes = sum + static_cast<std::int64_t>((profile.fragmentation - 1) * static_cast<double>(transient)) +
                        profile.framework_bytes;
   }

@@ -1,6 +1,7 @@
 #include "predict/simulation/simulate.h"
 
 #include "base/error.h"
+#include "blueprint/padding_rows.h"
 #include "predict/machine/device_map.h"
 #include "predict/machine/device_memory.h"
 #include "predict/machine/device_time.h"
@@ -108,10 +109,9 @@ void check_experts(const SoftwareProfile& profile, const RunConfig& config) {
 
 PredictedMemory predicted_memory(const RankBlueprint& rank, std::int64_t device_bytes) {
   PredictedMemory memory;
-  for (const MemoryCategory category : memory_categories())
-    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
-  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
-  memory.padding = padding_rows(rank, ProgramKind::training);
+  const MemoryPlan plan = most_padded_memory(rank, ProgramKind::training);
+  for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = plan.peak_bytes(category);
+  memory.bytes_at_peak = plan.bytes_at_peak();
   memory.arena_bytes = rank.arena_bytes();
   memory.device_bytes = device_bytes;
   return memory;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "blueprint/blueprint.h"
-#include "blueprint/padding_rows.h"
 #include "predict/software/software_profile.h"
 #include "predict/step/action_time.h"
 #include "predict/step/step_parts.h"
@@ -47,7 +46,6 @@ struct PredictedMemory {
   std::map<MemoryCategory, std::int64_t> category_bytes = {};  // each at the moment when it needs most
   // At the moment when they need most together, as far as they need anything then.
   std::map<MemoryCategory, std::int64_t> bytes_at_peak = {};
-  PaddingRows padding = {};      // part of these
   std::int64_t arena_bytes = 0;  // of all at that moment, and what is lost between them
   // What the arena may have on the smallest device of the stage, and what the driver, libraries and NCCL take there.
   std::int64_t device_bytes = 0, reserved_bytes = 0;

@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t num_colours = 13, most_rows = 64;
+constexpr std::size_t num_colours = 14, most_rows = 64;
 
 double total_of(const HtmlBars::Row& row) {
   double total = 0;

@@ -81,13 +81,13 @@ std::string short_data_warning(const DatasetBatches& training, const RunConfig& 
 std::string memory_description(const RankBlueprint& rank) {
   constexpr double mebibyte = 1024.0 * 1024.0;
   std::string parts;
+  const MemoryPlan memory = most_padded_memory(rank, ProgramKind::training);
   for (const MemoryCategory category : memory_categories()) {
-    const double size = static_cast<double>(rank.memory(ProgramKind::training).peak_bytes(category)) / mebibyte;
+    const double size = static_cast<double>(memory.peak_bytes(category)) / mebibyte;
     if (size >= 0.005) parts += fmt::format("{}{:.2f} MiB of {}", parts.empty() ? "" : ", ", size, name_of(category));
   }
-  const std::string padding = to_text(padding_rows(rank, ProgramKind::training));
-  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}{}{}", rank.rank(),
-                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts, padding.empty() ? "" : "; ", padding);
+  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}", rank.rank(),
+                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts);
 }
 
 }  // namespace echelon

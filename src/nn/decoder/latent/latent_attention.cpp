@@ -46,17 +46,17 @@ void LatentAttention::compute(const ComputePass& pass, Tensor x) const {
   Context& context = pass.context;
   const std::int64_t N = options_.num_tokens(), L = options_.num_local_tokens();
   const bool is_dropped = drops_qkv();
-  const auto place = [&](int which, LastReader last_reader, const Sizes& sizes) {
-    return pass.place({this, which, is_dropped, last_reader}, options_.dtype, sizes);
+  const auto place = [&](const StashEntry& entry, const Sizes& sizes) {
+    return pass.place(entry, is_dropped, options_.dtype, sizes);
   };
   Qkv qkv;
   for (const int i : {saved_q, saved_k, saved_v})
-    qkv[static_cast<std::size_t>(i)] = place(i, LastReader::backward_input, sizes_of_qkv(N));
-  const Tensor latent = place(saved_latent, LastReader::backward_weight, {L, options_.model.kv_lora_rank});
+    qkv[static_cast<std::size_t>(i)] = place({this, i, RowKind::sequence, LastReader::backward_input}, sizes_of_qkv(N));
+  const Tensor latent = place({this, saved_latent, RowKind::local}, {L, options_.model.kv_lora_rank});
   norm_.save(pass, latent, is_dropped);
   Tensor q_latent;
   if (query_) {
-    q_latent = place(saved_q_latent, LastReader::backward_weight, {L, options_.model.q_lora_rank});
+    q_latent = place({this, saved_q_latent, RowKind::local}, {L, options_.model.q_lora_rank});
     query_->norm.save(pass, q_latent, is_dropped);
   }
   save_x(pass.stash, x);

@@ -7,8 +7,9 @@ namespace echelon {
 
 void LatentAttention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   int which = first_gradient;
-  const Gradients d =
-      take_gradients([&](const Sizes& sizes) { return stash.save_gradient(this, which++, options_.dtype, sizes); });
+  const Gradients d = take_gradients([&](RowKind rows, const Sizes& sizes) {
+    return stash.save_gradient({this, which++, rows}, options_.dtype, sizes);
+  });
   gather_tokens_into(context, options_, d.dy, dy);
   backward_to_latents(context, d, stash,
                       [&](const Norm& norm, Tensor from, Tensor to) { norm.backward_input(context, from, to, stash); });
@@ -17,7 +18,8 @@ void LatentAttention::backward_input(Context& context, Tensor dy, Tensor dx, Sta
 
 void LatentAttention::backward_weight(Context& context, Stash& stash) {
   int which = first_gradient;
-  const Gradients d = take_gradients([&](const Sizes& /*sizes*/) { return stash.saved(this, which++); });
+  const Gradients d =
+      take_gradients([&](RowKind /*rows*/, const Sizes& /*sizes*/) { return stash.saved(this, which++); });
   weight_gradients(context, d, stash);
   if (query_) query_->norm.backward_weight(context, stash);
   norm_.backward_weight(context, stash);
@@ -25,7 +27,8 @@ void LatentAttention::backward_weight(Context& context, Stash& stash) {
 
 void LatentAttention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  Gradients d = take_gradients([&](const Sizes& sizes) { return context.workspace.take(options_.dtype, sizes); });
+  Gradients d = take_gradients(
+      [&](RowKind /*rows*/, const Sizes& sizes) { return context.workspace.take(options_.dtype, sizes); });
   gather_tokens_into(context, options_, d.dy, dy);
   backward_to_latents(context, d, stash, [&](const Norm& norm, Tensor from, Tensor to) {
     (&norm == &norm_ ? norm_ : query_->norm).backward(context, from, to, stash);
@@ -39,12 +42,12 @@ LatentAttention::Gradients LatentAttention::take_gradients(const Take& take) con
   const std::int64_t N = options_.num_tokens(), L = options_.num_local_tokens();
   const ModelSpec& model = options_.model;
   Gradients d;
-  d.dy = take(Sizes{N, model.hidden_size});
-  d.dq = take(sizes_of_qkv(N));
-  d.dexpanded = take(Sizes{N, expanded_width()});
-  d.dlatent = take(Sizes{L, model.kv_lora_rank});
-  d.drope = take(Sizes{L, model.qk_rope_head_dim});
-  if (query_) d.dq_latent = take(Sizes{L, model.q_lora_rank});
+  d.dy = take(RowKind::sequence, Sizes{N, model.hidden_size});
+  d.dq = take(RowKind::sequence, sizes_of_qkv(N));
+  d.dexpanded = take(RowKind::sequence, Sizes{N, expanded_width()});
+  d.dlatent = take(RowKind::local, Sizes{L, model.kv_lora_rank});
+  d.drope = take(RowKind::local, Sizes{L, model.qk_rope_head_dim});
+  if (query_) d.dq_latent = take(RowKind::local, Sizes{L, model.q_lora_rank});
   return d;
 }
 
