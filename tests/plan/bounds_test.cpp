@@ -88,7 +88,7 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
   for (int i = 0; i < GetParam().draws; ++i) {
     const PlanChoice choice = any_choice(space, random);
     const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
-    const Plan plan = evaluate(space, request, choice);
+    const Plan plan = evaluate(request, choice);
     SCOPED_TRACE(to_toml(plan.config).substr(to_toml(plan.config).find("[training]")));
     const double played = bounds.seconds(choice);
     EXPECT_LE(played, plan.outcome.step_seconds);
@@ -103,6 +103,10 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(unclocked, clocked);
     constexpr PlanRecompute nothing = {};
     EXPECT_LE((1 - 1e-9) * bounds.pipeline_seconds({choice.shape, choice.pipeline, nothing}, placement), unclocked);
+    const BlockOperations& recomputed = choice.recompute.operations;
+    const std::int64_t bytes = bounds.bytes().of_any_schedule(computation);
+    EXPECT_LE(bounds.recomputing_seconds(choice.shape, recomputed, placement, bytes), unclocked);
+    EXPECT_LE(bounds.recomputing_seconds(choice.shape, recomputed, placement, PlanBounds::any_bytes), unclocked);
     EXPECT_LE(bounds.unclocked_seconds(choice, placement), of_any_order);
     EXPECT_LE(bounds.shape_seconds(choice.shape), unclocked * (1 + 1e-12));
     EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());
@@ -407,7 +411,7 @@ TEST(BoundsOfProfiles, AreBelowTheBlueprintsNumbers) {
       PlanBounds bounds(space, request);
       for (int i = 0; i < 4; ++i) {
         const PlanChoice choice = any_choice(space, random);
-        EXPECT_LE(bounds.seconds(choice), evaluate(space, request, choice).outcome.step_seconds);
+        EXPECT_LE(bounds.seconds(choice), evaluate(request, choice).outcome.step_seconds);
       }
       LayoutSteps steps(space, request, bounds.costs());
       for (int i = 0; i < 40; ++i) {
@@ -447,7 +451,7 @@ TEST(BoundsOfSnapshots, AreTheBlueprintsBytes) {
     std::int64_t all = 0;
     for (int i = 0; i < at.draws; ++i) {
       const PlanChoice choice = any_choice(space, random);
-      const Plan plan = evaluate(space, request, choice);
+      const Plan plan = evaluate(request, choice);
       for (std::size_t rank = 0; rank < plan.outcome.memory.size(); ++rank) {
         SCOPED_TRACE(fmt::format("{} on '{}' {}: {} of {}", at.model, at.machine, i, rank, plan.outcome.memory.size()));
         const std::int64_t of_blueprint = plan.outcome.memory[rank].category_bytes.at(MemoryCategory::snapshot),
@@ -474,9 +478,9 @@ TEST(BoundsOfSnapshots, OfProgramsAreTheBlueprintsBytes) {
     for (int i = 0; i < 8; ++i) {
       const PlanChoice choice = any_choice(space, random);
       SCOPED_TRACE(fmt::format("{} {}", most_bytes, i));
-      const Plan plan = evaluate(space_with, with, choice);
+      const Plan plan = evaluate(with, choice);
       const std::int64_t of_blueprint =
-          plan.outcome.peak_memory_bytes() - evaluate(space, without, choice).outcome.peak_memory_bytes();
+          plan.outcome.peak_memory_bytes() - evaluate(without, choice).outcome.peak_memory_bytes();
       EXPECT_EQ(steps_with.play(choice)->live_bytes - steps.play(choice)->live_bytes, of_blueprint);
       EXPECT_GT(of_blueprint, 0);
     }

@@ -22,7 +22,7 @@ PlanResult find_plans_exhaustively(const PlanRequest& request) {
   PlanResult result;
   std::map<Degrees, Plan> best;
   space.for_each([&](const PlanChoice& choice) {
-    Plan plan = evaluate(space, request, choice);
+    Plan plan = evaluate(request, choice);
     ++result.num_configurations;
     ++result.num_evaluated;
     const auto [held, is_new] = best.try_emplace(degrees_of_listed(choice.shape), plan);

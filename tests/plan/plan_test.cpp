@@ -456,7 +456,7 @@ TEST(Plan, IsAsGoodAsAnyOf200RandomLayouts) {
     choice.recompute = any_of(space.recomputes(choice.pipeline));
     choice.data = any_of(space.data_layouts(choice.shape));
     choice.order = any_of(space.orders(choice.shape, choice.data));
-    EXPECT_FALSE(is_better(request.objective, evaluate(space, request, choice), found.plans.front()));
+    EXPECT_FALSE(is_better(request.objective, evaluate(request, choice), found.plans.front()));
   }
 }
 
@@ -469,7 +469,7 @@ TEST(Plan, IsTimedAtTheRatesOfItsProfile) {
   const PlanResult ideal = find_plans(ideal_request);
   EXPECT_EQ(usual.num_configurations, ideal.num_configurations);
   const PlanChoice& choice = usual.plans.front().choice;
-  const Plan at_ideal = evaluate(PlanSpace(ideal_request), ideal_request, choice);
+  const Plan at_ideal = evaluate(ideal_request, choice);
   EXPECT_GT(usual.plans.front().outcome.step_seconds, at_ideal.outcome.step_seconds);
   EXPECT_GE(at_ideal.outcome.step_seconds, ideal.plans.front().outcome.step_seconds);
   EXPECT_EQ(usual.plans.front().outcome.peak_memory_bytes(), at_ideal.outcome.peak_memory_bytes());

@@ -65,7 +65,7 @@ void choose_balancer(PlanResult& result, const PlanRequest& request, const Docum
   } else if (comparable(quickest->seconds) < comparable(best.outcome.step_seconds)) {  // a search that was ended
     PlanChoice choice = best.choice;
     choice.shape.balancer = quickest->balancer;
-    Plan other = evaluate(PlanSpace(request), request, choice);
+    Plan other = evaluate(request, choice);
     if (is_better(request.objective, other, best)) best = std::move(other);
   }
 }

@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace echelon {
-namespace {
-
-/// Seconds are summed in another order than the simulator's.
-constexpr double rounding = 1 - 1e-9;
-
-}  // namespace
 
 PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownParts* known)
     : space_(&space),
@@ -29,18 +23,17 @@ PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const 
   return ends_.front();
 }
 
-const LayerCosts& PlanBounds::layers(const PlanShape& shape, const PlanRecompute& recompute,
+const LayerCosts& PlanBounds::layers(const PlanShape& shape, const BlockOperations& recomputed,
                                      TensorPlacement placement) {
-  return placement == any_placement
-             ? costs_.layers(shape, recompute.operations)
-             : costs_.layers(shape, recompute.operations, costs_.orders().mesh_of(shape, placement));
+  return placement == any_placement ? costs_.layers(shape, recomputed)
+                                    : costs_.layers(shape, recomputed, costs_.orders().mesh_of(shape, placement));
 }
 
 /// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait
 /// lend their cores, so only the sum bounds them.
 double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) const {
   if (!request_->machine.host) return 0;
-  return rounding * static_cast<double>(shape.tp * num_gradient_ranks(shape)) * core_seconds /
+  return rounding_of_bounds * static_cast<double>(shape.tp * num_gradient_ranks(shape)) * core_seconds /
          static_cast<double>(request_->machine.host->num_cores);
 }
 
@@ -58,13 +51,21 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
               way += units.seconds[forward] + least_backward_input(units.seconds, BackwardKinds::both);
             });
   const auto m = static_cast<double>(shape.num_microbatches);
-  return std::max(rounding * std::max(seconds * m / static_cast<double>(shape.pp), way),
+  return std::max(rounding_of_bounds * std::max(seconds * m / static_cast<double>(shape.pp), way),
                   on_all_cores(shape, m * core_seconds));
 }
 
+PipelineKind PlanBounds::kind_of(const PlanShape& shape, const PlanPipeline& pipeline) {
+  constexpr PlanRecompute nothing = {};
+  return {.ranks = &stages_.ranks({shape, pipeline, nothing}, request_->base.model),
+          .backward = entry_of(pipeline.schedule).backward,
+          .is_naive = pipeline.schedule == PipelineSchedule::naive,
+          .holds_all = holds_all(pipeline.schedule)};
+}
+
 double PlanBounds::pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {
-  const LayerCosts& placed = layers(computation.shape, computation.recompute, placement);
-  const double of_ranks = rounding * last_unplayed_end(computation, stages_.kinds(computation, placed));
+  const LayerCosts& placed = layers(computation.shape, computation.recompute.operations, placement);
+  const double of_ranks = rounding_of_bounds * last_unplayed_end(computation, stages_.kinds(computation, placed));
   if (!request_->machine.host) return of_ranks;
   return std::max(of_ranks,
                   on_all_cores(computation.shape, core_seconds(computation, stages_.stages(computation, placed))));
@@ -132,7 +133,7 @@ double PlanBounds::step_seconds(const PlanCosts& costs, double transfer_seconds,
   }
   PassEnds ends = ends_of(costs, transfer_seconds, clocking);
   if (ends.ranks.size() == 1) ends.ranks.front() = std::max(ends.ranks.front(), single_rank_end(costs));
-  return rounding * step_end(costs, ends);
+  return rounding_of_bounds * step_end(costs, ends);
 }
 
 double PlanBounds::least_transfer_seconds(const PlanShape& shape, TensorPlacement placement) {
@@ -152,16 +153,17 @@ double PlanBounds::least_transfer_seconds(const PlanShape& shape, TensorPlacemen
 double PlanBounds::clocked_pipeline_seconds(const PlanComputation& computation, TensorPlacement placement) {
   const double unplayed = pipeline_seconds(computation, placement);
   if (request_->machine.host) return unplayed;
-  const PlanStages& stages = stages_.stages(computation, layers(computation.shape, computation.recompute, placement));
+  const PlanStages& stages =
+      stages_.stages(computation, layers(computation.shape, computation.recompute.operations, placement));
   const double transfer = least_transfer_seconds(computation.shape, placement);
   const auto [played, is_new] = ends_of(computation, stages).played.try_emplace(transfer);
   if (is_new) played->second = clocked(computation, stages, transfer, {}, {});
   const std::vector<double>& ranks = played->second.ranks;
-  return std::max(unplayed, rounding * *std::max_element(ranks.begin(), ranks.end()));
+  return std::max(unplayed, rounding_of_bounds * *std::max_element(ranks.begin(), ranks.end()));
 }
 
 PlanBounds::Placed PlanBounds::placed(const PlanComputation& computation, TensorPlacement placement) {
-  const LayerCosts& placed = layers(computation.shape, computation.recompute, placement);
+  const LayerCosts& placed = layers(computation.shape, computation.recompute.operations, placement);
   return {placed, stages_.stages(computation, placed), stages_.passes(computation.shape, computation.pipeline),
           placement};
 }

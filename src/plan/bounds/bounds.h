@@ -11,11 +11,15 @@
 #include "plan/bounds/bytes.h"
 #include "plan/bounds/data_seconds.h"
 
+#include <limits>
 #include <list>
 #include <map>
 #include <optional>
 
 namespace echelon {
+
+/// Bounds are summed in another order than the simulator's seconds, and than each other.
+inline constexpr double rounding_of_bounds = 1 - 1e-9;
 
 /// What requests have in common that differ in the number of devices or in what they fix.
 struct KnownParts {
@@ -23,8 +27,18 @@ struct KnownParts {
   KnownSchedules schedules;
 };
 
+/// Pipelines of a shape with the same kind have the same bounds of seconds and bytes, but for a clock's.
+struct PipelineKind {
+  const StageRanks* ranks = nullptr;
+  BackwardKinds backward{};
+  bool is_naive = false, holds_all = false;
+  auto operator<=>(const PipelineKind&) const = default;
+};
+
 class PlanBounds {
  public:
+  static constexpr std::int64_t any_bytes = std::numeric_limits<std::int64_t>::max();
+
   /// It refers to all of them.
   PlanBounds(const PlanSpace& space, const PlanRequest& request, KnownParts* known = nullptr);
   PlanBounds(const PlanBounds&) = delete;
@@ -32,8 +46,16 @@ class PlanBounds {
 
   [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] PlanBytes& bytes() { return bytes_; }
+  /// Of orders with the placement. The same object where another placement has the same costs, most often.
+  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
+                                         TensorPlacement placement);
   /// Whatever else is chosen, orders too.
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
+  /// Whatever the pipeline is, of those whose blocks recompute some of these operations and that keep no more than
+  /// `most_bytes` on any rank; among orders with the placement.
+  [[nodiscard]] double recomputing_seconds(const PlanShape& shape, const BlockOperations& operations,
+                                           TensorPlacement placement, std::int64_t most_bytes);
+  [[nodiscard]] PipelineKind kind_of(const PlanShape& shape, const PlanPipeline& pipeline);
   /// Whatever the data axes and the order are, among those with the placement.
   [[nodiscard]] double pipeline_seconds(const PlanComputation& computation, TensorPlacement placement);
   /// The same; a clock goes over the schedule.
@@ -66,8 +88,6 @@ class PlanBounds {
   };
   /// What the clock of a bound knows: nothing without one, and the lane of data axes or not.
   enum class Clocking : std::uint8_t { none, of_passes, of_lanes };
-  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const PlanRecompute& recompute,
-                                         TensorPlacement placement);
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);
   [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;
   [[nodiscard]] double step_seconds(const PlanCosts& costs, double transfer_seconds, Clocking clocking);

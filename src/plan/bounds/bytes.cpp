@@ -5,6 +5,21 @@
 #include <utility>
 
 namespace echelon {
+namespace {
+
+/// What a stage keeps of a microbatch, as StageCost has it: of its units, between them, and its input.
+std::int64_t stash_bytes(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
+  std::int64_t bytes = 0, num_units = 0;
+  for_units(layers, *costs.model, recompute_of(recompute), costs.tied, [&](const UnitKind& kind, std::int64_t count) {
+    const UnitPasses& passes = costs.of(kind).costs->bytes;
+    bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
+    num_units += count;
+  });
+  return bytes + (num_units - (layers.has_embedding ? 1 : 0)) * costs.boundary_bytes;
+}
+
+}  // namespace
+
 const LayerCosts& PlanBytes::layers(const PlanComputation& computation) {
   return costs_->layers(computation.shape, computation.recompute.operations);
 }
@@ -185,17 +200,18 @@ std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
 
 std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
   const LayerCosts& costs = layers(computation);
-  const auto [of, kinds] = stages_->kinds(computation, costs);
+  const StageRanks& of = stages_->ranks(computation, *costs.model);
+  std::vector<std::int64_t> kept_by_kind;
+  kept_by_kind.reserve(of.firsts.size());
+  for (const std::size_t first : of.firsts)
+    kept_by_kind.push_back(stash_bytes((*of.stages)[first], computation.recompute, costs));
   const States own = states(computation.shape, costs, most_sharded(computation.shape));
-  const PipelineSchedule schedule = computation.pipeline.schedule;
-  // All go forward before the first goes back.
-  const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;
-  const std::int64_t in_flight = holds_all ? computation.shape.num_microbatches : 1;
+  const std::int64_t in_flight = holds_all(computation.pipeline.schedule) ? computation.shape.num_microbatches : 1;
   std::int64_t peak = 0;
   for (const StageRanks::RankKind& each : of.rank_kinds) {
     std::int64_t kept = 0;
-    for (std::size_t kind = 0; kind < kinds.size(); ++kind)
-      kept += each.num_stages[kind] * in_flight * (kinds[kind].stash_bytes + kinds[kind].input_stash_bytes);
+    for (std::size_t kind = 0; kind < kept_by_kind.size(); ++kind)
+      kept += each.num_stages[kind] * in_flight * kept_by_kind[kind];
     const auto rank = static_cast<std::size_t>(each.rank);
     peak = std::max(peak, kept + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
                                                   .num_mixtures = of.mixtures_of_rank[rank],
@@ -203,6 +219,26 @@ std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
                                                   .is_last = each.is_last}));
   }
   return peak;
+}
+
+// Between units, and between stages, is a boundary each.
+std::int64_t PlanBytes::of_all_ranks(const PlanShape& shape, const LayerCosts& layers) {
+  const ModelSpec& model = request_->base.model;
+  const States own = states(shape, layers, most_sharded(shape));
+  std::int64_t num_units = 0, bytes = shape.pp * own.of_no_unit, num_mixtures = 0;
+  for_units({.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {}, layers.tied,
+            [&](const UnitKind& kind, std::int64_t count) {
+              const UnitPasses& passes = layers.of(kind).costs->bytes;
+              num_units += count;
+              bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
+              if (kind.layer.has_experts) num_mixtures += count;
+            });
+  bytes += (num_units - 1) * layers.boundary_bytes;
+  const States of_units = {own.of_units, 0};
+  return bytes +
+         persistent(
+             of_units,
+             {.num_blocks = model.num_hidden_layers, .num_mixtures = num_mixtures, .is_first = true, .is_last = true});
 }
 
 std::int64_t PlanBytes::of_any_layout() const {

@@ -110,7 +110,8 @@ class PlanStageTable {
   /// Until `num_known_stages` others are asked for: a search asks for those of a computation one time after the other.
   /// `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
-  /// The same, until others are asked for. Much faster where a search asks for stages that it never looks at again.
+  [[nodiscard]] const StageRanks& ranks(const PlanComputation& computation, const ModelSpec& model);
+  /// As stages(), until others are asked for. Much faster where a search asks for stages that it never looks at again.
   [[nodiscard]] StageKinds kinds(const PlanComputation& computation, const LayerCosts& layers);
   [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
     return known(shape, pipeline).schedule;
@@ -139,7 +140,6 @@ class PlanStageTable {
     }
   };
   void make(const PlanComputation& computation, const LayerCosts& layers, PlanStages& made);
-  [[nodiscard]] const StageRanks& ranks(const PlanComputation& computation, const ModelSpec& model);
   /// By stage: the first one with the same units.
   [[nodiscard]] const std::vector<std::size_t>& first_equals(const std::vector<StageLayers>& stages,
                                                              const ModelSpec& model);

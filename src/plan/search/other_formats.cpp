@@ -1,6 +1,7 @@
 #include "plan/search/other_formats.h"
 
 #include "base/error.h"
+#include "plan/space/choices.h"
 #include "spec/machine/fastest_format.h"
 
 namespace echelon {
@@ -13,7 +14,8 @@ std::vector<Plan> in_other_formats(const Plan& plan, const PlanRequest& request)
     PlanRequest other = request;
     other.base.training.dtype = dtype;
     try {
-      others.push_back(evaluate(PlanSpace(other), other, plan.choice));
+      validate(config_of(other, plan.choice));
+      others.push_back(evaluate(other, plan.choice));
     } catch (const Error&) {  // keys of the config that only go with the other format
     }
   }

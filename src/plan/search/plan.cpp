@@ -1,5 +1,7 @@
 #include "plan/search/plan.h"
 
+#include "plan/space/choices.h"
+
 #include <cmath>
 #include <utility>
 
@@ -29,8 +31,8 @@ Simulation simulated(const RunConfig& config, const PlanRequest& request) {
   return simulate(Blueprint(config), request.machine, options);
 }
 
-Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice) {
-  Plan plan = {choice, space.config_of(choice), {}};
+Plan evaluate(const PlanRequest& request, const PlanChoice& choice) {
+  Plan plan = {choice, config_of(request, choice), {}};
   plan.outcome = simulated(plan.config, request);
   plan.outcome.timeline = {};
   return plan;

@@ -59,6 +59,6 @@ struct PlanResult {
 /// The step of a config, with the request's documents.
 [[nodiscard]] Simulation simulated(const RunConfig& config, const PlanRequest& request);
 /// Blueprint and simulation of one layout.
-[[nodiscard]] Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice);
+[[nodiscard]] Plan evaluate(const PlanRequest& request, const PlanChoice& choice);
 
 }  // namespace echelon

@@ -19,6 +19,8 @@ constexpr double share_of_proof = 0.5;
 
 constexpr double listed_seconds = 5e-5;  // what the digits of a table tell apart
 
+constexpr std::string_view context_degree_key = "parallelism.context_parallel_degree";
+
 void drop_found(PlanHeap& heap, const std::set<PlanDegrees>& found) {
   while (!heap.empty() && found.contains(degrees_of(heap.top()))) heap.pop();
 }
@@ -30,54 +32,84 @@ void count(PlanResult& result, const PlanCounts& counts) {
   result.work = counts.work;
 }
 
-PlanResult search(PlanTables& tables, bool must_fit, int wanted) {
-  const PlanRequest& request = tables.request;
-  PlanTree tree(tables, must_fit);
+class Search {
+ public:
+  Search(PlanTables& tables, bool must_fit)
+      : request_(tables.request), tables_(tables), tree_(tables, must_fit), open_(tree_.roots()) {}
+
+  /// So many more plans.
+  PlanResult find(int wanted);
+  /// The best plan with cp = 1, if it is proven best. Afterwards nothing else can be found. `listed`: those found
+  /// before, all proven best.
+  std::optional<Plan> find_without_context(const std::vector<Plan>& listed);
+
+ private:
+  const PlanRequest& request_;
+  PlanTables& tables_;
+  PlanTree tree_;
+  PlanHeap open_;
+  std::set<PlanDegrees> found_;
+};
+
+PlanResult Search::find(int wanted) {
   PlanResult result;
-  result.num_configurations = tree.space().num_configurations();
-  PlanHeap open = tree.roots();
-  PlanHeap& timed = tree.timed();
-  std::set<PlanDegrees> found;
-  SearchLimit limit(request, tree);
+  PlanHeap& timed = tree_.timed();
+  SearchLimit limit(request_, tree_);
   const SearchLimit::End end = limit.after(share_of_proof);
   while (static_cast<int>(result.plans.size()) < wanted) {
-    drop_found(open, found);
-    drop_found(timed, found);
-    const bool is_open = !open.empty() && (timed.empty() || is_behind(request, timed.top().key, open.top().key));
+    drop_found(open_, found_);
+    drop_found(timed, found_);
+    const bool is_open = !open_.empty() && (timed.empty() || is_behind(request_, timed.top().key, open_.top().key));
+    if (is_open && tree_.find_first_part(open_)) continue;
     if (is_open && result.is_complete && !limit.is_before(end)) {
       result.is_complete = false;
-      tree.separate_parts(open);
-      find_good_plans({request, tree, limit, open, found}, wanted);
+      tree_.separate_parts(open_);
+      find_good_plans({request_, tree_, limit, open_, found_}, wanted);
       continue;
     }
     if (is_open && result.is_complete) {
-      const std::unique_ptr<PlanNode> next = open.pop();
-      next->grade == PlanGrade::shape ? tree.expand_to_parts(*next, open) : tree.expand(*next, open);
+      const std::unique_ptr<PlanNode> next = open_.pop();
+      next->grade == PlanGrade::shape ? tree_.expand_to_parts(*next, open_) : tree_.expand(*next, open_);
       continue;
     }
     if (timed.empty()) break;
     const PlanNode& best = timed.top().pushed();
-    if (result.plans.empty() && !open.empty()) result.within = std::max(0.0, 1 - open.top().key.first / best.key.first);
+    while (request_.within > 0 && tree_.find_first_part(open_)) {
+    }
+    if (result.plans.empty() && !open_.empty())
+      result.within = std::max(0.0, 1 - open_.top().key.first / best.key.first);
     if (result.is_complete) ++result.num_proven;
-    found.insert(degrees_of(best));
-    result.plans.push_back(tree.take_plan(best));
+    found_.insert(degrees_of(best));
+    result.plans.push_back(tree_.take_plan(best));
   }
-  count(result, tree.counts());
-  const double now = request.clock();
-  result.seconds = now - std::exchange(tables.since, now);
+  count(result, tree_.counts());
+  const double now = request_.clock();
+  result.seconds = now - std::exchange(tables_.since, now);
   return result;
 }
 
+// Nothing that was looked at is looked at again: of the sets with cp = 1 those are left that a search for them alone
+// would have left.
+std::optional<Plan> Search::find_without_context(const std::vector<Plan>& listed) {
+  const auto same = std::ranges::find_if(listed, [](const Plan& each) { return each.choice.shape.cp == 1; });
+  if (same != listed.end()) return *same;
+  const auto has_none = [](const PlanHeap::Entry& each) { return each.shape().cp == 1; };
+  open_ = open_.extract(has_none);
+  tree_.timed() = tree_.timed().extract(has_none);
+  PlanResult result = find(1);
+  if (!result.is_complete || result.plans.empty()) return std::nullopt;
+  return std::move(result.plans.front());
+}
+
 /// Stages that one pipeline rank has instead of one are listed only where that shows in the table's seconds.
-std::optional<Plan> in_one_stage(const Plan& plan, const PlanRequest& request) {
+std::optional<Plan> in_one_stage(const Plan& plan, const PlanSpace& space, const PlanRequest& request) {
   PlanChoice choice = plan.choice;
   if (choice.shape.pp > 1 || choice.pipeline.num_virtual == 1 || choice.recompute.num_blocks > 0) return std::nullopt;
-  const PlanSpace space(request);
   const std::vector<PlanPipeline>& all = space.pipelines(choice.shape);
   const auto plain = std::ranges::find_if(all, [](const PlanPipeline& each) { return each.num_virtual == 1; });
   if (plain == all.end()) return std::nullopt;
   choice.pipeline = *plain;
-  Plan other = evaluate(space, request, choice);
+  Plan other = evaluate(request, choice);
   const double longer = other.outcome.step_seconds - plan.outcome.step_seconds;
   if (!other.outcome.fits() || longer >= listed_seconds) return std::nullopt;
   return other;
@@ -87,39 +119,59 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
   if (plan.choice.order == AxisOrder() || request.fixes("parallelism.order")) return std::nullopt;
   PlanChoice choice = plan.choice;
   choice.order = {};
-  return evaluate(PlanSpace(request), request, choice);
+  return evaluate(request, choice);
 }
 
-/// In as much work as the search for all.
-std::optional<Plan> without_context(const Plan& best, const PlanRequest& request, KnownParts& known) {
-  constexpr std::string_view key = "parallelism.context_parallel_degree";
-  if (best.choice.shape.cp == 1 || request.fixes(key)) return std::nullopt;
-  const PlanSpace space(request);
-  if (std::ranges::none_of(space.shapes(), [](const PlanShape& shape) { return shape.cp == 1; })) return std::nullopt;
-  PlanRequest whole = request;
-  whole.fixed.emplace(key);
-  whole.top = 1;
-  PlanTables tables(whole, &known);
-  PlanResult result = search(tables, true, 1);
+/// Whether the plan without context parallelism is of interest.
+bool compares_context(const PlanResult& result, const PlanRequest& request) {
+  return !result.plans.empty() && result.plans.front().choice.shape.cp > 1 && !request.fixes(context_degree_key);
+}
+
+/// The best plan with cp = 1, in as much work as the search for all.
+std::optional<Plan> without_context(const PlanTables& tables, KnownParts& known) {
+  const std::vector<PlanShape>& shapes = tables.space.shapes();
+  if (std::ranges::none_of(shapes, [](const PlanShape& shape) { return shape.cp == 1; })) return std::nullopt;
+  PlanRequest alone = tables.request;
+  alone.fixed.emplace(context_degree_key);
+  PlanTables of_alone(alone, &known);
+  PlanResult result = Search(of_alone, true).find(1);
   if (result.plans.empty()) return std::nullopt;
   return std::move(result.plans.front());
+}
+
+/// The plans that are asked for; and, where the first one has context parallelism, the best one without.
+PlanResult find_all(PlanTables& tables, KnownParts& known) {
+  const PlanRequest& request = tables.request;
+  if (request.objective == PlanObjective::cost) {
+    PlanResult result = find_cheapest_plans(request);
+    if (compares_context(result, request)) result.without_context = without_context(tables, known);
+    return result;
+  }
+  Search search(tables, true);
+  PlanResult result = search.find(request.top);
+  if (!compares_context(result, request)) return result;
+  if (result.is_complete) result.without_context = search.find_without_context(result.plans);
+  if (!result.without_context) result.without_context = without_context(tables, known);
+  return result;
 }
 
 }  // namespace
 
 PlanResult find_fitting_plans(const PlanRequest& request, KnownParts* known) {
   PlanTables tables(request, known);
-  return search(tables, true, request.top);
+  PlanResult result = Search(tables, true).find(request.top);
+  result.num_configurations = tables.space.num_configurations();
+  return result;
 }
 
 PlanResult find_plans(const PlanRequest& request) {
   KnownParts known;
   PlanTables tables(request, &known);
-  PlanResult result =
-      request.objective == PlanObjective::cost ? find_cheapest_plans(request) : search(tables, true, request.top);
+  PlanResult result = find_all(tables, known);
+  if (request.objective != PlanObjective::cost) result.num_configurations = tables.space.num_configurations();
   if (request.objective != PlanObjective::memory)
     for (Plan& plan : result.plans)
-      if (std::optional<Plan> plain = in_one_stage(plan, request)) plan = *std::move(plain);
+      if (std::optional<Plan> plain = in_one_stage(plan, tables.space, request)) plan = *std::move(plain);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
     // A search that has ended may not have seen it.
@@ -129,11 +181,10 @@ PlanResult find_plans(const PlanRequest& request) {
       result.plans.front() = std::move(*result.in_default_order);
       result.in_default_order.reset();
     }
-    result.without_context = without_context(result.plans.front(), request, known);
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }
-  PlanResult any = search(tables, false, 1);
+  PlanResult any = Search(tables, false).find(1);
   result.is_complete &= any.is_complete;
   require(!any.plans.empty(), "no layout was found with --work={} and --seconds={} (use 0 for no limit)", request.work,
           request.seconds);

@@ -9,20 +9,10 @@
 namespace echelon {
 namespace {
 
-constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another order than the simulator's seconds
-
 // What a set, a pass of a schedule, an action of a program and of a blueprint cost.
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
                        work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
-
-/// A chain from its first one that fits. Most often all do.
-template <class Fits>
-std::span<const PlanRecompute> from_first_fitting(std::span<const PlanRecompute> chain, const Fits& fits) {
-  if (fits(chain.front())) return chain;
-  const auto first = std::ranges::partition_point(chain, [&](const PlanRecompute& each) { return !fits(each); });
-  return chain.subspan(static_cast<std::size_t>(first - chain.begin()));
-}
 
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
@@ -37,7 +27,8 @@ PlanTree::PlanTree(PlanTables& tables, bool must_fit)
       space_(tables.space),
       bounds_(tables.bounds),
       steps_(tables.steps),
-      device_bytes_(most_arena_bytes({})) {}
+      device_bytes_(most_arena_bytes({})),
+      keys_(space_, bounds_, must_fit ? device_bytes_ : PlanBounds::any_bytes, memory_first()) {}
 
 PlanHeap PlanTree::roots() {
   PlanHeap open;
@@ -69,130 +60,53 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   }
 }
 
-/// Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
-template <class Visit>
-void PlanTree::for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const {
-  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
-  for (auto first = all.begin(); first != all.end();) {
-    const auto end =
-        std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
-    visit(std::span<const PlanRecompute>(first, end));
-    first = end;
-  }
-}
-
-PipelineParts PlanTree::parts_of(const PlanShape& shape) {
-  const std::vector<TensorPlacement> placements = bounds_.costs().orders().placements(shape);
-  PipelineParts parts;
-  for (const PlanPipeline& pipeline : space_.pipelines(shape)) add_parts(shape, pipeline, placements, parts);
-  return parts;
-}
-
-/// What recomputes nothing is fastest and keeps most: where a search has that, it looks at the other ones later.
-void PlanTree::add_parts(const PlanShape& shape, const PlanPipeline& pipeline,
-                         const std::vector<TensorPlacement>& placements, PipelineParts& parts) {
-  const std::vector<PlanRecompute>& all = space_.recomputes(pipeline);
-  const bool has_plain = !all.empty() && all.front() == PlanRecompute();
-  const bool all_fit =
-      !must_fit_ || (has_plain && may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, all.front()})));
-  std::vector<PlanKey> plain;  // by placement
-  if (has_plain && !memory_first())
-    for (const TensorPlacement placement : placements)
-      plain.push_back(key_of_pipeline(shape, pipeline, std::span(all).first(1), placement));
-  for_each_chain(pipeline, [&](std::span<const PlanRecompute> chain) {
-    if (!all_fit && has_plain && chain.front() == PlanRecompute()) return;  // it was looked at
-    const std::ptrdiff_t fitting = all_fit ? -1 : std::ssize(parts.fitting);
-    if (!all_fit) parts.fitting.emplace_back();
-    for (std::size_t i = 0; i < placements.size(); ++i) {
-      PipelinePart part = {.pipeline = &pipeline, .chain = chain, .placement = placements[i], .fitting = fitting};
-      if (plain.empty()) {
-        if (!bound_part(shape, parts, part)) continue;
-      } else {
-        part.key = plain[i];
-        part.is_bounded = all_fit && chain.front() == PlanRecompute();
-        if (!part.is_bounded) part.key.first *= rounding_of_bounds;
-      }
-      parts.heap.push_back(part);
-    }
-  });
-}
-
-bool PlanTree::bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part) {
-  if (part.fitting >= 0) {
-    auto& fitting = parts.fitting[static_cast<std::size_t>(part.fitting)];
-    if (!fitting)
-      fitting = from_first_fitting(part.chain, [&](const PlanRecompute& each) {
-        return may_fit(bounds_.bytes().of_any_schedule({shape, *part.pipeline, each}));
-      });
-    part.chain = *fitting;
-  }
-  if (part.chain.empty()) return false;
-  part.key = key_of_pipeline(shape, *part.pipeline, part.chain, part.placement);
-  part.is_bounded = true;
-  return true;
-}
-
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
-  PipelineParts parts = parts_of(shape);
-  for (PipelinePart& part : parts.heap)
-    if (part.is_bounded || bound_part(shape, parts, part)) open.push(node_of(shape, part));
+  PipelineParts parts(keys_, shape, 0);
+  for (const PipelinePart& part : parts.find_all()) open.push(node_of(shape, part));
 }
 
 void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   counts_.work += work_of_set;
-  PlanNode node = {.grade = PlanGrade::parts, .choice = shape.choice};
-  node.parts = std::make_shared<PipelineParts>(parts_of(shape.choice.shape));
-  std::vector<PipelinePart>& parts = node.parts->heap;
-  std::int64_t turn = open.take_turns(std::ssize(parts));
-  for (PipelinePart& part : parts) part.turn = turn++;
-  std::make_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
-  push_parts(std::move(node), open);
+  const std::int64_t turn = open.take_turns(PipelineParts::num_turns(keys_, shape.choice.shape));
+  push_parts({.grade = PlanGrade::parts,
+              .choice = shape.choice,
+              .parts = std::make_shared<PipelineParts>(keys_, shape.choice.shape, turn)},
+             open);
 }
 
-/// In the place of the first one that is left, once its bound is known.
+/// In the place of the first one that is left.
 void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
-  std::vector<PipelinePart>& parts = node.parts->heap;
-  while (!parts.empty() && !parts.front().is_bounded) {
-    std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
-    if (bound_part(node.choice.shape, *node.parts, parts.back()))
-      std::push_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
-    else
-      parts.pop_back();
-  }
-  if (parts.empty()) return;
-  node.key = parts.front().key;
-  node.turn = parts.front().turn;
+  if (node.parts->empty()) return;
+  node.key = node.parts->key();
+  node.turn = node.parts->turn();
   open.push_in_turn(std::move(node));
+}
+
+bool PlanTree::find_first_part(PlanHeap& open) {
+  if (open.empty() || open.top().grade() != PlanGrade::parts || open.top().pushed().parts->is_first_known())
+    return false;
+  std::unique_ptr<PlanNode> node = open.pop();
+  node->parts->find_first();
+  push_parts(std::move(*node), open);
+  return true;
 }
 
 void PlanTree::separate_parts(PlanHeap& open) {
   together_.push_back(open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::parts; }));
   for (const PlanHeap::Entry& each : together_.back().entries())
-    for (PipelinePart& part : each.pushed().parts->heap)
-      if (part.is_bounded || bound_part(each.shape(), *each.pushed().parts, part))
-        open.push(PlanHeap::Entry(each.shape(), part));
+    for (const PipelinePart& part : each.pushed().parts->find_all()) open.push(PlanHeap::Entry(each.shape(), part));
 }
 
 void PlanTree::expand_parts(const PlanNode& node, PlanHeap& open) {
-  std::vector<PipelinePart>& parts = node.parts->heap;
-  std::pop_heap(parts.begin(), parts.end(), comes_later<PipelinePart>);
-  open.push_in_turn(node_of(node.choice.shape, parts.back()));
-  parts.pop_back();
+  open.push_in_turn(node_of(node.choice.shape, node.parts->take_first()));
   push_parts(node, open);
-}
-
-PlanKey PlanTree::key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
-                                  std::span<const PlanRecompute> chain, TensorPlacement placement) {
-  // Where memory comes first, seconds decide between layouts alone.
-  return key(memory_first() ? Bound{0, bounds_.bytes().of_any_schedule({shape, pipeline, chain.back()})}
-                            : Bound{bounds_.pipeline_seconds({shape, pipeline, chain.front()}, placement), 0});
 }
 
 /// The layouts with the recomputations of a chain.
 void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
   node.grade = PlanGrade::pipeline;
   node.choice.recompute = node.chain.front();
-  node.key = key_of_pipeline(node.choice.shape, node.choice.pipeline, node.chain, node.placement);
+  node.key = keys_.of(node.choice.shape, node.choice.pipeline, node.chain, node.placement);
   open.push(std::move(node));
 }
 
@@ -315,7 +229,7 @@ void PlanTree::time(const PlanNode& layout) {
   counts_.work += layout.num_actions > 0 ? work_of_blueprint_action * layout.num_actions
                                          : work_of_blueprint_pass * num_passes(layout.choice) +
                                                work_of_blueprint_rank * request_.num_devices;
-  Plan plan = evaluate(space_, request_, layout.choice);
+  Plan plan = evaluate(request_, layout.choice);
   if (must_fit_ && !plan.outcome.fits()) return;
   PlanNode timed = layout_node(PlanGrade::timed, layout.choice,
                                {comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes()});

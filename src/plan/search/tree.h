@@ -3,8 +3,8 @@
 
 #include "plan/bounds/bounds.h"
 #include "plan/bounds/layout_steps.h"
-#include "plan/search/heap.h"
 #include "plan/search/plan.h"
+#include "plan/sets/pipeline_parts.h"
 #include "predict/machine/device_memory.h"
 
 #include <array>
@@ -60,6 +60,8 @@ class PlanTree {
   void expand(const PlanNode& node, PlanHeap& open);
   /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
   void expand_to_parts(const PlanNode& shape, PlanHeap& open);
+  /// Bounds the first set better if that is of pipelines which were not looked at yet. Returns whether it was; no work.
+  bool find_first_part(PlanHeap& open);
   /// Pipelines that stayed together become nodes.
   void separate_parts(PlanHeap& open);
   void step(const PlanNode& layout, PlanHeap& open);
@@ -82,15 +84,7 @@ class PlanTree {
 
  private:
   void expand_shape(const PlanShape& shape, PlanHeap& open);
-  template <class Visit>
-  void for_each_chain(const PlanPipeline& pipeline, const Visit& visit) const;
-  /// All that may fit; bounded or not.
-  [[nodiscard]] PipelineParts parts_of(const PlanShape& shape);
-  void add_parts(const PlanShape& shape, const PlanPipeline& pipeline, const std::vector<TensorPlacement>& placements,
-                 PipelineParts& parts);
-  /// Returns whether any of the part's layouts may fit.
-  [[nodiscard]] bool bound_part(const PlanShape& shape, PipelineParts& parts, PipelinePart& part);
-  void push_parts(PlanNode node, PlanHeap& open);
+  static void push_parts(PlanNode node, PlanHeap& open);
   void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
@@ -105,9 +99,6 @@ class PlanTree {
     std::int64_t bytes = 0;
   };
   [[nodiscard]] PlanKey key(const Bound& bound) const;
-  /// Of the computations of a chain.
-  [[nodiscard]] PlanKey key_of_pipeline(const PlanShape& shape, const PlanPipeline& pipeline,
-                                        std::span<const PlanRecompute> chain, TensorPlacement placement);
   [[nodiscard]] PlanNode layout_node(PlanGrade grade, const PlanChoice& choice, const Bound& bound) const;
   [[nodiscard]] std::int64_t most_arena_bytes(const Communicators& communicators) const;
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
@@ -135,6 +126,7 @@ class PlanTree {
   PlanBounds& bounds_;
   LayoutSteps& steps_;
   std::int64_t device_bytes_;
+  PipelineKeys keys_;
   std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
   PlanHeap timed_;
   std::vector<PlanHeap> together_;  // shapes whose pipelines were separated, which refer to them

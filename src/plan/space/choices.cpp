@@ -13,7 +13,7 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-RunConfig with_shape(RunConfig config, const PlanShape& shape) {
+void set_shape(RunConfig& config, const PlanShape& shape) {
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = shape.pp;
@@ -39,7 +39,6 @@ RunConfig with_shape(RunConfig config, const PlanShape& shape) {
   config.parallelism.data_parallel_shard_degree = shards_of_experts(shape);
   config.parallelism.data_parallel_replicate_degree = shape.dp / shards_of_experts(shape);
   config.training.micro_batch_size = shape.micro_batch_size;
-  return config;
 }
 
 RunConfig without_choices(RunConfig config) {
@@ -59,10 +58,28 @@ RunConfig without_choices(RunConfig config) {
   return config;
 }
 
-RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline) {
+void set_pipeline(RunConfig& config, const PlanPipeline& pipeline) {
   config.parallelism.pipeline_parallel_schedule = pipeline.schedule;
   config.parallelism.virtual_stages = pipeline.num_virtual;
   config.parallelism.pipeline_parallel_layout = pipeline.layout;
+}
+
+RunConfig config_of(const PlanRequest& request, const PlanChoice& choice) {
+  RunConfig config = without_choices(request.base);
+  set_shape(config, choice.shape);
+  set_pipeline(config, choice.pipeline);
+  config.training.recompute = choice.recompute.operations;
+  config.training.mlp_chunk_tokens = request.base.training.mlp_chunk_tokens;
+  if (choice.recompute.num_blocks > 0) {
+    config.training.recompute_method = RecomputeMethod::block;
+    config.training.recompute_num_layers = choice.recompute.num_blocks;
+  }
+  config.parallelism.data_parallel_replicate_degree = choice.data.replicate;
+  config.parallelism.data_parallel_shard_degree = choice.data.shard;
+  config.parallelism.zero_level = choice.data.zero_level;
+  config.parallelism.reshard_after_forward = choice.data.reshard;
+  config.parallelism.prefetch_depth = choice.data.prefetch_depth;
+  config.parallelism.order = choice.order;
   return config;
 }
 

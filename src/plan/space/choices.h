@@ -13,7 +13,9 @@ namespace echelon {
 /// All that is chosen, at its simplest.
 [[nodiscard]] RunConfig without_choices(RunConfig config);
 /// As few shards as the shape may have; the other data-parallel ranks are replicas.
-[[nodiscard]] RunConfig with_shape(RunConfig config, const PlanShape& shape);
-[[nodiscard]] RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline);
+void set_shape(RunConfig& config, const PlanShape& shape);
+void set_pipeline(RunConfig& config, const PlanPipeline& pipeline);
+/// What `train` is given.
+[[nodiscard]] RunConfig config_of(const PlanRequest& request, const PlanChoice& choice);
 
 }  // namespace echelon

@@ -72,12 +72,13 @@ void require_divisor(std::string_view key, std::int64_t degree, const PlanReques
 
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   add_orders();
+  RunConfig config = without_choices(request.base);
   for (const std::int64_t tp : divisors(request.num_devices)) {
     if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
     for (const std::int64_t pp : divisors(request.num_devices / tp)) {
       if (!fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) continue;
       for (const std::int64_t cp : divisors(request.num_devices / (tp * pp)))
-        if (is_searched(cp)) add_shapes(tp, pp, cp);
+        if (is_searched(cp)) add_shapes(tp, pp, cp, config);
     }
   }
   if (!shapes_.empty()) return;
@@ -174,17 +175,17 @@ std::vector<PlanShape> PlanSpace::with_row_exchanges(const PlanShape& shape) con
   return all;
 }
 
-void PlanSpace::add_divided(const PlanShape& shape) {
+void PlanSpace::add_divided(const PlanShape& shape, RunConfig& config) {
   if (pipelines(shape).empty()) return;
-  const RunConfig plain = without_choices(request_->base);
   for (const PlanShape& divided : with_experts(shape)) {
-    if (!is_legal(with_shape(plain, divided))) continue;
+    set_shape(config, divided);  // all of it, as long as rows go directly
+    if (!is_legal(config)) continue;
     for (const PlanShape& each : with_row_exchanges(divided))
       if (!data_layouts(each).empty()) shapes_.push_back(each);
   }
 }
 
-void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp, RunConfig& config) {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t dp = request_->num_devices / (tp * pp * cp), batch = request_->base.training.global_batch_size;
   if (batch % dp != 0) return;
@@ -203,7 +204,8 @@ void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
                        .num_microbatches = batch / dp / micro_batch,
                        .cp = cp,
                        .exchange = exchange,
-                       .balancer = balancer});
+                       .balancer = balancer},
+                      config);
     }
   }
 }

@@ -165,21 +165,6 @@ void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) co
   }
 }
 
-RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
-  RunConfig config = with_pipeline(with_shape(without_choices(request_->base), choice.shape), choice.pipeline);
-  config.training.recompute = choice.recompute.operations;
-  config.training.mlp_chunk_tokens = request_->base.training.mlp_chunk_tokens;
-  if (choice.recompute.num_blocks > 0) {
-    config.training.recompute_method = RecomputeMethod::block;
-    config.training.recompute_num_layers = choice.recompute.num_blocks;
-  }
-  config.parallelism.data_parallel_replicate_degree = choice.data.replicate;
-  config.parallelism.data_parallel_shard_degree = choice.data.shard;
-  config.parallelism.zero_level = choice.data.zero_level;
-  config.parallelism.reshard_after_forward = choice.data.reshard;
-  config.parallelism.prefetch_depth = choice.data.prefetch_depth;
-  config.parallelism.order = choice.order;
-  return config;
-}
+RunConfig PlanSpace::config_of(const PlanChoice& choice) const { return echelon::config_of(*request_, choice); }
 
 }  // namespace echelon

@@ -129,9 +129,10 @@ class PlanSpace {
 
  private:
   void add_orders();
-  void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp);
+  /// `config`: without choices, on which each shape is tried.
+  void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp, RunConfig& config);
   /// The shape with every way to divide experts and to exchange their rows.
-  void add_divided(const PlanShape& shape);
+  void add_divided(const PlanShape& shape, RunConfig& config);
   [[nodiscard]] bool is_searched(std::int64_t cp) const;
   [[nodiscard]] std::vector<KeyExchange> exchanges(std::int64_t tp, std::int64_t cp) const;
   [[nodiscard]] std::vector<LoadBalancer> balancers(std::int64_t cp, const KeyExchange& exchange) const;

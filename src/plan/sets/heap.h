@@ -42,16 +42,11 @@ struct PipelinePart {
   const PlanPipeline* pipeline = nullptr;  // of the space
   std::span<const PlanRecompute> chain = {};
   TensorPlacement placement = any_placement;
-  std::ptrdiff_t fitting = -1;  // among the chains whose start is to be found; -1: the first one may fit
-  bool is_bounded = false;      // else the key is that of the pipeline without recomputation, which is lower
+  std::size_t kind = 0, operations = 0, place = 0;  // of the pipeline, the chain and the placement, in PipelineParts
+  bool is_bounded = false;                          // else the key is lower than that of its layouts
 };
 
-/// The pipelines of a shape.
-struct PipelineParts {
-  std::vector<PipelinePart> heap = {};  // by comes_later
-  /// Of a chain, wherever groups are placed: without those at its start of which no layout fits. None: to be found.
-  std::vector<std::optional<std::span<const PlanRecompute>>> fitting = {};
-};
+class PipelineParts;
 
 /// Of equal keys the one with the earlier turn comes first: the order in which they were pushed.
 template <class T>
@@ -132,6 +127,12 @@ class PlanHeap {
     const PlanKey key = node.key;
     const std::int64_t turn = node.turn;
     push({key, turn, std::make_unique<PlanNode>(std::move(node))});
+  }
+  /// Again, with its key and turn as they are now.
+  void push(std::unique_ptr<PlanNode> node) {
+    const PlanKey key = node->key;
+    const std::int64_t turn = node->turn;
+    push({key, turn, std::move(node)});
   }
   void push(Entry entry) {
     entries_.push_back(std::move(entry));
