@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text/printable.h"
 #include "data/chat/chat_preparation.h"
+#include "data/files/output_claim.h"
 #include "data/indexed_dataset.h"
 #include "data/prepare_record.h"
 #include "data/prepared_tokenizer.h"
@@ -16,7 +17,6 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
-#include <vector>
 
 namespace echelon {
 namespace {
@@ -33,15 +33,7 @@ class Preparation {
 
   PrepareResult run() {
     const Tokenizer tokenizer = prepared_tokenizer(options_, corpus_, progress_);
-    const std::vector<fs::path> made = make_output();  // not earlier: a bad request must not delete an older output
-    PrepareResult result;
-    try {
-      result = encode(tokenizer);
-    } catch (...) {
-      std::error_code error;
-      for (const fs::path& folder : made) fs::remove(folder, error);  // if it is empty
-      throw;
-    }
+    PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
     if (result.validation.num_tokens > 0)
       result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
@@ -50,18 +42,6 @@ class Preparation {
 
  private:
   [[nodiscard]] std::string path(std::string_view name) const { return fmt::format("{}/{}", options_.output, name); }
-
-  /// The folders that did not exist, inner ones first.
-  [[nodiscard]] std::vector<fs::path> make_output() const {
-    std::error_code error;
-    std::vector<fs::path> made;
-    for (fs::path each = fs::absolute(options_.output).lexically_normal(); !fs::exists(each, error);
-         each = each.parent_path())
-      if (each.has_filename()) made.push_back(each);
-    fs::create_directories(options_.output, error);
-    if (error) throw Failure(fmt::format("prepare --output={} cannot be made: {}", options_.output, error.message()));
-    return made;
-  }
 
   // Old files are deleted first: files of two requests must not coexist, even if this is interrupted.
   void publish(const Tokenizer& tokenizer, SplitWriter& writer) const {
@@ -172,6 +152,7 @@ PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& prog
   const std::string hash = request_hash(options, corpus);
   if (const auto recorded = read_prepare_record(options, hash)) return *recorded;
   require_writable(options.output);
+  const OutputClaim claim(options.output);
   const PrepareResult result = Preparation(options, corpus, progress).run();
   write_prepare_record(options, hash, result);
   return result;

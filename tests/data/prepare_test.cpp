@@ -273,6 +273,26 @@ TEST(Prepare, DoesNothingTwice) {
   EXPECT_TRUE(prepare(options).is_reused);
 }
 
+TEST(Prepare, OnlyOneAtATimeWritesToAFolder) {
+  const Scratch scratch;
+  scratch.write("one/a", "hello hello world");
+  scratch.write("two/a", "another, another text");
+  const PrepareOptions one = options_for(scratch, {scratch.path("one")}),
+                       two = options_for(scratch, {scratch.path("two")});
+  std::set<std::string> refusals;
+  const auto meanwhile = [&](PrepareStage, std::int64_t, std::int64_t) {
+    refusals.insert(sentence_of([&] { prepare(two); }));
+  };
+  prepare(one, meanwhile);
+  EXPECT_THAT(refusals,
+              ElementsAre(HasSubstr(fmt::format("--output={} has a preparation that is not over: process {} on ",
+                                                one.output, ::getpid()))));
+  EXPECT_THAT(documents(one.output, "train"), ElementsAre(ended("hello hello world")));
+  EXPECT_TRUE(prepare(one).is_reused);
+  EXPECT_FALSE(std::filesystem::exists(one.output + "/prepare.lock"));
+  prepare(two);
+}
+
 TEST(Prepare, UsesATokenizerThatIsGiven) {
   const Scratch scratch;
   scratch.write("in/a", "hello hello world");

@@ -1,16 +1,31 @@
 #include "data/files/durable_file.h"
 
+#include "files/lock_file.h"
 #include "files/system_calls.h"
+
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <utility>
 
 namespace echelon {
 namespace {
+
 constexpr std::size_t buffer_bytes = 1 << 20;
+
+/// The first of PATH.partial, PATH.partial-2, ... that nobody writes: what a killed process left is written over.
+File open_temporary(const std::string& path) {
+  for (int i = 1;; ++i) {
+    LockedFile locked = open_and_lock(i == 1 ? path + ".partial" : fmt::format("{}.partial-{}", path, i));
+    if (locked.lock == File::Lock::taken_by_another) continue;
+    locked.file.resize(0);
+    return std::move(locked.file);
+  }
 }
 
-DurableFile::DurableFile(std::string path) : path_(std::move(path)), file_(File::create(path_ + ".partial")) {
+}  // namespace
+
+DurableFile::DurableFile(std::string path) : path_(std::move(path)), file_(open_temporary(path_)) {
   buffer_.reserve(buffer_bytes);
 }
 
@@ -49,8 +64,8 @@ void DurableFile::flush() {
 
 void DurableFile::publish() {
   flush();
-  file_->close();
   replace_name(file_->path(), path_);
+  file_->close();  // not earlier: unlocked, it would be another process's to write over
   file_.reset();
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   sync_folder(folder.empty() ? "." : folder);

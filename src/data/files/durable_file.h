@@ -15,7 +15,7 @@ namespace echelon {
 /// folder).
 class DurableFile {
  public:
-  /// Opens `path` + ".partial".
+  /// Opens `path` + ".partial", or another such name if that is being written.
   explicit DurableFile(std::string path);
   /// Removes the temporary file unless publish() has run.
   ~DurableFile();

@@ -2,12 +2,8 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
-#include "base/text/printable.h"
 #include "checkpoint/state/state_names.h"
-#include "files/file.h"
 #include "files/system_calls.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -31,17 +27,10 @@ std::optional<std::int64_t> attempt_of(const std::filesystem::path& folder, cons
 
 constexpr std::string_view lock_name = "run.lock";
 
-File open_lock_file(const std::filesystem::path& folder) {
+/// Makes the folder.
+std::filesystem::path lock_path_in(const std::filesystem::path& folder) {
   make_folder(folder);
-  return File::open_or_create(folder / lock_name);
-}
-
-/// Who wrote to the lock file last; empty: its run is over.
-std::string read_holder(const File& lock_file) {
-  constexpr std::int64_t most_bytes = 512;
-  std::string text(static_cast<std::size_t>(std::min(lock_file.num_bytes(), most_bytes)), '\0');
-  lock_file.read_at(0, text.data(), std::ssize(text));
-  return printable(text);
+  return folder / lock_name;
 }
 
 std::vector<std::pair<std::int64_t, std::filesystem::path>> attempts_in(const std::filesystem::path& folder) {
@@ -54,18 +43,13 @@ std::vector<std::pair<std::int64_t, std::filesystem::path>> attempts_in(const st
 }  // namespace
 
 RunClaim::RunClaim(const std::filesystem::path& folder, std::int64_t last_attempt, const Heartbeat& heartbeat)
-    : folder_(folder),
-      heartbeat_(heartbeat),
-      name_(fmt::format("process {} on {}", ::getpid(), host_name())),
-      lock_file_(open_lock_file(folder)) {
-  const File::Lock lock = lock_file_.lock();
-  const std::string holder = read_holder(lock_file_);
-  require(lock != File::Lock::taken_by_another,
+    : folder_(folder), heartbeat_(heartbeat), lock_file_(lock_path_in(folder)) {
+  const std::string holder = lock_file_.holder();
+  require(lock_file_.lock() != File::Lock::taken_by_another,
           "output.dir = '{}' has a run that is not over: {} (use another output.dir)", folder.string(),
           holder.empty() ? "an unknown one" : holder);
-  is_locked_ = lock == File::Lock::held;
   take_attempt(last_attempt);
-  sign();
+  lock_file_.sign();
   beating_ = std::thread([this] { beat(); });
 }
 
@@ -77,7 +61,7 @@ RunClaim::~RunClaim() {
   ends_.notify_all();
   beating_.join();
   try {
-    if (attempt_file_->has_its_name()) lock_file_.resize(0);
+    if (attempt_file_->has_its_name()) lock_file_.sign_off();
   } catch (const Failure&) {
     // Then the next run on another host waits for the heartbeat to grow old.
   }
@@ -95,8 +79,8 @@ void RunClaim::take_attempt(std::int64_t last_attempt) {
     break;
   }
   try {
-    require_no_heartbeat(read_holder(lock_file_));
-    attempt_file_->write_at(0, name_.data(), std::ssize(name_));
+    require_no_heartbeat(lock_file_.holder());
+    attempt_file_->write_at(0, lock_file_.name().data(), std::ssize(lock_file_.name()));
   } catch (const Error&) {
     system_calls().unlink(attempt_file_->path().c_str());
     throw;
@@ -105,22 +89,13 @@ void RunClaim::take_attempt(std::int64_t last_attempt) {
 }
 
 void RunClaim::require_no_heartbeat(const std::string& holder) const {
-  const bool is_lock_enough = is_locked_ && holder.ends_with(" on " + host_name());
+  const bool is_lock_enough = is_locked() && holder.ends_with(" on " + host_name());
   if (holder.empty() || is_lock_enough) return;
-  const std::chrono::seconds age = attempt_file_->modified() - lock_file_.modified();
+  const std::chrono::seconds age = attempt_file_->modified() - lock_file_.signed_at();
   require(age >= heartbeat_.patience,
           "output.dir = '{}' has a run that is not over, or ended without notice {} s ago: {} (use another output.dir, "
           "or wait until {} s have passed)",
           folder_.string(), std::max<std::int64_t>(age.count(), 0), holder, heartbeat_.patience.count());
-}
-
-/// On a full disk the claim holds, without a name.
-void RunClaim::sign() {
-  try {
-    lock_file_.write_at(0, name_.data(), std::ssize(name_));
-    lock_file_.resize(std::ssize(name_));
-  } catch (const Failure&) {
-  }
 }
 
 /// A file system that other hosts see gets the file's new time with sync().
@@ -128,7 +103,7 @@ void RunClaim::beat() {
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, heartbeat_.interval, [this] { return is_over_; })) {
     lock.unlock();
-    sign();
+    lock_file_.sign();
     try {
       lock_file_.sync();
     } catch (const Failure&) {

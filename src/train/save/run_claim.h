@@ -1,7 +1,7 @@
 // One run at a time writes into a folder.
 #pragma once
 
-#include "files/file.h"
+#include "files/lock_file.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -14,10 +14,10 @@
 
 namespace echelon {
 
-/// A kernel lock on FOLDER/run.lock, which names host and process of the run that holds it. The system releases it when
-/// the process ends, however that happens. Where the file system has no locks, or keeps them within a host, the file's
-/// age takes their place: the holder writes to it every few seconds, and empties it at its end. A start of the program
-/// is an attempt with a number, which files of its checkpoints have in their names; FOLDER/attempt-N takes it.
+/// A lock on FOLDER/run.lock, which names host and process of the run that holds it. Where the file system has no
+/// locks, or keeps them within a host, the file's age takes their place: the holder writes to it every few seconds, and
+/// empties it at its end. A start of the program is an attempt with a number, which files of its checkpoints have in
+/// their names; FOLDER/attempt-N takes it.
 class RunClaim {
  public:
   struct Heartbeat {
@@ -35,7 +35,7 @@ class RunClaim {
   RunClaim& operator=(const RunClaim&) = delete;
 
   /// False on a file system without locks: the heartbeat alone keeps other runs away.
-  [[nodiscard]] bool is_locked() const { return is_locked_; }
+  [[nodiscard]] bool is_locked() const { return lock_file_.lock() == File::Lock::held; }
   [[nodiscard]] std::int64_t attempt() const { return attempt_; }
   /// Throws Failure if the folder is no longer there, or was replaced, or a later attempt has taken it.
   void require_held() const;
@@ -43,15 +43,12 @@ class RunClaim {
  private:
   void take_attempt(std::int64_t last_attempt);
   void require_no_heartbeat(const std::string& holder) const;
-  void sign();
   void beat();
 
   std::filesystem::path folder_;
   Heartbeat heartbeat_;
-  std::string name_;  // "process 7 on HOST"
-  File lock_file_;
+  LockFile lock_file_;
   std::optional<File> attempt_file_;  // open, so that no other file gets its identity
-  bool is_locked_ = true;
   std::int64_t attempt_ = 0;
 
   std::mutex mutex_;  // of is_over_
