@@ -125,80 +125,51 @@ void IndexedDataset::read_index(std::string_view index) {
           bounds);
   require(bounds >= 1, "{} has no document bounds", name);
 
-  const auto bin_bytes = static_cast<std::uint64_t>(tokens_.num_bytes());
-  const auto token_bytes = static_cast<std::uint64_t>(size_bytes(type_));
-  std::uint64_t end = 0;
-  starts_.assign(1, 0);
-  starts_.reserve(sequences + 1);
-  pointers_.reserve(sequences);
+  const std::int64_t bin_bytes = tokens_.num_bytes(), token_bytes = size_bytes(type_);
+  std::vector<std::int64_t> starts = {0};  // of each sequence in the stream, and the end
+  starts.reserve(sequences + 1);
   for (std::size_t i = 0; i < sequences; ++i) {
     const auto length = load<std::int32_t>(index, header_bytes + 4 * i);
     const auto pointer = load<std::int64_t>(index, header_bytes + 4 * sequences + 8 * i);
     require(length >= 0, "{}: sequence {} has length {}", name, i, length);
-    const std::uint64_t num_bytes = static_cast<std::uint64_t>(length) * token_bytes;
-    require(pointer >= 0 && num_bytes <= bin_bytes && static_cast<std::uint64_t>(pointer) <= bin_bytes - num_bytes,
-            "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_,
-            bin_bytes);
-    require(static_cast<std::uint64_t>(pointer) % token_bytes == 0,
-            "{}: sequence {} starts at byte {}, in the middle of a token of {} bytes", name, i, pointer, token_bytes);
-    end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
-    starts_.push_back(starts_.back() + length);
-    pointers_.push_back(pointer);
+    require(pointer == starts.back() * token_bytes,
+            "{}: sequence {} starts at byte {} of {}.bin, but those before it end at byte {}", name, i, pointer,
+            prefix_, starts.back() * token_bytes);
+    starts.push_back(starts.back() + length);
+    require(starts.back() * token_bytes <= bin_bytes,
+            "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, length * token_bytes, pointer,
+            prefix_, bin_bytes);
   }
-  require(end == bin_bytes, "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off",
-          prefix_, bin_bytes, name, end);
+  require(starts.back() * token_bytes == bin_bytes,
+          "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off", prefix_, bin_bytes,
+          name, starts.back() * token_bytes);
 
-  document_bounds_.reserve(bounds);
+  num_sequences_ = static_cast<std::int64_t>(sequences);
+  document_starts_.reserve(bounds);
+  std::int64_t before = 0;
   for (std::size_t d = 0; d < bounds; ++d) {
     const auto bound = load<std::int64_t>(index, header_bytes + 12 * sequences + 8 * d);
-    const std::int64_t least = d == 0 ? 0 : document_bounds_.back();
-    require(bound >= least && bound <= num_sequences() && (d > 0 || bound == 0),
-            "{}: document bound {} is {}, but must be in [{}, {}]", name, d, bound, least,
-            d == 0 ? 0 : num_sequences());
-    document_bounds_.push_back(bound);
+    require(bound >= before && bound <= num_sequences_ && (d > 0 || bound == 0),
+            "{}: document bound {} is {}, but must be in [{}, {}]", name, d, bound, before,
+            d == 0 ? 0 : num_sequences_);
+    document_starts_.push_back(starts[static_cast<std::size_t>(bound)]);
+    before = bound;
   }
-  require(document_bounds_.back() == num_sequences(), "{}: the documents end at sequence {} of {}", name,
-          document_bounds_.back(), num_sequences());
-}
-
-std::int64_t IndexedDataset::document_start(std::int64_t document) const {
-  return starts_[static_cast<std::size_t>(document_bounds_[static_cast<std::size_t>(document)])];
+  require(before == num_sequences_, "{}: the documents end at sequence {} of {}", name, before, num_sequences_);
 }
 
 std::int64_t IndexedDataset::document_of(std::int64_t token) const {
   assert(token >= 0 && token < num_tokens());
-  const auto starts_after = [&](std::int64_t at, std::int64_t bound) {
-    return at < starts_[static_cast<std::size_t>(bound)];
-  };
-  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, starts_after) -
-         document_bounds_.begin() - 1;
+  return std::ranges::upper_bound(document_starts_, token) - document_starts_.begin() - 1;
 }
 
 void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const {
-  assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens());
-  if (out.empty()) return;
-  auto sequence =
-      static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
+  assert(first >= 0 && first + std::ssize(out) <= num_tokens());
   const std::int64_t token_bytes = size_bytes(type_);
-  std::vector<char> bytes;
-  for (std::int64_t position = first; !out.empty(); ++sequence) {
-    const std::int64_t at = pointers_[sequence] + (position - starts_[sequence]) * token_bytes;
-    const std::size_t first_sequence = sequence;
-    // Sequences that follow each other in the file are read at once.
-    const auto most = static_cast<std::int64_t>(out.size());
-    const auto follows = [&](std::size_t next) {
-      return pointers_[next] == pointers_[next - 1] + (starts_[next] - starts_[next - 1]) * token_bytes;
-    };
-    while (starts_[sequence + 1] - position < most && follows(sequence + 1)) ++sequence;
-    const std::int64_t count = std::min(starts_[sequence + 1] - position, most);
-    bytes.resize(static_cast<std::size_t>(count * token_bytes));
-    tokens_.read_at(at, bytes.data(), count * token_bytes);
-    require(copy_tokens(type_, bytes.data(), out.first(static_cast<std::size_t>(count))),
-            "{}.bin holds a token outside [0, 2^31) in one of its sequences from {} to {}", prefix_, first_sequence,
-            sequence);
-    out = out.subspan(static_cast<std::size_t>(count));
-    position += count;
-  }
+  std::vector<char> bytes(out.size() * static_cast<std::size_t>(token_bytes));
+  tokens_.read_at(first * token_bytes, bytes.data(), std::ssize(bytes));
+  require(copy_tokens(type_, bytes.data(), out), "{}.bin holds a token outside [0, 2^31) among {} from token {}",
+          prefix_, out.size(), first);
 }
 
 void require_tokens_below(std::int64_t vocab_size, const IndexedDataset& dataset, std::int64_t most_tokens) {

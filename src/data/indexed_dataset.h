@@ -1,5 +1,5 @@
-// Tokens on disk in Megatron-LM's format: PREFIX.bin stores the tokens consecutively, PREFIX.idx the offset of each
-// sequence.
+// Tokens on disk in Megatron-LM's format: PREFIX.bin stores the sequences of tokens one after another, PREFIX.idx the
+// offset of each.
 //
 //   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S
 //                               u64 document bounds D
@@ -35,12 +35,14 @@ class IndexedDataset {
 
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] TokenType token_type() const { return type_; }
-  [[nodiscard]] std::int64_t num_tokens() const { return starts_.back(); }
-  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(starts_.size()) - 1; }
-  [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(document_bounds_.size()) - 1; }
+  [[nodiscard]] std::int64_t num_tokens() const { return document_starts_.back(); }
+  [[nodiscard]] std::int64_t num_sequences() const { return num_sequences_; }
+  [[nodiscard]] std::int64_t num_documents() const { return std::ssize(document_starts_) - 1; }
   /// Index in the stream of the first token of document d, 0 <= d <= num_documents(); for the last d it is
   /// num_tokens().
-  [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
+  [[nodiscard]] std::int64_t document_start(std::int64_t document) const {
+    return document_starts_[static_cast<std::size_t>(document)];
+  }
   /// The document of a token of the stream.
   [[nodiscard]] std::int64_t document_of(std::int64_t token) const;
 
@@ -54,9 +56,8 @@ class IndexedDataset {
   std::string prefix_;
   TokenType type_ = TokenType::i32;
   File tokens_;
-  std::vector<std::int64_t> starts_;    // start of each sequence in the stream, and the end
-  std::vector<std::int64_t> pointers_;  // bytes into .bin, by sequence
-  std::vector<std::int64_t> document_bounds_;
+  std::int64_t num_sequences_ = 0;
+  std::vector<std::int64_t> document_starts_;  // in the stream, and the end
 };
 
 /// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has flushed both to disk. Throws Failure on a

@@ -58,13 +58,6 @@ TEST(IndexedDataset, ReadsHandMadeBytesOfEveryTokenType) {
   }
 }
 
-TEST(IndexedDataset, SequencesMayLieInAnyOrderInTheBin) {
-  const Scratch scratch;
-  scratch.write("a.bin", little(1, 2) + little(2, 2) + little(65535, 2));
-  scratch.write("a.idx", index_bytes(8, {1, 2}, {4, 0}, {0, 2}));
-  EXPECT_EQ(all_tokens(IndexedDataset(scratch.path("a"))), (std::vector<std::int32_t>{65535, 1, 2}));
-}
-
 TEST(IndexedDatasetWriter, WritesTheFormatsBytes) {
   const Scratch scratch;
   IndexedDatasetWriter writer(scratch.path("a"), TokenType::u16);
@@ -76,6 +69,24 @@ TEST(IndexedDatasetWriter, WritesTheFormatsBytes) {
   EXPECT_EQ(scratch.read("a.bin"), std::string("\1\0\xff\xff\2\1", 6));
   EXPECT_EQ(scratch.read("a.idx"), index_bytes(8, {2, 0, 1}, {0, 4, 4}, {0, 1, 2, 3}));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("a.bin.partial")));
+}
+
+// As by processes that pack the same data at once.
+TEST(DurableFile, IsWrittenByManyAtOnceAndLeavesNothingElse) {
+  const Scratch scratch;
+  scratch.write("a.partial", "what a killed process left");
+  {
+    DurableFile first(scratch.path("a")), second(scratch.path("a")), dropped(scratch.path("a"));
+    first.append("first", 5);
+    second.append("second", 6);
+    second.publish();
+    EXPECT_EQ(scratch.read("a"), "second");
+    first.publish();
+    EXPECT_EQ(scratch.read("a"), "first");
+    write_durably(scratch.path("a"), "third");
+  }
+  EXPECT_EQ(scratch.read("a"), "third");
+  EXPECT_EQ(list_folder(scratch.path("")), std::vector<std::string>{"a"});
 }
 
 TEST(IndexedDatasetWriter, ChoosesTheTokenTypeByVocabulary) {
@@ -124,9 +135,14 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(index_bytes(7, {2}, {0}, {0, 1})), HasSubstr("token type code 7"));
   EXPECT_THAT(complaint(index_bytes(8, {3}, {0}, {0, 1})), HasSubstr("a.bin has 4 bytes"));
   EXPECT_THAT(complaint(index_bytes(8, {-1}, {0}, {0, 1})), HasSubstr("sequence 0 has length -1"));
-  EXPECT_THAT(complaint(index_bytes(8, {2}, {-2}, {0, 1})), HasSubstr("sequence 0"));
+  EXPECT_THAT(complaint(index_bytes(8, {2}, {-2}, {0, 1})), HasSubstr("sequence 0 starts at byte -2"));
   EXPECT_THAT(complaint(index_bytes(8, {1}, {0}, {0, 1})), HasSubstr("describes 2"));
-  EXPECT_THAT(complaint(index_bytes(8, {1, 1}, {1, 2}, {0, 2})), HasSubstr("byte 1, in the middle of a token"));
+  for (const auto& [lengths, pointers] : std::vector<std::pair<std::vector<int>, std::vector<std::int64_t>>>{
+           {{1, 1}, {0, 1}}, {{1, 1}, {0, 0}}, {{1, 1}, {0, 4}}})  // in a token, over another sequence, after a gap
+    EXPECT_THAT(complaint(index_bytes(8, lengths, pointers, {0, 2})),
+                HasSubstr(fmt::format("sequence 1 starts at byte {} of {}.bin, but those before it end at byte 2",
+                                      pointers[1], scratch.path("a"))));
+  EXPECT_THAT(complaint(index_bytes(8, {1, 1}, {2, 0}, {0, 2})), HasSubstr("but those before it end at byte 0"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0, 2})), HasSubstr("document bound 1 is 2"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {})), HasSubstr("no document bounds"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0})), HasSubstr("end at sequence 0 of 1"));

@@ -11,7 +11,7 @@
 namespace echelon::fuzz {
 namespace {
 
-constexpr std::int64_t vocab_size = 100, T = 4, most_windows = 64;  // sequences may overlap: there may be many windows
+constexpr std::int64_t vocab_size = 100, T = 4, most_windows = 64;
 
 void read_windows(const DatasetBatches& batches) {
   std::vector<std::int32_t> tokens(T), next(T), starts(T);
@@ -24,12 +24,11 @@ void read_windows(const DatasetBatches& batches) {
   }
 }
 
-void read_dataset(const std::string& prefix, std::size_t input_bytes) {
+void read_dataset(const std::string& prefix) {
   const BatchOrder order = {.vocab_size = vocab_size, .eod_mask_loss = true};
   read_windows({IndexedDataset(prefix), order});
   const IndexedDataset stream(prefix);
-  if (static_cast<std::size_t>(stream.num_tokens()) > input_bytes) return;
-  read_windows({IndexedDataset(prefix), order, open_packing(stream, T, 0, false).packed});
+  read_windows({IndexedDataset(prefix), order, open_packing(stream, T, 0).packed});
   require_tokens_below(vocab_size, stream, stream.num_tokens());
 }
 
@@ -43,7 +42,7 @@ int dataset(const std::uint8_t* data, std::size_t size) {
   if (!text.empty()) folder.put("a.mask", text);
   const HeapBound bound(size);
   try {
-    read_dataset((folder.path() / "a").string(), size);
+    read_dataset((folder.path() / "a").string());
   } catch (const Error&) {
     return 0;
   }
