@@ -46,6 +46,15 @@ std::int64_t DatasetBatches::window_of(std::int64_t sequence, std::int64_t seq_l
       permuted(static_cast<std::uint64_t>(window), static_cast<std::uint64_t>(windows), key));
 }
 
+bool DatasetBatches::has_targets(std::int64_t seq_len) const {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len)), targets(tokens.size());
+  for (std::int64_t window = 0; window < windows_per_epoch(seq_len); ++window) {
+    read(window, seq_len, tokens.data(), targets.data());
+    if (std::ranges::any_of(targets, [](std::int32_t target) { return target != ignored_target; })) return true;
+  }
+  return false;
+}
+
 std::int64_t DatasetBatches::num_targets() const {
   if (mask_) return count_targets();
   std::int64_t num_ignored = 1;

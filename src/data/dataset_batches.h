@@ -51,6 +51,8 @@ class DatasetBatches final : public BatchSource {
 
   /// Packed: sequences. Throws Error if it is packed for another seq_len.
   [[nodiscard]] std::int64_t windows_per_epoch(std::int64_t seq_len) const;
+  /// Whether any target is not ignored: reads sequences until it has found one.
+  [[nodiscard]] bool has_targets(std::int64_t seq_len) const;
   /// Targets of an epoch that are not ignored.
   [[nodiscard]] std::int64_t num_targets() const;
   [[nodiscard]] const IndexedDataset& dataset() const { return dataset_; }

@@ -40,13 +40,15 @@ EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
   const RankPlacement placement = placement_of(wanted);
   const auto initial = initial_weights(wanted);
   RunObserver no_observer;
-  const DatasetBatches validation = open_validation(wanted, placement, no_observer);
+  const OpenedData opened = open_validation(wanted, placement, no_observer);
+  const DatasetBatches& validation = opened.batches;
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
   const RunConfig config = with_device(
       with_nodes(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len))), backend->kind());
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
+  store_packing(opened, config, no_observer);
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     if (placement.transport != Transport::thread)
@@ -66,6 +68,9 @@ EvaluationResult evaluate(const RunConfig& asked, std::int64_t most_batches) {
                 .note = initial->note(),
                 .device = device->description()};
   });
+  require(result.num_targets > 0,
+          "training.eval_batches = {} of data.validation_path = '{}' have no token to predict (use more)", most_batches,
+          config.data.validation_path);
   if (!std::isfinite(result.loss))
     throw Failure(fmt::format("the loss of '{}' on '{}' is {}: its weights overflow in training.dtype",
                               config.checkpoint.initial_load_path, config.data.validation_path, result.loss));

@@ -102,8 +102,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const RatesOfHost rates(config.metrics, placement, backend->kind());
-  const DatasetBatches training = open_training(config, placement, observer);
-  std::optional<DatasetBatches> validation;
+  const OpenedData opened = open_training(config, placement, observer);
+  const DatasetBatches& training = opened.batches;
+  std::optional<OpenedData> validation;
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config, placement, observer));
 
   std::optional<RunClaim> claim;
@@ -125,13 +126,15 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   prepare_output(config, [&] {
     if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
   });
+  store_packing(opened, config, observer);
+  if (validation) store_packing(*validation, config, observer);
   TrainResult result;
   result.was_finished = resume.is_finished();
   observer.described(start_line(resume, 0));
   if (!reads_initial && !config.checkpoint.initial_load_path.empty())
     observer.described(fmt::format("checkpoint.initial_load_path = '{}' is not read: the checkpoint has the weights",
                                    config.checkpoint.initial_load_path));
-  if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
+  if (validation) result.validation_unigram_entropy = unigram_entropy(validation->batches.dataset());
   observer.described(description(blueprint, placement));
   observer.described(description(training, config));
   if (const std::string warning = short_data_warning(training, config); !warning.empty()) observer.warned(warning);
@@ -197,7 +200,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                              .training = training,
                              .start = start.scalars,
                              .saver = saver ? &*saver : nullptr,
-                             .validation = validation ? &*validation : nullptr,
+                             .validation = validation ? &validation->batches : nullptr,
                              .observer = observer,
                              .requests = requests,
                              .recorder = recorder ? &*recorder : nullptr,

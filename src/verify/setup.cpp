@@ -139,7 +139,7 @@ DatasetBatches batches_of(const RunConfig& config) {
                             .vocab_size = config.model.vocab_size,
                             .eod_mask_loss = config.data.eod_mask_loss};
   if (config.data.packing == Packing::stream) return {std::move(dataset), order};
-  PackedSequences packed = open_packing(dataset, config.training.seq_len, order.seed, false).packed;
+  PackedSequences packed = open_packing(dataset, config.training.seq_len, order.seed).packed;
   return {std::move(dataset), order, std::move(packed)};
 }
 

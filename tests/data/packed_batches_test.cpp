@@ -34,7 +34,7 @@ void write_documents(const Scratch& scratch, std::int32_t count = num_documents)
 
 DatasetBatches packed_batches(const Scratch& scratch, std::int64_t seq_len, BatchOrder order) {
   IndexedDataset dataset(scratch.path("a"));
-  PackedSequences packed = open_packing(dataset, seq_len, order.seed, false).packed;
+  PackedSequences packed = open_packing(dataset, seq_len, order.seed).packed;
   return {std::move(dataset), order, std::move(packed)};
 }
 
@@ -147,7 +147,10 @@ TEST(PackedBatches, AreStoredNextToTheDataAndMadeAnewWhenItChanges) {
   write_documents(scratch);
   const std::string path = packing_path(scratch.path("a"), 16, 3);
   const auto open = [&](std::int64_t seed = 3) {
-    return open_packing(IndexedDataset(scratch.path("a")), 16, seed, true);
+    const IndexedDataset dataset(scratch.path("a"));
+    OpenedPacking opened = open_packing(dataset, 16, seed);
+    if (!opened.was_stored && opened.fault.empty()) store_packing(dataset, opened.packed, seed);
+    return opened;
   };
   const OpenedPacking made = open(), stored = open();
   EXPECT_FALSE(made.was_stored);
@@ -168,11 +171,17 @@ TEST(PackedBatches, AreStoredNextToTheDataAndMadeAnewWhenItChanges) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 4);
     scratch.write(std::filesystem::path(path).filename().string(), damaged);
-    EXPECT_FALSE(open_packing(IndexedDataset(scratch.path("a")), 16, 3, false).was_stored) << "byte " << at;
+    EXPECT_FALSE(open_packing(IndexedDataset(scratch.path("a")), 16, 3).was_stored) << "byte " << at;
   }
   scratch.write(std::filesystem::path(path).filename().string(), bytes.substr(0, bytes.size() - 1));
   EXPECT_FALSE(open().was_stored);
   EXPECT_EQ(open().packed, changed.packed);
+
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  const OpenedPacking unread = open();
+  EXPECT_THAT(unread.fault, HasSubstr(path + " is not a regular file"));
+  EXPECT_EQ(unread.packed, changed.packed);
 }
 
 // With the token as its own address, a target is trained if its index in the document is odd.

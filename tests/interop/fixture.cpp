@@ -116,7 +116,7 @@ DatasetBatches documents_of_text(const DataConfig& data) {
   write_loss_mask(prefix, is_trained);
   IndexedDataset dataset(prefix);
   std::optional<PackedSequences> packed;
-  if (is_packed) packed = open_packing(dataset, seq_len, 0, false).packed;
+  if (is_packed) packed = open_packing(dataset, seq_len, 0).packed;
   return {std::move(dataset), {.order = WindowOrder::in_order, .eod_mask_loss = data.eod_mask_loss}, std::move(packed)};
 }
 

@@ -90,7 +90,7 @@ TEST(PackedChats, ComputeWhatEachComputesInASequenceOfItsOwn) {
     for (std::int64_t i = 0; i < dataset.num_tokens(); ++i) count += LossMask::of(dataset)->is_trained(i) ? 1 : 0;
     return count;
   }();
-  PackedSequences packing = open_packing(dataset, T, 0, false).packed;
+  PackedSequences packing = open_packing(dataset, T, 0).packed;
   const std::int64_t num_packed = packing.num_sequences();
   ASSERT_EQ(packing.num_split, 0);
   ASSERT_EQ(num_packed % 2, 0) << num_packed;

@@ -128,24 +128,27 @@ std::vector<std::int64_t> document_starts_of(const IndexedDataset& dataset) {
   return starts;
 }
 
-OpenedPacking open_packing(const IndexedDataset& dataset, std::int64_t seq_len, std::int64_t seed, bool writes) {
+OpenedPacking open_packing(const IndexedDataset& dataset, std::int64_t seq_len, std::int64_t seed) {
   const std::vector<std::int64_t> starts = document_starts_of(dataset);
   const PackingRequest request = {.document_starts = starts, .seq_len = seq_len, .seed = seed};
-  const std::string path = packing_path(dataset.prefix(), seq_len, seed);
   OpenedPacking opened;
-  if (auto stored = read_packing(path, request)) {
-    opened.packed = std::move(*stored);
-    opened.was_stored = true;
-    return opened;
+  try {
+    if (auto stored = read_packing(packing_path(dataset.prefix(), seq_len, seed), request)) {
+      opened.packed = std::move(*stored);
+      opened.was_stored = true;
+      return opened;
+    }
+  } catch (const Error& error) {
+    opened.fault = error.what();
   }
   opened.packed = pack_best_fit(request);
-  if (!writes) return opened;
-  try {
-    write_packing(path, request, opened.packed);
-  } catch (const Failure& failure) {
-    opened.warning = failure.what();
-  }
   return opened;
+}
+
+void store_packing(const IndexedDataset& dataset, const PackedSequences& packed, std::int64_t seed) {
+  const std::vector<std::int64_t> starts = document_starts_of(dataset);
+  write_packing(packing_path(dataset.prefix(), packed.seq_len, seed),
+                {.document_starts = starts, .seq_len = packed.seq_len, .seed = seed}, packed);
 }
 
 std::uint64_t packing_digest(const PackedSequences& packed) {

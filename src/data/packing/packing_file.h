@@ -31,12 +31,13 @@ void write_packing(const std::string& path, const PackingRequest& request, const
 struct OpenedPacking {
   PackedSequences packed;
   bool was_stored = false;  // the file was read
-  std::string warning;      // it could not be written
+  std::string fault;        // why it cannot be read, so that it should stay as it is
 };
 
-/// Reads the file, or packs and, if `writes`, writes it: one process of a run does.
-[[nodiscard]] OpenedPacking open_packing(const IndexedDataset& dataset, std::int64_t seq_len, std::int64_t seed,
-                                         bool writes);
+/// Reads the file, or packs.
+[[nodiscard]] OpenedPacking open_packing(const IndexedDataset& dataset, std::int64_t seq_len, std::int64_t seed);
+/// Writes the file: one process of a run does. Throws Failure as write_packing.
+void store_packing(const IndexedDataset& dataset, const PackedSequences& packed, std::int64_t seed);
 
 /// XXH3 of the sequences, by which a run knows them again.
 [[nodiscard]] std::uint64_t packing_digest(const PackedSequences& packed);

@@ -21,6 +21,8 @@ IndexedDataset open_dataset(const RunConfig& config, const DataKey& data) {
           data.prefix, data.prefix.substr(0, data.prefix.rfind('.')));
   require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", data.key, data.prefix, data.prefix);
   IndexedDataset dataset(data.prefix);
+  require(dataset.num_tokens() >= 2, "{} = '{}' holds {}, of which none can be predicted (use more text)", data.key,
+          data.prefix, counted(dataset.num_tokens(), "token"));
   const bool has_conversations = has_target(data.prefix + ".mask");  // of which one is enough
   for (const auto& [key, value] : {std::pair("data.reset_attention_mask", config.data.reset_attention_mask),
                                    std::pair("data.reset_position_ids", config.data.reset_position_ids)})
@@ -37,47 +39,72 @@ void describe(const OpenedPacking& packing, const std::string& path, RunObserver
   observer.described(fmt::format("{} {}: {} of {}, {:.3f} % padding; {} split", packing.was_stored ? "read" : "packed",
                                  path, counted(packed.num_sequences(), "sequence"), counted(packed.seq_len, "token"),
                                  padding, counted(packed.num_split, "longer document")));
-  if (!packing.warning.empty())
-    observer.warned(fmt::format("the packed sequences could not be stored: {}", packing.warning));
+  if (!packing.fault.empty())
+    observer.warned(
+        fmt::format("the packed sequences are not stored, as their file cannot be read: {}", packing.fault));
 }
 
-/// `stores`: what it packs.
-DatasetBatches open_batches(const RunConfig& config, const DataKey& data, bool stores, RunObserver& observer) {
+OpenedData open_batches(const RunConfig& config, const DataKey& data, RunObserver& observer) {
   IndexedDataset dataset = open_dataset(config, data);
   const BatchOrder order = {.seed = config.data.seed,
                             .order = data.order,
                             .vocab_size = config.model.vocab_size,
                             .eod_mask_loss = config.data.eod_mask_loss};
-  if (config.data.packing == Packing::stream) return {std::move(dataset), order};
+  if (config.data.packing == Packing::stream) return {{std::move(dataset), order}};
   const std::int64_t T = config.training.seq_len;
-  OpenedPacking packing = open_packing(dataset, T, order.seed, stores);
+  OpenedPacking packing = open_packing(dataset, T, order.seed);
   describe(packing, packing_path(data.prefix, T, order.seed), observer);
-  return {std::move(dataset), order, std::move(packing.packed)};
+  return {{std::move(dataset), order, std::move(packing.packed)}, !packing.was_stored && packing.fault.empty()};
+}
+
+void require_targets(const RunConfig& config, const DataKey& data, const DatasetBatches& batches) {
+  if (batches.has_targets(config.training.seq_len)) return;
+  const bool masks_ends = config.data.eod_mask_loss;
+  throw Error(fmt::format(
+      "{} = '{}' has no token to predict: {}", data.key, data.prefix,
+      batches.mask() != nullptr
+          ? fmt::format("{}.mask leaves out {}", data.prefix, masks_ends ? "all but first tokens of documents" : "all")
+      : masks_ends ? "no document has two tokens (use data.eod_mask_loss = false)"
+                   : "no sequence has two tokens (use a larger training.seq_len)"));
 }
 
 }  // namespace
 
-DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
+OpenedData open_training(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
   constexpr std::int64_t most_tokens = 4'000'000'000;
-  DatasetBatches training = open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled},
-                                         placement.is_first_process(), observer);
-  if (placement.is_first_process()) require_tokens_below(config.model.vocab_size, training.dataset(), most_tokens);
+  const DataKey data = {"data.path", config.data.path, WindowOrder::shuffled};
+  OpenedData training = open_batches(config, data, observer);
+  training.is_to_store &= placement.is_first_process();
+  if (placement.is_first_process())
+    require_tokens_below(config.model.vocab_size, training.batches.dataset(), most_tokens);
+  require_targets(config, data, training.batches);
   return training;
 }
 
 DatasetBatches open_documents(const RunConfig& config) {
   RunObserver nobody;
-  return open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled}, false, nobody);
+  return open_batches(config, {"data.path", config.data.path, WindowOrder::shuffled}, nobody).batches;
 }
 
-DatasetBatches open_validation(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
+OpenedData open_validation(const RunConfig& config, const RankPlacement& placement, RunObserver& observer) {
   const DataKey data = {"data.validation_path", config.data.validation_path, WindowOrder::in_order};
-  DatasetBatches validation = open_batches(config, data, placement.is_first_process(), observer);
+  OpenedData validation = open_batches(config, data, observer);
+  validation.is_to_store &= placement.is_first_process();
   const std::int64_t T = config.training.seq_len;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
-  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window)
-    validation.read(window, T, tokens.data(), targets.data());
+  for (std::int64_t window = 0; window < validation.batches.windows_per_epoch(T); ++window)
+    validation.batches.read(window, T, tokens.data(), targets.data());
+  require_targets(config, data, validation.batches);
   return validation;
+}
+
+void store_packing(const OpenedData& data, const RunConfig& config, RunObserver& observer) {
+  if (!data.is_to_store) return;
+  try {
+    store_packing(data.batches.dataset(), *data.batches.packed(), config.data.seed);
+  } catch (const Failure& failure) {
+    observer.warned(fmt::format("the packed sequences could not be stored: {}", failure.what()));
+  }
 }
 
 }  // namespace echelon
