@@ -147,6 +147,40 @@ TEST_F(PackedData, IsTheSameForEveryLayoutAndReadFromItsFile) {
   EXPECT_GT(std::abs(train(stream, {}).last_step.loss - loss), 1e-4) << "other sequences";
 }
 
+TEST_F(PackedData, HasSomethingToPredict) {
+  const auto write_lengths = [&](const char* name, const std::vector<std::size_t>& lengths) {
+    IndexedDatasetWriter writer((scratch_ / name).string(), TokenType::u16);
+    for (const std::size_t length : lengths) writer.add_document(std::vector<std::int32_t>(length, 7));
+    writer.publish();
+  };
+  for (const Packing packing : {Packing::best_fit, Packing::stream}) {
+    RunConfig config = this->config();
+    config.data.packing = packing;
+    config.training.steps = 1;
+    const std::string named = "data.path = '" + config.data.path + "' ";
+    const auto refusal = [&] { return error_of([&] { (void)train(config, {}); }); };
+    write_lengths("train", {0, 0, 0});
+    EXPECT_THAT(refusal(), HasSubstr(named + "holds 0 tokens"));
+    write_lengths("train", std::vector<std::size_t>(50, 1));
+    EXPECT_THAT(refusal(), HasSubstr(named + "has no token to predict: no document has two tokens"));
+    EXPECT_FALSE(std::filesystem::exists(config.output.dir));
+    EXPECT_FALSE(std::filesystem::exists(packing_path(config.data.path, 16, 0)));
+    write_lengths("train", {1, 2, 1, 1});
+    config.checkpoint.initial_load_path = train(config, {}).model_folder.string();
+
+    const auto evaluated = [&] { return error_of([&] { (void)evaluate(config, 1); }); };
+    std::vector<std::size_t> lengths(100, 1);
+    write_lengths("validation", lengths);
+    EXPECT_THAT(evaluated(), HasSubstr("validation' has no token to predict: no document has two tokens"));
+    lengths.back() = 2;
+    config.data.packing = Packing::stream;
+    write_lengths("validation", lengths);
+    EXPECT_THAT(evaluated(), HasSubstr("training.eval_batches = 1 of data.validation_path = '"));
+    std::filesystem::remove_all(config.output.dir);
+    write("validation", 40);
+  }
+}
+
 TEST_F(PackedData, IsWhatARunResumesWith) {
   RunConfig config = this->config();
   config.training.steps = 6;
@@ -176,11 +210,30 @@ TEST_F(PackedData, IsWhatARunResumesWith) {
     }
     return "";
   };
-  config.data.packing = Packing::stream;
   config.checkpoint.load = "latest";
-  EXPECT_THAT(refusal(), HasSubstr("packed")) << "the data is not the same";
-  config.checkpoint.load = "auto";
+  const std::string advice = "--checkpoint.exclude_from_loading=dataloader to start with the first sequence)";
+  config.data.packing = Packing::stream;
+  EXPECT_THAT(refusal(), HasSubstr("other data: data.packing: was 'best_fit', is 'stream' (use that, or " + advice));
   config.data.packing = Packing::best_fit;
+  config.data.seed = 5;
+  EXPECT_THAT(refusal(), HasSubstr("other data: data.seed: was 0, is 5 (use that, or " + advice));
+  config.checkpoint.load = "auto";
+  EXPECT_THAT(refusal(), HasSubstr("is 5 (use that, or --checkpoint.load=latest " + advice));
+  EXPECT_FALSE(std::filesystem::exists(packing_path(config.data.path, 16, 5))) << "of a refused run";
+  config.data.seed = 0;
+  config.training.seq_len = 8;
+  EXPECT_THAT(refusal(), HasSubstr("other data: training.seq_len: was 16, is 8 (use"));
+  config.checkpoint.load = "latest";
+  config.checkpoint.exclude_from_loading.dataloader = true;
+  RunConfig again = config;
+  again.output.dir = (scratch_ / "whole").string();
+  EXPECT_EQ(train(again, {}).last_step.step, 9) << "as advised";
+  config.training.seq_len = 16;
+  config.checkpoint = this->config().checkpoint;
+  write("other", 80);
+  config.data.path = (scratch_ / "other").string();
+  EXPECT_THAT(refusal(), HasSubstr("was made with other data than data.path = '" + config.data.path + "': it was "));
+  config.data.path = this->config().data.path;
   config.data.eod_mask_loss = false;
   EXPECT_THAT(refusal(), HasSubstr("data.eod_mask_loss: was true, is false"));
 }

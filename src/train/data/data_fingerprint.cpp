@@ -32,7 +32,7 @@ DataFingerprint fingerprint_of(const DatasetBatches& batches) {
 std::string to_text(const DataFingerprint& fingerprint) {
   return fmt::format("{} bytes of tokens (digests {:.8} and {:.8}){}", fingerprint.bin_bytes, to_text(fingerprint.idx),
                      to_text(fingerprint.sampled_bin),
-                     fingerprint.packing ? fmt::format(", packed ({:.8})", to_text(*fingerprint.packing)) : "");
+                     fingerprint.packing ? fmt::format(", packed ({:016x})", fingerprint.packing->low) : "");
 }
 
 }  // namespace echelon

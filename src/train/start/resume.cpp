@@ -122,18 +122,15 @@ void Resume::add(const std::filesystem::path& folder) {
           config_.checkpoint.initial_load_path.empty()
               ? fmt::format("training.seed = {}", config_.training.seed)
               : fmt::format("checkpoint.initial_load_path = '{}'", config_.checkpoint.initial_load_path));
-  const bool takes_data = !config_.checkpoint.exclude_from_loading.dataloader;
-  if (takes_data) require_same_data(manifest, folder);
-  if (takes_data) require_same_tokenizer(manifest, folder);
   const std::vector<KeyChange> of_data = with(KeyEffect::data);
-  require(
-      !takes_data || of_data.empty() ||
-          std::ranges::none_of(of_data, [](const auto& change) { return change.key == "training.seq_len"; }),
-      "{} was made with other data: {} (use that, or --checkpoint.exclude_from_loading=dataloader to start with the "
-      "first sequence)",
-      folder.string(), of_all(of_data));
   std::erase_if(changes, [](const KeyChange& change) { return change.effect == KeyEffect::none; });
-  require(!is_strict_ || changes.empty(),
+  const bool refuses_values = is_strict_ && !changes.empty();
+  const std::string afresh =
+      fmt::format("{}--checkpoint.exclude_from_loading=dataloader", refuses_values ? "--checkpoint.load=latest " : "");
+  const bool takes_data = !config_.checkpoint.exclude_from_loading.dataloader;
+  if (takes_data) require_same_data(*reader, of_data, afresh);
+  if (takes_data) require_same_tokenizer(*reader, afresh);
+  require(!refuses_values,
           "{} is of a run with other values: {} (use --checkpoint.load=latest to continue with the new ones, another "
           "output.dir, or the old values)",
           folder.string(), of_all(changes));
@@ -141,22 +138,31 @@ void Resume::add(const std::filesystem::path& folder) {
   for (const KeyChange& change : changes) added.changes.push_back(to_text(change));
 }
 
-void Resume::require_same_data(const Manifest& manifest, const std::filesystem::path& folder) const {
-  const DataFingerprint& was = manifest.scalars.data;
-  require(was == data_,
-          "{} was made with other data than data.path = '{}': it was {}, it is {} (use that data, or "
-          "--checkpoint.exclude_from_loading=dataloader to start with the first sequence)",
-          folder.string(), config_.data.path, to_text(was), to_text(data_));
+void Resume::require_same_data(const StateReader& reader, const std::vector<KeyChange>& of_data,
+                               const std::string& afresh) const {
+  const DataFingerprint& was = reader.manifest().scalars.data;
+  const bool has_other_windows = std::ranges::find(of_data, "training.seq_len", &KeyChange::key) != of_data.end();
+  if (was == data_ && !has_other_windows) return;
+  DataFingerprint repacked = was;
+  repacked.packing = data_.packing;
+  const bool has_same_files = repacked == data_;
+  throw Error(fmt::format(
+      "{} was made with other data{} (use that, or {} to start with the first sequence)", reader.folder().string(),
+      has_same_files && !of_data.empty()
+          ? ": " + of_all(of_data)
+          : fmt::format(" than data.path = '{}': it was {}, it is {}", config_.data.path, to_text(was), to_text(data_)),
+      afresh));
 }
 
-void Resume::require_same_tokenizer(const Manifest& manifest, const std::filesystem::path& folder) const {
+void Resume::require_same_tokenizer(const StateReader& reader, const std::string& afresh) const {
+  const Manifest& manifest = reader.manifest();
   const std::string& own = config_.checkpoint.tokenizer;
   const auto copy = std::ranges::find(manifest.copies, checkpoint_tokenizer_name, &Manifest::Copy::name);
   if (own.empty() || copy == manifest.copies.end()) return;
-  require(digest_of(read_text(own)) == copy->content,
-          "checkpoint.tokenizer = '{}' is another tokenizer than that of {} (use its {}, or "
-          "--checkpoint.exclude_from_loading=dataloader with data of the new one)",
-          own, folder.string(), checkpoint_tokenizer_name);
+  require(
+      digest_of(read_text(own)) == copy->content,
+      "checkpoint.tokenizer = '{}' is another tokenizer than that of {} (use its {}, or {} with data of the new one)",
+      own, reader.folder().string(), checkpoint_tokenizer_name, afresh);
 }
 
 RunScalars Resume::scalars_of(const ResumeCandidate& candidate) const {

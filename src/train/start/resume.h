@@ -3,6 +3,7 @@
 
 #include "checkpoint/state/state_reader.h"
 #include "engine/rank_run.h"
+#include "spec/config/config_changes.h"
 #include "spec/config/run_config.h"
 #include "train/agreed_failure.h"
 
@@ -43,8 +44,10 @@ class Resume {
 
  private:
   void add(const std::filesystem::path& folder);
-  void require_same_data(const Manifest& manifest, const std::filesystem::path& folder) const;
-  void require_same_tokenizer(const Manifest& manifest, const std::filesystem::path& folder) const;
+  /// `of_data`: the keys of data that changed. `afresh`: the options that start with the first sequence.
+  void require_same_data(const StateReader& reader, const std::vector<KeyChange>& of_data,
+                         const std::string& afresh) const;
+  void require_same_tokenizer(const StateReader& reader, const std::string& afresh) const;
 
   const RunConfig& config_;
   DataFingerprint data_;
