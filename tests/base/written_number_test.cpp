@@ -20,6 +20,13 @@ TEST(WrittenNumber, HasFourDigitsAndNoExponent) {
   EXPECT_EQ(written(1e17), "1e+17");
 }
 
+TEST(WrittenNumber, OfBytesHasAUnit) {
+  EXPECT_EQ(written_bytes(0), "0 kB");
+  EXPECT_EQ(written_bytes(32'768), "32.77 kB");
+  EXPECT_EQ(written_bytes(847'800'000), "847.8 MB");
+  EXPECT_EQ(written_bytes(12'345'678'901'234), "12,350 GB");
+}
+
 TEST(WrittenNumber, GroupsDigits) {
   EXPECT_EQ(grouped(7), "7");
   EXPECT_EQ(grouped(-123), "-123");

@@ -75,6 +75,7 @@ TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
   class LittleSpace final : public SystemCalls {
     int statvfs(const char* path, struct statvfs* status) override {
       const int result = SystemCalls::statvfs(path, status);
+      status->f_frsize = 4096;
       status->f_bavail = 1;
       return result;
     }
@@ -89,7 +90,7 @@ TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
     sentence = error.what();
     EXPECT_EQ(error.status(), ExitStatus::failure);
   }
-  EXPECT_THAT(sentence, ::testing::HasSubstr("GB free, but a checkpoint and the model have"));
+  EXPECT_THAT(sentence, ::testing::HasSubstr(" has 4.096 kB free, but a checkpoint and the model have"));
   EXPECT_TRUE(log.steps.empty());
 }
 

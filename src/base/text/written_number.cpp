@@ -23,4 +23,10 @@ std::string written(double number) {
   return size >= 10'000 && size < 1e6 ? grouped(rounded) : fmt::format("{:.4g}", rounded);
 }
 
+std::string written_bytes(std::int64_t num_bytes) {
+  const auto bytes = static_cast<double>(num_bytes);
+  if (bytes < 1e6) return fmt::format("{:.4g} kB", bytes / 1e3);
+  return bytes < 1e9 ? written(bytes / 1e6) + " MB" : written(bytes / 1e9) + " GB";
+}
+
 }  // namespace echelon

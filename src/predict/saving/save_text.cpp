@@ -11,12 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string size_text(std::int64_t num_bytes) {
-  const auto bytes = static_cast<double>(num_bytes);
-  if (bytes < 1e6) return fmt::format("{:.4g} kB", bytes / 1e3);
-  return bytes < 1e9 ? written(bytes / 1e6) + " MB" : written(bytes / 1e9) + " GB";
-}
-
 Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json to_json(const PredictedSnapshot& snapshot) {
@@ -49,9 +43,9 @@ std::string seconds_text(const PredictedSave& save) {
 
 std::string to_text(const PredictedSave& save) {
   std::string text = fmt::format("checkpoint: {} in {} file{}, at most {} of a rank; manifest: at most {}",
-                                 size_text(save.num_bytes), save.num_files, save.num_files == 1 ? "" : "s",
-                                 size_text(save.largest_file_bytes), size_text(save.most_manifest_bytes));
-  if (save.snapshot) text += fmt::format("; snapshot: at most {} of a rank", size_text(save.snapshot->num_bytes));
+                                 written_bytes(save.num_bytes), save.num_files, save.num_files == 1 ? "" : "s",
+                                 written_bytes(save.largest_file_bytes), written_bytes(save.most_manifest_bytes));
+  if (save.snapshot) text += fmt::format("; snapshot: at most {} of a rank", written_bytes(save.snapshot->num_bytes));
   if (const std::string seconds = seconds_text(save); !seconds.empty()) text += "\n  " + seconds;
   return text + "\n";
 }

@@ -53,13 +53,10 @@ void RunSaver::warn_of_full_disk(std::int64_t checkpoint_bytes, std::int64_t mod
   const std::int64_t needed = most * checkpoint_bytes + model_bytes;
   const std::optional<std::int64_t> free = free_bytes(config.output.dir);
   if (!free || *free >= needed) return;
-  constexpr double gigabyte = 1e9;
   context_.observer.warned(
-      fmt::format("the disk of {} has {} GB free, but {} checkpoints (checkpoint.interval = {}, keep_latest_k = "
-                  "{}) and the model "
-                  "have {} GB: a later save will fail unless space is made",
-                  config.output.dir, written(static_cast<double>(*free) / gigabyte), most, interval, keep,
-                  written(static_cast<double>(needed) / gigabyte)));
+      fmt::format("the disk of {} has {} free, but {} checkpoints (checkpoint.interval = {}, keep_latest_k = {}) and "
+                  "the model have {}: a later save will fail unless space is made",
+                  config.output.dir, written_bytes(*free), most, interval, keep, written_bytes(needed)));
 }
 
 void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason, bool may_continue) {

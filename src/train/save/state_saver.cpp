@@ -72,9 +72,8 @@ std::int64_t StateSaver::most_manifest_bytes() {
 void require_space(const std::filesystem::path& folder, std::int64_t num_bytes, std::string_view what) {
   const std::optional<std::int64_t> free = free_bytes(folder);
   if (free && *free < num_bytes)
-    throw Failure(fmt::format("the disk of {} has {} GB free, but {} {} GB", folder.string(),
-                              written(static_cast<double>(*free) / 1e9), what,
-                              written(static_cast<double>(num_bytes) / 1e9)));
+    throw Failure(fmt::format("the disk of {} has {} free, but {} {}", folder.string(), written_bytes(*free), what,
+                              written_bytes(num_bytes)));
 }
 
 std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
