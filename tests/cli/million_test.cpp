@@ -47,6 +47,21 @@ TEST(Million, OneDocumentOnEightRanks) {
   EXPECT_TRUE(step["pairs"].is_null());  // attention is not limited by documents
 }
 
+TEST(Million, DocumentsAreDrawnOfGoodNumbersAlone) {
+  const auto error_of = [](const std::string& tokens, const std::string& seed) {
+    const Outcome outcome = run_command({example + "draw_documents", tokens, seed});
+    EXPECT_EQ(outcome.status, 2) << tokens << " " << seed;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  const std::string named = example + "draw_documents: ", no_seed = " is not a whole number from 1 to 2147483646\n",
+                    no_tokens = " is not a whole number from 2 to 999999999999999\n";
+  for (const std::string seed : {"-3", "0", "1.5", "", "2147483647", "99999999999999999999"})
+    EXPECT_EQ(error_of("1000", seed), named + "SEED = " + seed + no_seed);
+  for (const std::string tokens : {"abc", "1", "-5", "1e6"})
+    EXPECT_EQ(error_of(tokens, "1"), named + "TOKENS = " + tokens + no_tokens);
+}
+
 TEST(Million, PackedDocumentsOnEightRanks) {
   const fs::path folder = fs::path(scratch_folder()) / "packed-documents";
   fs::create_directories(folder);
