@@ -15,7 +15,7 @@ LockedFile open_and_lock(const std::filesystem::path& path) {
   for (;;) {
     File file = File::open_or_create(path);
     const File::Lock lock = file.lock();
-    // Whoever had it before may have renamed or removed it meanwhile.
+    // The process that had it before may have renamed or removed it.
     if (lock != File::Lock::held || file.has_its_name()) return {std::move(file), lock};
   }
 }

@@ -27,7 +27,7 @@ class LockFile {
   [[nodiscard]] File::Lock lock() const { return locked_.lock; }
   /// "process 7 on HOST": this one.
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// Who signed last; empty: nobody, or it has signed off.
+  /// Who signed last; empty: no process, or it has signed off.
   [[nodiscard]] std::string holder() const;
   /// On a full disk the lock is held without a name.
   void sign();

@@ -177,6 +177,7 @@ TEST_F(PackedData, HasSomethingToPredict) {
     write_lengths("validation", lengths);
     EXPECT_THAT(evaluated(), HasSubstr("training.eval_batches = 1 of data.validation_path = '"));
     std::filesystem::remove_all(config.output.dir);
+    std::filesystem::remove(packing_path(config.data.path, 16, 0));
     write("validation", 40);
   }
 }
@@ -213,7 +214,8 @@ TEST_F(PackedData, IsWhatARunResumesWith) {
   config.checkpoint.load = "latest";
   const std::string advice = "--checkpoint.exclude_from_loading=dataloader to start with the first sequence)";
   config.data.packing = Packing::stream;
-  EXPECT_THAT(refusal(), HasSubstr("other data: data.packing: was 'best_fit', is 'stream' (use that, or " + advice));
+  EXPECT_THAT(refusal(),
+              HasSubstr("other data: data.packing: was \"best_fit\", is \"stream\" (use that, or " + advice));
   config.data.packing = Packing::best_fit;
   config.data.seed = 5;
   EXPECT_THAT(refusal(), HasSubstr("other data: data.seed: was 0, is 5 (use that, or " + advice));

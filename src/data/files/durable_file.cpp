@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-/// The first of PATH.partial, PATH.partial-2, ... that nobody writes: what a killed process left is written over.
+/// The first of PATH.partial, PATH.partial-2, ... that no process writes: what a killed one left is written over.
 File open_temporary(const std::string& path) {
   for (int i = 1;; ++i) {
     LockedFile locked = open_and_lock(i == 1 ? path + ".partial" : fmt::format("{}.partial-{}", path, i));
