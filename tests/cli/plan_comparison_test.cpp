@@ -131,6 +131,7 @@ TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
   EXPECT_THAT(refusal("tp"), HasSubstr("--compare=tp is not a layout (example: --compare=tp=8,pp=4)"));
   EXPECT_THAT(refusal("tp=2,=4"), HasSubstr("is not a layout"));
   EXPECT_THAT(refusal("training.steps=4"), HasSubstr("--training.steps=4 is no choice of the planner"));
+  EXPECT_THAT(refusal("cp=0"), HasSubstr("parallelism.context_parallel_degree = 0 is below 1 (use 1)"));
   EXPECT_THAT(refusal("tp=many"), HasSubstr("parallelism.tensor_parallel_degree"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2..4", "--compare=tp=2"}).err, HasSubstr("omit --scaling"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=4", "--compare=tp=1", "--compare=tp=2", "--compare=tp=4"}).err,

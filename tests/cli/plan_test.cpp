@@ -141,6 +141,54 @@ TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is not a price"));
 }
 
+// As in a run.
+TEST(Plan, ADegreeOutsideItsRangeIsRefused) {
+  for (const char* key : {"tensor", "pipeline", "context", "expert"})
+    for (const std::string value : {"0", "-1"}) {
+      const std::string name = fmt::format("parallelism.{}_parallel_degree", key);
+      const Outcome outcome = planned({"--machine=h100", "--gpus=4", fmt::format("--{}={}", name, value)});
+      EXPECT_EQ(outcome.status, 2);
+      EXPECT_THAT(outcome.err, HasSubstr(fmt::format("{} = {} is below 1 (use 1)", name, value)));
+    }
+  for (const char* key : {"parallelism.data_parallel_shard_degree", "training.micro_batch_size"})
+    EXPECT_THAT(planned({"--machine=h100", "--gpus=4", fmt::format("--{}=0", key)}).err,
+                HasSubstr("is below 1 (use 1)"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=4", "--parallelism.context_parallel_degree=9223372036854775807"}).err,
+              HasSubstr("is above 1048576 (use 1048576)"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=4", "--parallelism.prefetch_depth=7"}).err,
+              HasSubstr("parallelism.prefetch_depth = 7 is more than the 6 units of a model"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=9223372036854775807"}).err,
+              HasSubstr("is above 2147483647 (use 2147483647)"));
+}
+
+TEST(Plan, ADefaultThatSaysNothingLeavesItsKeyOpen) {
+  const std::vector<std::string> question = {"--machine=h100", "--gpus=8"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), question.begin(), question.end());
+    return planned_json(more);
+  };
+  const Json open = with({});
+  for (const char* setting : {"context_parallel_ulysses_degree=0", "hierarchical_context_parallel_sizes=[]",
+                              "virtual_stages=0", "expert_tensor_parallel_degree=0"}) {
+    const Json plans = with({fmt::format("--parallelism.{}", setting)});
+    EXPECT_EQ(plans["configurations"], open["configurations"]) << setting;
+    EXPECT_EQ(plans["plans"][0]["predicted_seconds"], open["plans"][0]["predicted_seconds"]) << setting;
+  }
+}
+
+// Ranks of these sequences hold fewer tokens than the search would give them unasked.
+TEST(Plan, AKeyOfContextParallelismAsksForItsRanks) {
+  const Json groups = planned_json({"--machine=h100", "--gpus=8", "--parallelism.context_parallel_ulysses_degree=2"});
+  for (const Json& plan : groups["plans"]) {
+    EXPECT_EQ(plan["context_parallel_method"], "ulysses_ring");
+    EXPECT_EQ(plan["context_parallel_ulysses_degree"], 2);
+  }
+  const Json gathered = best_plan({"--machine=h100", "--gpus=8", "--parallelism.context_parallel_method=all_gather"});
+  EXPECT_GT(gathered["context_parallel_degree"], 1);
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=8", "--parallelism.context_parallel_ulysses_degree=5"}).err,
+              HasSubstr("parallelism.context_parallel_ulysses_degree = 5 does not divide --gpus=8 (use 4)"));
+}
+
 // Its sequences are then the model's longest, although a config's default is longer.
 TEST(Plan, AModelMayHaveRoomForShortSequencesAlone) {
   const Outcome outcome = run_echelon({"plan", "--model=llama-1m", "--model.max_position_embeddings=48",

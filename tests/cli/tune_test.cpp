@@ -63,6 +63,10 @@ TEST(Tune, SaysWhatItLearnt) {
 TEST(Tune, RefusesInASentence) {
   EXPECT_THAT(run_echelon({"tune", "--machine=a100-80", "--gpus=2"}).err, HasSubstr("--model is missing"));
   EXPECT_EQ(run_echelon({"tune", config_file(), "--machine=a100-80", "--gpus=0"}).status, 2);
+  EXPECT_THAT(
+      run_echelon({"tune", config_file(), "--machine=a100-80", "--gpus=2", "--parallelism.tensor_parallel_degree=0"})
+          .err,
+      HasSubstr("parallelism.tensor_parallel_degree = 0 is below 1 (use 1)"));
 }
 
 }  // namespace

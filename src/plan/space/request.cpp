@@ -5,6 +5,7 @@
 #include "predict/experts/read_expert_load.h"
 #include "predict/machine/device_time.h"
 #include "spec/choice.h"
+#include "spec/config/config_ranges.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/config_value.h"
 #include "spec/config/key_words.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 namespace echelon {
 namespace {
@@ -24,6 +26,14 @@ bool is_chosen(std::string_view key) {
   constexpr std::string_view others[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method",
                                          "training.recompute_num_layers", "moe.dispatch_bound"};
   return key.starts_with("parallelism.") || std::find(std::begin(others), std::end(others), key) != std::end(others);
+}
+
+/// Keys whose default says that another key decides.
+bool is_open_by_default(std::string_view key) {
+  constexpr std::string_view all[] = {"parallelism.virtual_stages", "parallelism.context_parallel_ulysses_degree",
+                                      "parallelism.hierarchical_context_parallel_sizes",
+                                      "parallelism.expert_tensor_parallel_degree"};
+  return std::find(std::begin(all), std::end(all), key) != std::end(all);
 }
 
 /// One setting a string, "--section.key=value".
@@ -54,7 +64,13 @@ void fix(const std::string& setting, PlanRequest& request) {
   const std::size_t equals = setting.find('=');
   const std::string text = equals == std::string::npos ? "true" : setting.substr(equals + 1);
   assign({name, parse_text(*key, text), "command line"}, request.base);
-  request.fixed.insert(name);
+  check_ranges(request.base);
+  check_prefetch_depth(request.base);
+  RunConfig defaults;
+  if (is_open_by_default(name) && to_toml(value_of(*key, request.base)) == to_toml(value_of(*key, defaults)))
+    request.fixed.erase(name);
+  else
+    request.fixed.insert(name);
 }
 
 /// What a file says about the choices is overruled by their defaults.
@@ -189,6 +205,9 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
           "--model=llama3-8b)");
   require(!question.gpus || *question.gpus >= 1, "--gpus={} is not a number of devices (use 1)",
           question.gpus.value_or(0));
+  constexpr std::int64_t most_devices = std::numeric_limits<int>::max();  // ranks of a mesh
+  require(!question.gpus || *question.gpus <= most_devices, "--gpus={} is above {} (use {})", question.gpus.value_or(0),
+          most_devices, most_devices);
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000 (use {})", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
   require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");

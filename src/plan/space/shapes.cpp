@@ -60,6 +60,26 @@ bool is_legal(const RunConfig& config) {
   }
 }
 
+bool fixes_head_ranks(const PlanRequest& request) { return request.fixes(head_ranks_key) || request.fixes(sizes_key); }
+
+/// Whether what is fixed is a choice of several ranks of context parallelism.
+bool needs_context(const PlanRequest& request) {
+  const ParallelConfig& p = request.base.parallelism;
+  return fixes_head_ranks(request) || p.context_parallel_method != ContextMethod::ring ||
+         p.context_parallel_load_balancer != LoadBalancer::headtail;
+}
+
+/// What is fixed, with what it needs of keys that are not.
+RunConfig fixed_alone(const PlanRequest& request) {
+  RunConfig config = request.base;
+  ParallelConfig& p = config.parallelism;
+  if (fixes_head_ranks(request) && !request.fixes(exchange_key))
+    p.context_parallel_method = ContextMethod::ulysses_ring;
+  if (!needs_context(request) || request.fixes(context_key)) return config;
+  p.context_parallel_degree = std::max<std::int64_t>(2, p.context_parallel_ulysses_degree);
+  return config;
+}
+
 void require_divisor(std::string_view key, std::int64_t degree, const PlanRequest& request) {
   std::int64_t closest = 1;
   for (const std::int64_t divisor : divisors(request.num_devices))
@@ -86,7 +106,8 @@ PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
   require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
   require_divisor(context_key, fixed.context_parallel_degree, request);
-  validate(request.base);  // says what contradicts what, if it is the fixed keys alone
+  if (request.fixes(head_ranks_key)) require_divisor(head_ranks_key, fixed.context_parallel_ulysses_degree, request);
+  validate(fixed_alone(request));  // says what contradicts what, if it is the fixed keys alone
   throw Error(
       fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
                   "leave some of them open",
@@ -96,13 +117,13 @@ PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
 
 bool PlanSpace::is_searched(std::int64_t cp) const {
   if (request_->fixes(context_key)) return cp == request_->base.parallelism.context_parallel_degree;
-  return cp == 1 || request_->base.training.seq_len >= cp * least_context_tokens;
+  return cp == 1 || needs_context(*request_) || request_->base.training.seq_len >= cp * least_context_tokens;
 }
 
 /// Of which the fixed keys say no other. Legal ones among others.
 std::vector<KeyExchange> PlanSpace::exchanges(std::int64_t tp, std::int64_t cp) const {
   const ParallelConfig& fixed = request_->base.parallelism;
-  const bool fixes_degree = request_->fixes(head_ranks_key) || request_->fixes(sizes_key);
+  const bool fixes_degree = fixes_head_ranks(*request_);
   std::vector<KeyExchange> all;
   const auto add = [&](ContextMethod method, std::int64_t head_ranks) {
     if (request_->fixes(exchange_key) && method != fixed.context_parallel_method) return;
@@ -134,7 +155,7 @@ std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
   const MixtureSpec& mixture = request_->base.model.mixture;
   const ParallelConfig& fixed = request_->base.parallelism;
   std::vector<PlanShape> all;
-  const bool fixes_features = request_->fixes(expert_tensor_key) && fixed.expert_tensor_parallel_degree > 0;
+  const bool fixes_features = request_->fixes(expert_tensor_key);
   const auto add = [&](std::int64_t ep, std::int64_t etp, bool are_as_dense) {
     if (!fits(expert_key, ep, fixed.expert_parallel_degree)) return;
     if (fixes_features && fixed.expert_tensor_parallel_degree != (are_as_dense && mixture.exists() ? shape.tp : etp))

@@ -1,6 +1,7 @@
 // Checks of a config for contradictions. Sizes that depend on the data are checked when it is read, the split of heads
 // in nn.
 #include "base/error.h"
+#include "spec/config/config_ranges.h"
 #include "spec/config/config_value.h"
 #include "spec/config/pipeline.h"
 #include "spec/config/run_config.h"
@@ -17,25 +18,6 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t max_microbatches = 1 << 16;  // the plan lists every action of a step
-
-void check_ranges(const RunConfig& config) {
-  RunConfig copy = config;  // the table's fields need a mutable config
-  for (const ConfigKey& key : config_keys()) {
-    if (key.name.starts_with("model.")) continue;  // validate(ModelSpec) checks the model
-    const auto* whole = std::get_if<FieldOf<std::int64_t>>(&key.field);
-    const auto* real = std::get_if<FieldOf<double>>(&key.field);
-    if (!whole && !real) continue;
-    const double number = whole ? static_cast<double>((*whole)(copy)) : (*real)(copy);
-    if (std::isfinite(number) && number >= key.range.least && number <= key.range.most) continue;
-    const std::string value = to_toml(value_of(key, copy));
-    RunConfig defaults;
-    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, value,
-            to_toml(value_of(key, defaults)));
-    require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, value, key.range.least,
-            key.range.least);
-    require(number <= key.range.most, "{} = {} is above {} (use {})", key.name, value, key.range.most, key.range.most);
-  }
-}
 
 void check_dtypes(const TrainingConfig& t) {
   (void)parse_training_dtype("training.dtype", name_of(t.dtype));
@@ -170,11 +152,7 @@ void check_parallelism(const RunConfig& config) {
           "parallelism.prefetch_depth = {} does not apply to parameters that parallelism.zero_level = {} does not "
           "shard (use 1, or zero_level = 3)",
           p.prefetch_depth, p.zero_level);
-  const std::int64_t num_units = config.model.num_hidden_layers + 2;  // with the embedding and the head
-  require(p.prefetch_depth <= num_units,
-          "parallelism.prefetch_depth = {} is more than the {} units of a model with model.num_hidden_layers = {} "
-          "(use {})",
-          p.prefetch_depth, num_units, config.model.num_hidden_layers, num_units);
+  check_prefetch_depth(config);
   check_context_parallel(config);
   require(!config.data.balance_batch || config.data.reset_attention_mask,
           "data.balance_batch = true balances documents of different lengths, but data.reset_attention_mask = false "
@@ -316,6 +294,34 @@ StepRange parse_traced_steps(const std::string& text) {
           "metrics.trace = '{}' names {} steps, more than the {} that fit in memory (use 'steps {}-{}')", text,
           last - first + 1, max_traced_steps, first, first + max_traced_steps - 1);
   return {first, last};
+}
+
+void check_prefetch_depth(const RunConfig& config) {
+  const std::int64_t depth = config.parallelism.prefetch_depth;
+  const std::int64_t num_units = config.model.num_hidden_layers + 2;  // with the embedding and the head
+  require(depth <= num_units,
+          "parallelism.prefetch_depth = {} is more than the {} units of a model with model.num_hidden_layers = {} "
+          "(use {})",
+          depth, num_units, config.model.num_hidden_layers, num_units);
+}
+
+void check_ranges(const RunConfig& config) {
+  RunConfig copy = config;  // the table's fields need a mutable config
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name.starts_with("model.")) continue;  // validate(ModelSpec) checks the model
+    const auto* whole = std::get_if<FieldOf<std::int64_t>>(&key.field);
+    const auto* real = std::get_if<FieldOf<double>>(&key.field);
+    if (!whole && !real) continue;
+    const double number = whole ? static_cast<double>((*whole)(copy)) : (*real)(copy);
+    if (std::isfinite(number) && number >= key.range.least && number <= key.range.most) continue;
+    const std::string value = to_toml(value_of(key, copy));
+    RunConfig defaults;
+    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, value,
+            to_toml(value_of(key, defaults)));
+    require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, value, key.range.least,
+            key.range.least);
+    require(number <= key.range.most, "{} = {} is above {} (use {})", key.name, value, key.range.most, key.range.most);
+  }
 }
 
 void validate(const RunConfig& config) {
