@@ -40,7 +40,7 @@ PipelineRankSummary summary_of(const RankBlueprint& plan) {
   summary.arena_bytes = plan.arena_bytes();
   for (const Action& action : plan.program(ProgramKind::training))
     for (const OpRecord& operation : plan.trace(ProgramKind::training).of(action).operations())
-      summary.flops += operation.flops;
+      summary.flops += static_cast<double>(operation.flops);
   summary.boundary_bytes = part.boundary_sizes().num_elements() * size_of(part.options.dtype);
   summary.traffic = traffic_of(plan);
   return summary;
@@ -64,8 +64,7 @@ StepSummary summary_of(const Blueprint& blueprint) {
   summary.model_flops = model_flops_of_step(config, 1);
   for (const RankBlueprint& rank : blueprint.pipeline_ranks()) {
     summary.ranks.push_back(summary_of(rank));
-    summary.hardware_flops +=
-        static_cast<double>(summary.ranks.back().flops) * mesh.num_ranks() / mesh.degree(Axis::pp);
+    summary.hardware_flops += summary.ranks.back().flops * mesh.num_ranks() / mesh.degree(Axis::pp);
   }
   return summary;
 }

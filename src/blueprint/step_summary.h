@@ -27,7 +27,7 @@ struct PipelineRankSummary {
   // Each at the moment when it needs most; those of a training step.
   std::map<MemoryCategory, std::int64_t> category_bytes = {};
   std::int64_t arena_bytes = 0;     // of all at the moment when they need most together
-  std::int64_t flops = 0;           // of a step
+  double flops = 0;                 // of a step
   std::int64_t boundary_bytes = 0;  // of one message between stages
   // By group and kind; groups of one rank send nothing and are left out.
   std::vector<TrafficSummary> traffic = {};

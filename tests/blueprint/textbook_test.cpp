@@ -49,6 +49,15 @@ TEST(Textbook, SixteenBytesPerParameter) {
   EXPECT_NEAR(static_cast<double>(first_rank(in_float32).model_state_bytes()) / gigabyte, 112, 0.001);
 }
 
+// Attention over 2^22 tokens alone has 4 x 96 layers x 12288 x 2^44 / 2 flops forward: more than an int64 counts.
+TEST(Textbook, FlopsOfAStepOfMillionsOfTokens) {
+  RunConfig config = textbook_config("gpt3-175b");
+  config.training.global_batch_size = config.training.micro_batch_size = 1;
+  config.model.max_position_embeddings = config.training.seq_len = 1 << 22;
+  EXPECT_GT(first_rank(config).flops, 3.5 * 2 * 96 * 12288 * std::ldexp(1, 44));
+  EXPECT_GT(summary_of(Blueprint(config)).hardware_flops, 3.5 * 2 * 96 * 12288 * std::ldexp(1, 44));
+}
+
 // Rajbhandari et al. 2020 (arXiv:1910.02054), table 1, with the digits that are printed there: rounded in the first
 // model's column, cut off in the others'.
 TEST(Textbook, TableOneOfTheZeroPaper) {
