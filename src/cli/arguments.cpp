@@ -17,15 +17,19 @@ bool is_number(std::string_view text, T& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// CLI11 would clamp larger integers.
-void check_number(const CLI::Option& option, std::string_view name, std::string_view text) {
+/// Of an option that takes a number; 1e6 is a whole number, as in a config. CLI11 would clamp larger integers.
+std::string checked_value(const CLI::Option& option, std::string_view name, const std::string& text) {
   const std::string type = option.get_type_name();
   const std::string example = option.get_default_str().empty() ? "" : ", such as " + option.get_default_str();
   std::int64_t whole = 0;
   double number = 0;
-  if (type.starts_with("INT")) require(is_number(text, whole), "{}={} is not an integer{}", name, text, example);
   if (type.starts_with("FLOAT"))
     require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
+  if (!type.starts_with("INT") || is_number(text, whole)) return text;
+  constexpr double most = 9007199254740992;  // up to which all whole numbers are doubles
+  require(is_number(text, number) && std::trunc(number) == number && std::abs(number) <= most,
+          "{}={} is not an integer{}", name, text, example);
+  return std::to_string(static_cast<std::int64_t>(number));
 }
 
 // An option without its value is usually an unset shell variable. Ignoring the option would be surprising.
@@ -51,7 +55,7 @@ std::vector<std::string> with_values_apart(const CLI::App& command, const std::v
     require(has_value, "{} has no value; write {}=VALUE", name, name);
     apart.back() = name;
     apart.push_back(equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i]);
-    check_number(*option, name, apart.back());
+    apart.back() = checked_value(*option, name, apart.back());
     check_text(name, apart.back());
     const bool is_given_again = std::find(given.begin(), given.end(), option) != given.end();
     require(!is_given_again || option->get_expected_max() > 1, "{}={} is a second value of {}; give it once", name,

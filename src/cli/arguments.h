@@ -12,10 +12,15 @@ class Validator;
 namespace echelon {
 
 /// Splits `--option=value` into two arguments, for the options of the command that take a value. "--output=" then has
-/// an empty value instead of the next argument. Throws Error where a value is missing ("--output --json") or is not the
-/// number that the option needs.
+/// an empty value instead of the next argument. A whole number may be written as 1e6. Throws Error where a value is
+/// missing ("--output --json") or is not the number that the option needs.
 [[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& command,
                                                          const std::vector<std::string>& arguments);
+
+/// Of `echelon draw`, for schedules alone.
+inline constexpr const char* schedule_options[] = {
+    "--schedule",          "--schedule-csv",       "--stages", "--microbatches", "--virtual",      "--forward-ms",
+    "--backward-input-ms", "--backward-weight-ms", "--p2p-ms", "--backward",     "--memory-limit", "--weight-memory"};
 
 /// Accepts a number from `least` to `most`; a value outside is refused with the bound.
 [[nodiscard]] CLI::Validator in_range(double least, double most);

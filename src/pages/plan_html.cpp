@@ -51,8 +51,8 @@ std::string with_sign(double seconds) {
 /// The parts of the step that differ most.
 std::string difference(const Plan& best, const Plan& other) {
   std::map<std::string, double> more;
-  for (const auto& [name, seconds] : page_segments(other.outcome.parts)) more[name] += seconds;
-  for (const auto& [name, seconds] : page_segments(best.outcome.parts)) more[name] -= seconds;
+  for (const auto& part : page_segments(other.outcome.parts)) more[part.name] += part.amount;
+  for (const auto& part : page_segments(best.outcome.parts)) more[part.name] -= part.amount;
   std::vector<std::pair<std::string, double>> parts(more.begin(), more.end());
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
@@ -108,12 +108,15 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   const Plan& best = result.nearest ? *result.nearest : result.plans.front();
   const Blueprint blueprint(best.config);
   // repeated, since plans are stored without their timelines
-  const Simulation step = simulate(blueprint, request.machine);
+  const Simulation step = simulated(best.config, request);
+  DocumentOffsets first_sequence;
+  if (request.documents != nullptr) request.documents->documents()(0, first_sequence);
   HtmlReport page = simulation_page({.blueprint = blueprint,
                                      .result = step,
                                      .machine_spec = request.machine,
                                      .machine = request.machine.name,
-                                     .profile = request.profile});
+                                     .profile = request.profile,
+                                     .first_sequence = first_sequence});
   page.title = request_text(request);
   page.summary = fmt::format(
       "{} {}, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
@@ -124,7 +127,7 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   if (!result.is_complete)
     page.summary +=
         fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
-                    text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
+                    text_of(HtmlUnit::seconds, result.seconds), 100 * result.within);
   page.tables = {table_of(result, request)};
   page.notes = result.nearest ? result.suggestions : rules_of_thumb(result, request);
   return page;

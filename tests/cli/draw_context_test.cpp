@@ -4,6 +4,7 @@
 #include "pages/context_parallel/context_picture.h"
 #include "scratch_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -247,6 +248,21 @@ TEST(DrawContext, EveryMethodIsAnSvgAndAPage) {
   EXPECT_THAT(file_text(page), HasSubstr("title=\"waits: 7\""));  // of rank 0 at hop 1
 }
 
+// Rank 0 has none of the first document, and waits are no pairs.
+TEST(DrawContext, APageHasColumnsInOrderAndSumsOfPairsAlone) {
+  const std::string page = scratch_folder() + "order.html";
+  ASSERT_EQ(
+      run_echelon({"draw", "--context-parallel=2", "--documents=2,40", "--balancer=packed", "--html", page}).status, 0);
+  const ContextPicture picture = picture_of({.seq_len = 42, .cp = 2, .balancer = LoadBalancer::packed}, {0, 2, 42}, {});
+  const std::string text = file_text(page);
+  const auto heads = [](const std::string& names) { return "<thead><tr><th></th>" + names + "</tr></thead>"; };
+  const auto head = [](const std::string& name) { return "<th class=\"number\">" + name + "</th>"; };
+  EXPECT_THAT(text, HasSubstr(heads(head("document 0") + head("document 1") + head("sum"))));
+  EXPECT_THAT(text, HasSubstr(heads(head("hop 0") + head("hop 1") + head("sum") + head("waits"))));
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_THAT(text, HasSubstr(fmt::format("<span class=\"total\">{}</span>", picture.num_pairs(rank))));
+}
+
 // Of 256 ranks and hops a page has intervals, and its size is bounded.
 TEST(DrawContext, OfManyRanksIsASmallPage) {
   const std::string page = scratch_folder() + "many.html";
@@ -255,6 +271,11 @@ TEST(DrawContext, OfManyRanksIsASmallPage) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(file_text(page), HasSubstr("hops 240-255"));
   EXPECT_LT(file_text(page).size(), 500'000U);
+}
+
+TEST(DrawContext, ReadsAWholeNumberAsAConfigDoes) {
+  EXPECT_EQ(run_echelon({"draw", "--context-parallel=2", "--seq-len=1e2"}).out,
+            run_echelon({"draw", "--context-parallel=2", "--seq-len=100"}).out);
 }
 
 TEST(DrawContext, RefusesBadInputInOneSentence) {
@@ -267,6 +288,10 @@ TEST(DrawContext, RefusesBadInputInOneSentence) {
       {{"--context-parallel=1", "--documents=0"}, "--documents=0 has no tokens"},
       {{"--context-parallel=2", "--format=trace"}, "--format=trace is of a schedule"},
       {{"--context-parallel=2", "--stages=4"}, "--context-parallel"},
+      {{"--context-parallel=2", "--backward=3"}, "--backward excludes --context-parallel"},
+      {{"--context-parallel=2", "--memory-limit=3"}, "--memory-limit excludes --context-parallel"},
+      {{"--context-parallel=256", "--seq-len=16777216"}, "are more than 536870912 (use --seq-len=2097152)"},
+      {{"--context-parallel=2", "--seq-len=1.5"}, "--seq-len=1.5 is not an integer"},
       {{"--context-parallel=0"}, "--context-parallel"},
       {{"--seq-len=8"}, "--seq-len requires --context-parallel"},
       {{"--context-parallel=4", "--method=ulises"},

@@ -1,6 +1,8 @@
 // --html through the real program: the page exists however a run ends, and a browser shows it without errors.
 #include "cli/program.h"
 #include "report/browser.h"
+#include "report/html/html_report.h"
+#include "report/html/html_text.h"
 #include "scratch_folder.h"
 
 #include <gmock/gmock.h>
@@ -239,6 +241,22 @@ TEST_F(Html, ShowsPlans) {
   EXPECT_EQ(browser.evaluate("JSON.parse(document.querySelector('.curve script').textContent).series[0].x"),
             nlohmann::json({1, 2}));
   browser.photograph(folder_ / "scaling.png");
+}
+
+// The page says of the best plan what the list says.
+TEST_F(Html, ShowsThePlanOfDocuments) {
+  const Outcome outcome =
+      run_echelon({"plan", "--model=llama3-8b", "--machine=h100", "--gpus=8", "--global-batch-size=1",
+                   "--seq-len=32768", "--model.max_position_embeddings=32768", "--data.reset_attention_mask=true",
+                   "--documents=500:0", "--parallelism.context_parallel_degree=8",
+                   "--parallelism.context_parallel_method=ring", "--top=1", "--html=" + path(), "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double seconds = nlohmann::json::parse(outcome.out)["plans"][0]["predicted_seconds"];
+  const std::string written = text_of(HtmlUnit::seconds, seconds), all = page();
+  std::size_t times = 0;
+  for (std::size_t at = all.find(written); at != all.npos; at = all.find(written, at + 1)) ++times;
+  EXPECT_GE(times, 2U) << "the list and the tile say " << written;
+  EXPECT_THAT(all, HasSubstr("Of the first sequence of the documents."));
 }
 
 TEST_F(Html, IsThereAfterCtrlC) {

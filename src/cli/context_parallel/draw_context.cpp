@@ -91,8 +91,7 @@ void add_context_options(CLI::App& app, DrawContextArguments& arguments) {
       ->check(in_range(0, most_ranks))
       ->capture_default_str()
       ->needs(ranks);
-  for (const char* const name : {"--schedule", "--schedule-csv", "--stages", "--microbatches", "--virtual"})
-    ranks->excludes(app.get_option(name));
+  for (const char* const name : schedule_options) ranks->excludes(app.get_option(name));
 }
 
 ContextPicture drawn_context(const DrawContextArguments& arguments) {
@@ -102,6 +101,9 @@ ContextPicture drawn_context(const DrawContextArguments& arguments) {
   const std::int64_t seq_len = documents.back();
   require(arguments.cp <= seq_len, "--context-parallel={} is more than the {} tokens: every rank holds one (use {})",
           arguments.cp, seq_len, seq_len);
+  require(arguments.cp * seq_len <= ContextPicture::most_hop_tokens,
+          "--context-parallel={} x {} tokens are more than {} (use --seq-len={})", arguments.cp, seq_len,
+          ContextPicture::most_hop_tokens, ContextPicture::most_hop_tokens / arguments.cp);
   const KeyExchange exchange = exchange_of(arguments);
   return context_picture({.seq_len = seq_len, .cp = arguments.cp, .balancer = balancer_of(arguments.balancer)},
                          documents, exchange, heads_of(arguments, exchange));

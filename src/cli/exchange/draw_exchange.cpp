@@ -22,9 +22,8 @@ void add_exchange_options(CLI::App& app, ExchangeRequest& request) {
       ->type_name("LOAD")
       ->capture_default_str()
       ->needs(ranks);
-  for (const char* const name :
-       {"--schedule", "--schedule-csv", "--stages", "--microbatches", "--virtual", "--context-parallel"})
-    ranks->excludes(app.get_option(name));
+  for (const char* const name : schedule_options) ranks->excludes(app.get_option(name));
+  ranks->excludes(app.get_option("--context-parallel"));
 }
 
 }  // namespace echelon

@@ -10,7 +10,6 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t most_parts = 16, most_table_rows = 64;
-constexpr std::int64_t most_hop_tokens = 1 << 28;  // of a run's page: seconds
 
 struct Interval {
   std::int64_t first = 0, count = 0;
@@ -67,7 +66,7 @@ HtmlBars bars_of_pairs(const ContextPicture& picture) {
       for (std::int64_t step = part.first; step < part.first + part.count; ++step)
         pairs += static_cast<double>(picture.pairs_of_step(picture.place_of(rank), static_cast<int>(step)));
       row.segments.push_back({picture.num_steps() > 1 ? name_of_interval("hop", part) : "attention", pairs});
-      row.segments.push_back({"waits", sum_of(picture.longest, part) - pairs});
+      row.segments.push_back({"waits", sum_of(picture.longest, part) - pairs, true});
     }
   }
   return bars;
@@ -141,7 +140,7 @@ void add_context_section(HtmlReport& page, const Blueprint& blueprint, const Dra
   const RunConfig& config = blueprint.config();
   const std::int64_t cp = config.parallelism.context_parallel_degree, T = config.training.seq_len;
   if (cp == 1) return;
-  if (cp * T > most_hop_tokens) {
+  if (cp * T > ContextPicture::most_hop_tokens) {
     page.notes.push_back(
         fmt::format("{} tokens on {} ranks of context parallelism are too many for a picture.", T, cp));
     return;

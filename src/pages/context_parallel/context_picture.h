@@ -21,6 +21,8 @@
 namespace echelon {
 
 struct ContextPicture {
+  static constexpr std::int64_t most_hop_tokens = 1 << 29;  // ranks x tokens: seconds
+
   TokenSplit split;
   KeyExchange exchange;
   HeadSplit heads;  // of a tensor-parallel rank, before they are exchanged

@@ -35,6 +35,7 @@ struct HtmlBars {
   struct Segment {
     std::string name = {};
     double amount = 0;
+    bool is_wait = false;  // shown as a gap, and no part of the row's sum
   };
   struct Row {
     std::string label = {};
