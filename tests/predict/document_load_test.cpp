@@ -117,6 +117,9 @@ TEST(DocumentLoad, RefusesWhatHasNoDocuments) {
     EXPECT_THROW((void)parse_length_distribution(text), Error) << text;
   EXPECT_EQ(parse_length_distribution("2000:500"), (std::pair{2000.0, 500.0}));
   EXPECT_EQ(parse_length_distribution("2000"), (std::pair{2000.0, 2000.0}));
+  EXPECT_EQ(described_lengths("9,7", 20), (std::vector<std::int64_t>{9, 7, 9}));
+  for (const char* text : {",", "9,", "9,0", "9,-1", "9,1.5", "9,1e99"})
+    EXPECT_THROW((void)described_lengths(text, 20), Error) << text;
 }
 
 TEST(DocumentLoad, LengthsHaveTheirMeanAndSpread) {

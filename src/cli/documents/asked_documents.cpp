@@ -1,10 +1,12 @@
 #include "cli/documents/asked_documents.h"
 
+#include "base/error.h"
 #include "predict/documents/drawn_lengths.h"
 #include "train/data/attention_shares.h"
 #include "train/data/described_documents.h"
 #include "train/data/open_data.h"
 
+#include <filesystem>
 #include <memory>
 
 namespace echelon {
@@ -15,12 +17,13 @@ constexpr std::string_view ending = ".idx";
 }  // namespace
 
 void require_documents(const std::string& text) {
-  if (!text.empty() && !text.ends_with(ending)) (void)parse_length_distribution(text);
+  if (!text.empty() && !text.ends_with(ending)) (void)described_lengths(text, 1);
 }
 
 DocumentsOf asked_documents(const std::string& text, const RunConfig& config, std::int64_t num_sequences) {
   const std::int64_t T = config.training.seq_len;
   if (text.ends_with(ending)) {
+    require(std::filesystem::exists(text), "--documents={}: there is no such file; echelon prepare makes it", text);
     RunConfig of_file = config;
     of_file.data.path = text.substr(0, text.size() - ending.size());
     const auto batches = std::make_shared<const DatasetBatches>(open_documents(of_file));
@@ -28,8 +31,7 @@ DocumentsOf asked_documents(const std::string& text, const RunConfig& config, st
       of(sequence, documents);
     };
   }
-  const auto [mean, spread] = parse_length_distribution(text);
-  return described_documents(config, drawn_lengths(mean, spread, num_sequences * T));
+  return described_documents(config, described_lengths(text, num_sequences * T));
 }
 
 std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig& config) {

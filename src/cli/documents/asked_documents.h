@@ -1,4 +1,4 @@
-// --documents: an .idx file, or a distribution of lengths.
+// --documents: an .idx file, a distribution of lengths, or a list of them.
 #pragma once
 
 #include "blueprint/documents/batch_documents.h"
@@ -10,11 +10,11 @@
 namespace echelon {
 
 inline constexpr const char* documents_help =
-    "lengths of the documents that attention ends at: an .idx file, or MEAN or MEAN:SPREAD in tokens";
+    "lengths of documents that attention ends at: an .idx file, MEAN, MEAN:SPREAD, or a list: 9,7";
 
-/// Of a file as a run with this config reads it; of drawn lengths as many as `num_sequences` sequences need.
+/// Of a file as a run with this config reads it; of lengths as many as `num_sequences` sequences need.
 [[nodiscard]] DocumentsOf asked_documents(const std::string& text, const RunConfig& config, std::int64_t num_sequences);
-/// Throws Error for words that are neither a file nor a distribution; none at all are allowed.
+/// Throws Error for words that are neither a file nor lengths; none at all are allowed.
 void require_documents(const std::string& text);
 /// Of as many batches as batches_to_count() says. None if no lengths are given.
 [[nodiscard]] std::optional<DocumentLoad> asked_load(const std::string& text, const RunConfig& config);
