@@ -57,6 +57,7 @@ Error::Error(const std::string& sentence, ExitStatus status)
 
 std::string closest_name(std::string_view name, std::span<const std::string_view> candidates) {
   const std::string text = plain(name);
+  if (text.empty() && !candidates.empty()) return std::string(candidates.front());
   for (const auto& [other, own] : other_names)
     if (text == other && std::ranges::find(candidates, own) != candidates.end()) return std::string(own);
   const auto distance = [&](std::string_view candidate) {

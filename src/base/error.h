@@ -44,7 +44,7 @@ void require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 /// What other software calls `name`, else a candidate of its start, one that has it in it, or the one of fewest edits
-/// (with a transposition as one), whatever the case and the dashes; empty if there are no candidates.
+/// (with a transposition as one), whatever the case and the dashes. The first for no letters; empty for no candidates.
 [[nodiscard]] std::string closest_name(std::string_view name, std::span<const std::string_view> candidates);
 
 }  // namespace echelon

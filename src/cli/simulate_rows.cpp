@@ -104,6 +104,7 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
   if (!arguments.profile.empty()) (void)software_profile(arguments.profile);
   require_documents(arguments.documents);
   const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
+  require(!rows.empty(), "--rows={} has the names of columns and no run below them", arguments.path);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
   for (const CsvRow& row : rows) all.push_back(predict(row, arguments, constants));

@@ -30,6 +30,8 @@ TEST(Csv, TooManyFieldsAreCountedAndAnOpenQuoteIsRefused) {
   EXPECT_EQ(parse_csv("a\n1,2,3\n", "table").at(0).surplus_fields, 2U);
   EXPECT_THROW((void)parse_csv("a\n\"1\n", "table"), Error);
   EXPECT_THROW((void)parse_csv("", "table"), Error);
+  EXPECT_THROW((void)parse_csv(std::string_view("a\n\0", 3), "table"), Error);
+  EXPECT_THROW((void)parse_csv("a\4\n", "table"), Error);
 }
 
 TEST(Csv, AColumnThatStandsTwiceOrIsMissingIsNamed) {

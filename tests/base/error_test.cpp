@@ -12,6 +12,7 @@ TEST(Nearest, PrefersTheFewestEdits) {
   EXPECT_EQ(closest_name("seqlen", names), "seq_len");
   EXPECT_EQ(closest_name("seeds", names), "seed");
   EXPECT_EQ(closest_name("x", {}), "");
+  EXPECT_EQ(closest_name("", names), names[0]);
 }
 
 TEST(Nearest, KnowsOtherNamesAndPrefersCommonStarts) {

@@ -110,6 +110,8 @@ TEST(Simulate, BadInputIsOneSentence) {
       {{"--rows=table.csv"}, "--model.preset=llama3-8b is for a single run"},
       {{"--machine=h100", "--checkpoint-seconds=1"}, "need --mtbf-hours"},
       {{"--machine=h100", "--svg=/nowhere/step.svg"}, "cannot be written"},
+      {{"--machine=h100", "--documents=nowhere.idx"}, "--documents=nowhere.idx: there is no such file"},
+      {{"--machine=h100", "--documents=9,0"}, "--documents=9,0 is not a list of lengths"},
   };
   for (const auto& [more, words] : cases) {
     const Outcome outcome = simulated(more);
@@ -150,6 +152,8 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
            {{"--rows=" + path, "--machine=h100"}, "--machine is for a single run"},
            {{"--rows=" + path, "--profile=megatron"}, "did you mean megatron-core?"},
            {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "has no column 'layers'"},
+           {{"--rows=" + written("header.csv", table)}, "has the names of columns and no run below them"},
+           {{"--rows=" + written("train.bin", std::string("\4\1\0, 0\n", 7))}, "is no table of text"},
        }) {
     std::vector<std::string> arguments = {"simulate"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
@@ -278,6 +282,12 @@ TEST(Simulate, RowsOfDocumentsAreThoseOfSingleRuns) {
     EXPECT_LT(row["interval_seconds"][0], row["predicted_seconds"]);
     EXPECT_GT(row["interval_seconds"][1], row["predicted_seconds"]);
   }
+  const auto pairs_share = [&](const std::string& documents) -> double {
+    const Outcome outcome = run_echelon({"simulate", "--rows=" + of_all, "--documents=" + documents, "--json"});
+    return nlohmann::json::parse(outcome.out)[0]["documents"]["pairs_share"];
+  };
+  EXPECT_EQ(pairs_share("1024,1024"), pairs_share("1024:0")) << "a list, over and over";
+  EXPECT_GT(pairs_share("1024,15360"), pairs_share("8192,8192"));
   EXPECT_THAT(run_echelon({"simulate", "--rows=" + of_rows}).out, HasSubstr("% of the pairs of whole sequences"));
   const Outcome refused = run_echelon({"simulate", "--rows=" + of_all, "--documents=long"});
   EXPECT_EQ(refused.status, 2);

@@ -105,6 +105,7 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_EQ(node({"GB200", "192", "NVLink5 NVL72", "8x400Gb"}).num_devices, 72);
   EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
+  EXPECT_THROW((void)described_machine({"h1000", "", "", ""}), Error);
 
   // What drivers call GPUs, with the dense bfloat16 of NVIDIA's data sheets.
   const auto tflops = [&](const char* gpu) {
@@ -398,6 +399,8 @@ TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
             "gbs = '2049' is not a multiple of 4 data-parallel ranks x microbatches of 4; 2048 is taken\n");
   EXPECT_EQ(assumed({{"mbs", "1000"}}),
             "mbs = '1000' is more than the sequences of a data-parallel rank; 512 is taken\n");
+  EXPECT_EQ(assumed({{"foo", "1"}}), "foo = '1' is in a column that is not known; nothing is read from it\n");
+  EXPECT_EQ(assumed({{"foo", ""}, {"tok_s_gpu", "1"}}), "");
   EXPECT_EQ(assumed({{"kv_heads", "0"}}), "kv_heads = 0 is read as blank\n");
   EXPECT_EQ(assumed({{"software", "JAX"}}).substr(0, 26), "software = 'JAX' is not kn");
 }

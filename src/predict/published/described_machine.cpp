@@ -62,8 +62,8 @@ const Gpu& gpu_called(const std::string& words) {
   const std::string name = upper(words);
   std::vector<std::string_view> known;
   for (const Gpu& gpu : gpus) {
-    // A workstation's Blackwell is no B200, nor its A1000 an A100.
-    if (has(name, gpu.word) && !has(name, "RTX")) return gpu;
+    // A workstation's Blackwell is no B200.
+    if (names_model(name, gpu.word) && !has(name, "RTX")) return gpu;
     known.push_back(gpu.word);
   }
   throw Error(

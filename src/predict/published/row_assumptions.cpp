@@ -56,6 +56,18 @@ void compare(std::vector<std::string>& sentences, const CsvRow& row, std::string
     sentences.push_back(fmt::format("{} = '{}' {}; {} is taken", column, text, why, taken));
 }
 
+/// Those that are read, and what published tables also have.
+bool is_known_column(const std::string& column) {
+  constexpr std::string_view known[] = {
+      " layers hidden heads kv_heads ffn mlp vocab seq experts topk shared_ffn balance params_b ",
+      " gpu gpu_mem_gb gpus intra inter_per_node tp pp vpp cp dp ep etp mbs gbs sp recompute zero dist_opt ",
+      " precision flash_attn schedule software async_tp source documents id ",
+      " group model provenance notes completeness calculon_can quantity value unit speedup iter_time_s ",
+      " iter_time_kind iter_time_ms tflops_gpu tflops_kind tflops_without_cp mfu_pct hfu_pct tok_s_gpu mem_gb "};
+  return std::any_of(std::begin(known), std::end(known),
+                     [&](std::string_view names) { return has(names, " " + column + " "); });
+}
+
 }  // namespace
 
 std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& run) {
@@ -70,6 +82,10 @@ std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& r
     sentences.push_back(fmt::format("software = '{}' is not known; {} is taken", software, run.profile.name));
   for (const char* column : {"heads", "kv_heads", "mbs", "tp", "pp", "vpp", "cp", "ep"})
     if (is_zero(row.at(column))) sentences.push_back(fmt::format("{} = 0 is read as blank", column));
+  for (const auto& [column, text] : row.fields)
+    if (!is_known_column(column) && !row.at(column).empty())
+      sentences.push_back(
+          fmt::format("{} = '{}' is in a column that is not known; nothing is read from it", column, row.at(column)));
   const TrainingConfig& training = run.config.training;
   compare(sentences, row, "mbs", training.micro_batch_size, "is more than the sequences of a data-parallel rank");
   compare(sentences, row, "gbs", training.global_batch_size,

@@ -20,6 +20,15 @@ namespace echelon {
   return text;
 }
 
+/// Whether a model of hardware is named: an H1000 is no H100.
+[[nodiscard]] inline bool names_model(std::string_view text, std::string_view model) {
+  for (std::size_t at = text.find(model); at != text.npos; at = text.find(model, at + 1)) {
+    const std::size_t end = at + model.size();
+    if (end == text.size() || text[end] < '0' || text[end] > '9') return true;
+  }
+  return false;
+}
+
 [[nodiscard]] inline bool has(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
