@@ -58,6 +58,12 @@ TEST(MachineSpec, UnitsStandInTheKeys) {
   EXPECT_EQ(machine.num_devices(), std::nullopt);
 }
 
+TEST(MachineSpec, WithoutANameHasThatOfItsFile) {
+  const std::size_t name = small.find("name = ");
+  const std::string unnamed = small.substr(0, name) + small.substr(small.find('\n', name) + 1);
+  EXPECT_EQ(parse_machine(unnamed, "machines/two.toml").name, "two");
+}
+
 TEST(MachineSpec, MixedKindsOfNodesAreCounted) {
   const std::string node = small.substr(small.find("[[node]]"));
   const MachineSpec machine = parse_machine(with(small, "num_devices = 2", "num_devices = 2\ncount = 3") +
@@ -80,7 +86,14 @@ TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
               HasSubstr("memory_gib = 1e+30 is above 1000000 (use 1000000)"));
   EXPECT_THAT(error_of(with(small, "num_nics = 1", "num_nics = 9223372036854775807")),
               HasSubstr("is above 1000000000 (use 1000000000)"));
-  EXPECT_THAT(error_of(with(small, "= 900", "= \"fast\"")), HasSubstr("memory_gb_per_s is not a number"));
+  EXPECT_THAT(error_of(with(small, "= 900", "= \"fast\"")),
+              HasSubstr("memory_gb_per_s = 'fast' is not a number (use 1)"));
+  EXPECT_THAT(error_of(with(small, "= 900", "= \"900\"")), HasSubstr("= '900' is not a number (use 900)"));
+  EXPECT_THAT(error_of(with(small, "= 900", "= nan")), HasSubstr("memory_gb_per_s = nan is not a number (use 1)"));
+  EXPECT_THAT(error_of(with(small, "= 900", "= inf")),
+              HasSubstr("memory_gb_per_s = inf is above 1000000000000000 (use"));
+  EXPECT_THAT(error_of(with(small, "num_devices = 2", "num_devices = 2.75")),
+              HasSubstr("num_devices = 2.75 is not a whole number (use 3)"));
   EXPECT_THAT(error_of(small + "efficiency = 1.2\n"), HasSubstr("node[0].link.efficiency = 1.2 is above 1 (use 1)"));
   EXPECT_THAT(error_of(small + "kind = \"switch\"\n"),
               HasSubstr("node[0].link.kind = 'switch' is not one of all_to_all, ring, shared_memory"));
@@ -93,6 +106,8 @@ TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
               HasSubstr("bytes do not ascend"));
   EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nreserved_gib = 17")),
               HasSubstr("node[0].device.reserved_gib = 17 leaves nothing of memory_gib = 16 (use 1)"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 79.1\nreserved_gib = 100")),
+              HasSubstr("reserved_gib = 100 leaves nothing of memory_gib = 79.1 (use 1)"));
   EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nunsupported_formats = [\"float7\"]")),
               HasSubstr("unsupported_formats.float7: unknown format; did you mean float8?"));
   EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 16\nunsupported_formats = \"float8\"")),

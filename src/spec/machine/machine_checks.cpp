@@ -22,8 +22,9 @@ void check_device(const DeviceSpec& device, const std::string& where) {
     require(!device.lacks(name), "{}.unsupported_formats names '{}', which formats.{} has rates for; keep one of them",
             where, name, name);
   const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / gib; };
-  require(device.reserved_bytes < device.memory_bytes, "{}.reserved_gib = {} leaves nothing of memory_gib = {} (use 1)",
-          where, in_gib(device.reserved_bytes), in_gib(device.memory_bytes));
+  require(device.reserved_bytes < device.memory_bytes,
+          "{}.reserved_gib = {:.6g} leaves nothing of memory_gib = {:.6g} (use {:.6g})", where,
+          in_gib(device.reserved_bytes), in_gib(device.memory_bytes), std::min(1.0, in_gib(device.memory_bytes) / 2));
 }
 
 }  // namespace

@@ -8,7 +8,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <sstream>
 
 namespace echelon {
 namespace {
@@ -30,7 +33,8 @@ class TableReader {
   void number(std::string_view key, std::int64_t& value, FieldRange range = FieldRange::any) {
     if (const toml::node* node = find(key)) {
       const auto found = node->value<std::int64_t>();
-      require(found.has_value() && node->is_integer(), "{}{} is not a whole number", where_, key);
+      require(found.has_value() && node->is_integer(), "{}{} = {} is not a whole number (use {})", where_, key,
+              text_of(*node), closest_whole(*node));
       value = static_cast<std::int64_t>(in_range(key, at_most(1e9, key, static_cast<double>(*found)), range));
     }
     require_given(key, static_cast<double>(value), range);
@@ -132,9 +136,27 @@ class TableReader {
     asked_.push_back(key);
     return table_->get(key);
   }
+  static std::string text_of(const toml::node& node) {
+    std::ostringstream text;
+    node.visit([&](const auto& value) { text << value; });
+    return printable(text.str());
+  }
+  /// Without its quotes, if it is one.
+  static std::string closest_number(const toml::node& node) {
+    const std::string text = node.value_or(std::string());
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size() && std::isfinite(number) ? text : "1";
+  }
+  static std::int64_t closest_whole(const toml::node& node) {
+    constexpr double most = 1e9;
+    const double number = node.is_floating_point() ? *node.value<double>() : std::stod(closest_number(node));
+    return std::isnan(number) ? 1 : std::llround(std::clamp(number, 1.0, most));
+  }
   double number_of(std::string_view key, const toml::node& node) const {
     const auto found = node.value<double>();
-    require(found.has_value() && node.is_number() && std::isfinite(*found), "{}{} is not a number", where_, key);
+    require(found.has_value() && node.is_number() && !std::isnan(*found), "{}{} = {} is not a number (use {})", where_,
+            key, text_of(node), closest_number(node));
     return *found;
   }
   double in_range(std::string_view key, double value, FieldRange range) const {
@@ -178,6 +200,7 @@ MachineSpec parse_machine(std::string_view text, const std::string& origin) {
   try {
     MachineSpec machine;
     TableReader::read(toml::parse(text), origin + ": ", machine);
+    if (machine.name.empty()) machine.name = std::filesystem::path(origin).stem().string();
     check(machine, origin);
     return machine;
   } catch (const toml::parse_error& error) {
