@@ -124,14 +124,20 @@ void require_keys_of_mixture(const ModelSpec& m) {
 
 void validate_mixture(const ModelSpec& m) {
   const bool has_experts = description_of(m.family).mixture.has_value();
-  require(has_experts || !m.mixture.exists(),
+  require(has_experts || m.mixture.num_experts == 0,
           "model.num_experts = {} is not supported: config.json of model_type = '{}' has none (use 0, or model_type = "
           "'mixtral')",
           m.mixture.num_experts, name_of(m.family));
-  require(!has_experts || m.mixture.exists(), "model.num_experts = 0: models of model_type = '{}' have experts (use 8)",
+  require(!has_experts || m.mixture.exists(),
+          "model.num_experts = {}: models of model_type = '{}' have experts (use 8)", m.mixture.num_experts,
           name_of(m.family));
   if (!has_experts) return;
   require_keys_of_mixture(m);
+  for (const std::int64_t layer : m.mixture.mlp_only_layers)
+    require(layer >= 0 && layer < m.num_hidden_layers,
+            "model.mlp_only_layers = [{}] names layer {}, which is not between 0 and {} (use {})",
+            fmt::join(m.mixture.mlp_only_layers, ", "), layer, m.num_hidden_layers - 1,
+            std::clamp<std::int64_t>(layer, 0, m.num_hidden_layers - 1));
   validate(m.mixture);
   require(m.mlp == MlpKind::swiglu && !m.mlp_bias,
           "model.mechanisms has an mlp or mlp_bias that experts do not have: they are SwiGLUs without biases");

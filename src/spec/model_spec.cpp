@@ -111,6 +111,8 @@ void ModelSpec::set_layer_types(std::vector<LayerType> types) {
 }
 
 void ModelSpec::set_num_layers(std::int64_t count) {
+  const auto is_left_out = [&](std::int64_t layer) { return layer >= count && layer < num_hidden_layers; };
+  std::erase_if(mixture.mlp_only_layers, is_left_out);
   num_hidden_layers = count;
   repeat_to(layer_types, count);
   if (!layer_types.empty()) set_layer_types(std::exchange(layer_types, {}));

@@ -99,7 +99,18 @@ TEST(Mixture, RefusesSizesThatContradictEachOther) {
   EXPECT_THAT(refusal([](MixtureSpec& m) { m.moe_intermediate_size = 0; }),
               ThrowsMessage<Error>(HasSubstr("model.moe_intermediate_size = 0")));
   EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts = 0; }), ThrowsMessage<Error>(HasSubstr("have experts")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.num_experts = -8; }),
+              ThrowsMessage<Error>(HasSubstr("model.num_experts = -8: ")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) {
+                m.mlp_only_layers = {1, 48};
+              }),
+              ThrowsMessage<Error>(HasSubstr("model.mlp_only_layers = [1, 48] names layer 48, which is not between 0 "
+                                             "and 47 (use 47)")));
+  EXPECT_THAT(refusal([](MixtureSpec& m) { m.mlp_only_layers = {-1}; }),
+              ThrowsMessage<Error>(HasSubstr("model.mlp_only_layers = [-1] names layer -1")));
   ModelSpec dense = preset("llama-1m");
+  dense.mixture.num_experts = -8;
+  EXPECT_THAT([&] { validate(dense); }, ThrowsMessage<Error>(HasSubstr("model.num_experts = -8 is not supported")));
   dense.mixture.num_experts = 8;
   EXPECT_THAT([&] { validate(dense); }, ThrowsMessage<Error>(HasSubstr("model.num_experts = 8 is not supported")));
 }

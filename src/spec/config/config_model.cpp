@@ -53,7 +53,11 @@ ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) 
 
 // Derives sizes that the user did not set from those that are set. Otherwise a preset's own sizes remain.
 void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpec& model) {
-  if (base.num_hidden_layers > 0) model.set_num_layers(model.num_hidden_layers);
+  if (base.num_hidden_layers > 0) {
+    const std::int64_t num_layers = model.num_hidden_layers;
+    if (!settings.has("model.mlp_only_layers")) model.num_hidden_layers = base.num_hidden_layers;
+    model.set_num_layers(num_layers);
+  }
   const bool from_scratch = base.hidden_size == 0;
   const bool equal_heads = from_scratch || base.num_key_value_heads == base.num_attention_heads;
   if (!settings.has("model.num_key_value_heads") && equal_heads) model.num_key_value_heads = model.num_attention_heads;
