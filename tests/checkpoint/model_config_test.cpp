@@ -205,6 +205,22 @@ TEST(ReadModelSpec, AbsentChoicesOfDeepSeekV3AreThoseOfThePublishedModel) {
   EXPECT_EQ(read(config), model);
 }
 
+// transformers ignores these fields, but DeepSeek's own code reads them.
+TEST(ReadModelSpec, RefusesOtherChoicesOfDeepSeekThanIsComputed) {
+  for (const auto& [name, values] :
+       {std::pair<const char*, json>{"deepseek-v3",
+                                     {{"scoring_func", "softmax"}, {"topk_method", "greedy"}, {"moe_layer_freq", 2}}},
+        {"deepseek-v2-lite", {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}, {"moe_layer_freq", 2}}}}) {
+    const ScratchFolder scratch;
+    write_model_config(scratch.path(), preset(name), {});
+    const json config = json::parse(get(scratch / "config.json"));
+    for (const auto& [key, value] : values.items())
+      EXPECT_THAT(error_of([&, &key = key, &value = value] { (void)read(changed(config, key, value)); }),
+                  HasSubstr(fmt::format("{} = {}", key, value.dump())))
+          << name;
+  }
+}
+
 TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {
   const ScratchFolder scratch;
   ModelSpec model = tiny_model(Family::llama, true);

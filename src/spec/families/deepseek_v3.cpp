@@ -33,7 +33,8 @@ FamilyDescription describe_deepseek(ModelSpec fixed, std::vector<FamilyField> fi
 
 FamilyDescription describe_deepseek_v2() {
   FamilyDescription family = describe_deepseek(
-      {}, {FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}, FixedField{"norm_topk_prob", false}});
+      {}, {FixedField{"attention_bias", false}, FixedField{"mlp_bias", false}, FixedField{"norm_topk_prob", false},
+           FixedField{"scoring_func", name_of(RouterScores::softmax)}});
   family.model_type = "deepseek_v2";
   family.architecture = "DeepseekV2ForCausalLM";
   family.mixture->normalises = false;
@@ -47,7 +48,8 @@ FamilyDescription describe_deepseek_v3() {
   fixed.mixture.sums_two_of_group = true;
   fixed.mixture.has_bias = true;
   FamilyDescription family = describe_deepseek(
-      fixed, {FixedField{"attention_bias", false}, FlagField{"rope_interleave", {&ModelSpec::rope_interleave}}});
+      fixed, {FixedField{"attention_bias", false}, FixedField{"scoring_func", name_of(RouterScores::sigmoid)},
+              FixedField{"topk_method", "noaux_tc"}, FlagField{"rope_interleave", {&ModelSpec::rope_interleave}}});
   family.model_type = "deepseek_v3";
   family.architecture = "DeepseekV3ForCausalLM";
   family.mixture->absent = {

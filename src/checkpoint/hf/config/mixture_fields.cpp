@@ -30,6 +30,7 @@ void read_deepseek(const ConfigFields& config, const MixtureFields& fields, Mode
   mixture.routed_scaling_factor = config.number("routed_scaling_factor", fields.absent.routed_scaling_factor);
   mixture.shared_expert_intermediate_size =
       config.integer("n_shared_experts", max_experts) * mixture.moe_intermediate_size;
+  (void)config.integer("moe_layer_freq", 1, 1);  // transformers ignores others, but DeepSeek's own code does not
   if (!fields.has_topk_method) return;
   const std::string method = config.text("topk_method", std::string(topk_methods[0]));
   config.require_one_of("topk_method", method, {topk_methods[0], topk_methods[1]});
