@@ -66,8 +66,8 @@ nlohmann::ordered_json to_json(const MoeReport& moe) {
     if (json[name] != 0) json[fmt::format("{}_of_layers", name)] = *of_layers;
   }
   if (moe.is_forced) json["force_balance"] = true;
-  if (moe.rounds)
-    json.update({{"max_rank_load", moe.max_rank_load}, {"rounds", *moe.rounds}, {"rows_again", moe.rows_again}});
+  if (!moe.max_rank_load.empty()) json["max_rank_load"] = moe.max_rank_load;
+  if (moe.rounds) json.update({{"rounds", *moe.rounds}, {"rows_again", moe.rows_again}});
   if (!moe.loads.empty()) json["loads"] = moe.loads;
   if (!moe.least_bias.empty()) json["bias"] = {{"least", moe.least_bias}, {"most", moe.most_bias}};
   return json;

@@ -54,6 +54,15 @@ TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
 }
 
+// A rank without a layer of experts has no rounds, and knows the loads of all layers.
+TEST(StepLine, HasTheLoadsOfRanksWithoutRounds) {
+  StepReport report = example();
+  report.moe = MoeReport{.max_load = {1.5}, .max_rank_load = {1.25}};
+  const nlohmann::json moe = nlohmann::json::parse(to_json(report)).at("moe");
+  EXPECT_EQ(moe.at("max_rank_load"), std::vector<double>{1.25});
+  EXPECT_FALSE(moe.contains("rounds"));
+}
+
 TEST(StepLine, SaysHowUnevenThePairsAre) {
   StepReport report = example();
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("cp_imbalance").is_null());
