@@ -115,8 +115,9 @@ void Resume::add(const std::filesystem::path& folder) {
                          [&](const auto& change) { return change.effect == effect; });
     return found;
   };
-  require(with(KeyEffect::model).empty(), "{} has another model: {} (use another output.dir, or that model)",
-          folder.string(), of_all(with(KeyEffect::model)));
+  require(with(KeyEffect::model).empty(),
+          "{} has another model or other moments: {} (use another output.dir, or the old values)", folder.string(),
+          of_all(with(KeyEffect::model)));
   require(manifest.base == base_,
           "{} has adapters of another base than that of {} (use that base, or another output.dir)", folder.string(),
           config_.checkpoint.initial_load_path.empty()
