@@ -167,8 +167,8 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
                  "whose rates time the layouts, as in `echelon simulate`; echelon: what all software has in common")
       ->capture_default_str();
   app.add_option("--gpus", arguments->gpus,
-                 "devices, or ranks on a host, or a range of them such as 8..64, for --scaling; default: all that the "
-                 "machine has")
+                 "devices (1048576 at most), or ranks on a host, or a range of them such as 8..64, for --scaling; "
+                 "default: all that the machine has")
       ->type_name("N|A..B");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");

@@ -668,6 +668,73 @@ TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(asked), HasSubstr("did you mean time?"));
 }
 
+// What `train` would refuse whatever the layout is refused before the search.
+TEST(Plan, RefusesFixedValuesThatNoLayoutMayHave) {
+  const auto refusal = [](const std::string& setting, const std::string& model = "mixtral-30m") {
+    PlanQuestion asked = question(model, "h100", 8, 8, 64);
+    asked.settings = {"--" + setting};
+    return sentence_of(asked);
+  };
+  EXPECT_EQ(refusal("parallelism.prefetch_depth=-1"), "parallelism.prefetch_depth = -1 is below 1 (use 1)");
+  EXPECT_THAT(refusal("parallelism.prefetch_depth=1000000000"), HasSubstr("= 1000000000 is more than the"));
+  EXPECT_EQ(refusal("parallelism.expert_tensor_parallel_degree=-1"),
+            "parallelism.expert_tensor_parallel_degree = -1 is below 0 (use 0)");
+  EXPECT_EQ(refusal("parallelism.zero_level=4"), "parallelism.zero_level = 4 is above 3 (use 3)");
+  EXPECT_EQ(refusal("moe.dispatch_bound=0"), "moe.dispatch_bound = 0 is below 0.001 (use 0.001)");
+  EXPECT_THAT(refusal("moe.dispatch_bound=nan"), HasSubstr("moe.dispatch_bound = nan is not a finite number"));
+  EXPECT_EQ(refusal("training.micro_batch_size=0"), "training.micro_batch_size = 0 is below 1 (use 1)");
+}
+
+TEST(Plan, RefusesMoreDevicesThanADegreeMayHave) {
+  EXPECT_EQ(sentence_of(question("llama-10m", "h100", 9'000'000'000'000'000'000, 8, 64)),
+            "--gpus=9000000000000000000 is more than 1048576 devices (use 1048576)");
+}
+
+TEST(Plan, SaysWhyNoLayoutHasTheFixedKeys) {
+  const auto refusal = [](const std::string& model, std::int64_t gpus, const std::vector<std::string>& settings) {
+    PlanQuestion asked = question(model, "h100", gpus, 16, 64);
+    asked.settings = settings;
+    return sentence_of(asked);
+  };
+  EXPECT_EQ(
+      refusal("llama-10m", 8, {"--parallelism.tensor_parallel_degree=4", "--parallelism.pipeline_parallel_degree=4"}),
+      "parallelism.tensor_parallel_degree = 4 x parallelism.pipeline_parallel_degree = 4 make 16 ranks, more than "
+      "--gpus=8 (use --gpus=16)");
+  EXPECT_EQ(refusal("mixtral-8x7b", 16, {"--parallelism.expert_parallel_degree=16"}),
+            "parallelism.expert_parallel_degree = 16 does not divide model.num_experts = 8 (use 8)");
+  // Of two nodes of 8: experts of the first model are in one of them, of the second in both.
+  EXPECT_THAT(refusal("mixtral-30m", 16, {"--parallelism.expert_dispatch=hierarchical"}),
+              HasSubstr("no whole nodes divide model.num_experts = 8 (use 'auto')"));
+  PlanQuestion asked = question("deepseek-v3-28m", "h100", 16, 16, 64);
+  asked.settings = {"--parallelism.expert_dispatch=hierarchical"};
+  const PlanRequest request = read_plan_request(asked);
+  for (const PlanShape& shape : PlanSpace(request).shapes()) EXPECT_EQ(shape.ranks_per_node > 0, shape.ep > 1);
+}
+
+TEST(Plan, TakesZeroAsOpenWhereItIsTheDefault) {
+  PlanQuestion asked = question("llama-1m", "h100", 4, 8, 32768);
+  asked.settings = {"--model.max_position_embeddings=32768"};
+  const PlanRequest open = read_plan_request(asked);
+  const std::int64_t all = PlanSpace(open).num_configurations();
+  for (const char* key : {"virtual_stages", "context_parallel_ulysses_degree", "expert_tensor_parallel_degree"}) {
+    PlanRequest request = open;
+    fix_choice(fmt::format("--parallelism.{}=0", key), request);
+    EXPECT_EQ(PlanSpace(request).num_configurations(), all) << key;
+  }
+}
+
+// 4 heads and 8 layers, with embedding and head: of 100 devices 20 at most divide a sequence.
+TEST(Plan, NamesTheClosestBatchThatHasALayout) {
+  PlanQuestion asked = question("llama-10m", "h100", 100, 8, 64);
+  EXPECT_THAT(sentence_of(asked),
+              HasSubstr("--gpus=100 has training.global_batch_size = 8 (use --global-batch-size=10)"));
+  PlanRequest request = read_plan_request(asked);
+  for (std::int64_t batch = 1; batch <= 10; ++batch) {
+    request.base.training.global_batch_size = batch;
+    EXPECT_EQ(PlanSpace::has_layouts(request), batch % 5 == 0) << batch;
+  }
+}
+
 TEST(Plan, JsonHasWhatAProgramNeeds) {
   const PlanRequest request = small_requests().front();
   const auto json = nlohmann::json::parse(to_json(find_plans(request), request));
@@ -677,6 +744,7 @@ TEST(Plan, JsonHasWhatAProgramNeeds) {
   const auto& first = json.at("plans").at(0);
   const double seconds = first.at("predicted_seconds");
   EXPECT_GT(seconds, 0);
+  EXPECT_TRUE(first.at("price_per_million_tokens").is_null());  // no price is known
   EXPECT_EQ(json.at("profile"), "echelon");
   EXPECT_EQ(json.at("rates"),
             "the rates that measured software has in common, since Echelon was not measured on a GPU");

@@ -1,6 +1,7 @@
 // Checkpoints of runs that freeze their routers: they have the routers' weights, but no moments of them.
 #include "resume/small_run.h"
 
+#include "base/error.h"
 #include "checkpoint/model_reader.h"
 
 #include <gmock/gmock.h>
@@ -86,6 +87,12 @@ TEST_P(FrozenRouterResume, IsTheRunThatWasNotInterrupted) {
     }
     EXPECT_EQ(num_routers, 3);
   }
+  RunConfig moving = frozen_config("cut-1", 1);
+  moving.moe.freeze_router = false;
+  moving.checkpoint.load = "latest";
+  EXPECT_THAT(
+      [&] { (void)run(moving); },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("other moments: moe.freeze_router: was true, is false")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FrozenRouterResume,

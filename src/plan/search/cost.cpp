@@ -4,6 +4,8 @@
 #include "plan/search/long_run.h"
 #include "plan/search/search.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,6 +25,8 @@ double price_per_token(const Plan& plan, const PlanRequest& request) {
   const auto tokens = static_cast<double>(plan.config.training.global_batch_size * plan.config.training.seq_len);
   return price * plan.outcome.step_seconds / seconds_of_an_hour / tokens;
 }
+
+nlohmann::ordered_json price_json(double price) { return price > 0 ? nlohmann::ordered_json(price) : nullptr; }
 
 bool is_in_time(const Plan& plan, const PlanRequest& request) {
   return !request.long_training || long_run(plan, request).is_in_time.value_or(true);

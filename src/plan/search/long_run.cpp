@@ -122,7 +122,7 @@ nlohmann::ordered_json to_json(const LongRun& run) {
                                  {"tokens", run.tokens},
                                  {"days", run.days()},
                                  {"device_hours", run.device_hours},
-                                 {"price", run.price},
+                                 {"price", price_json(run.price)},
                                  {"goodput", run.goodput}};
   if (run.is_in_time) json["within_hours"] = *run.is_in_time;
   if (run.failures) {

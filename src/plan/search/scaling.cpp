@@ -139,7 +139,7 @@ std::string to_json(const Scaling& scaling, const PlanRequest& request) {
                     {"predicted_seconds", each.plan.outcome.step_seconds},
                     {"efficiency", each.efficiency},
                     {"mfu", 100 * each.plan.outcome.mfu()},
-                    {"price_per_million_tokens", each.price_per_million_tokens},
+                    {"price_per_million_tokens", price_json(each.price_per_million_tokens)},
                     {"tensor_parallel_degree", shape.tp},
                     {"pipeline_parallel_degree", shape.pp},
                     {"context_parallel_degree", shape.cp},

@@ -1,5 +1,9 @@
 #include "plan/space/choices.h"
 
+#include "nn/head_split.h"
+
+#include <algorithm>
+
 namespace echelon {
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
@@ -11,6 +15,23 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   }
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;
+}
+
+std::int64_t ranks_of_node(const PlanRequest& request) {
+  const MachineSpec& machine = request.machine;
+  if (const std::int64_t fixed = request.base.parallelism.ranks_per_node; fixed > 0) return fixed;
+  const std::int64_t ranks = machine.nodes.front().num_devices;
+  const bool are_alike =
+      std::ranges::all_of(machine.nodes, [&](const NodeSpec& node) { return node.num_devices == ranks; });
+  return machine.host || !are_alike ? 0 : ranks;
+}
+
+void require_legal(const RunConfig& config) {
+  validate(config);
+  const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+  validate_tensor_parallel(config.model, tp);
+  if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
+    validate_head_exchange(config.model, tp, {.key = "parallelism.context_parallel_method", .num_ranks = u});
 }
 
 void set_shape(RunConfig& config, const PlanShape& shape) {

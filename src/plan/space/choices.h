@@ -10,6 +10,11 @@ namespace echelon {
 /// In ascending order.
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
 
+/// Into how many nodes' worth of ranks the machine divides meshes; 0: nodes differ, or ranks are threads.
+[[nodiscard]] std::int64_t ranks_of_node(const PlanRequest& request);
+/// Throws Error for what `train` would refuse.
+void require_legal(const RunConfig& config);
+
 /// All that is chosen, at its simplest.
 [[nodiscard]] RunConfig without_choices(RunConfig config);
 /// As few shards as the shape may have; the other data-parallel ranks are replicas.

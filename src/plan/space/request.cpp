@@ -22,12 +22,6 @@ namespace {
 
 constexpr std::int64_t longest_default_sequence = 8192;
 
-bool is_chosen(std::string_view key) {
-  constexpr std::string_view others[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method",
-                                         "training.recompute_num_layers", "moe.dispatch_bound"};
-  return key.starts_with("parallelism.") || std::find(std::begin(others), std::end(others), key) != std::end(others);
-}
-
 /// Keys whose default says that another key decides.
 bool is_open_by_default(std::string_view key) {
   constexpr std::string_view all[] = {"parallelism.virtual_stages", "parallelism.context_parallel_ulysses_degree",
@@ -174,6 +168,7 @@ std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& mac
   const std::int64_t wanted = question.gpus.value_or(devices.value_or(1));
   require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}' (use {})", wanted,
           devices.value_or(0), machine.name, devices.value_or(0));
+  require(wanted <= most_devices, "--gpus={} is more than {} devices (use {})", wanted, most_devices, most_devices);
   return wanted;
 }
 
@@ -191,6 +186,12 @@ std::string_view name_of(PlanObjective objective) {
 PlanObjective parse_plan_objective(std::string_view key, std::string_view name) {
   constexpr PlanObjective all[] = {PlanObjective::time, PlanObjective::memory, PlanObjective::cost};
   return parse_choice(key, name, all);
+}
+
+bool is_chosen(std::string_view key) {
+  constexpr std::string_view others[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method",
+                                         "training.recompute_num_layers", "moe.dispatch_bound"};
+  return key.starts_with("parallelism.") || std::find(std::begin(others), std::end(others), key) != std::end(others);
 }
 
 void fix_choice(const std::string& setting, PlanRequest& request) {

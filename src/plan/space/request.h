@@ -18,6 +18,8 @@
 
 namespace echelon {
 
+inline constexpr std::int64_t most_devices = 1 << 20;  // as of a degree
+
 enum class PlanObjective : std::uint8_t {
   time,    // seconds of a step
   memory,  // the highest memory use of a rank, then seconds
@@ -76,6 +78,8 @@ struct PlanQuestion {
 /// Throws Error naming the flag, its value and a value that works.
 [[nodiscard]] PlanRequest read_plan_request(const PlanQuestion& question);
 
+/// Whether the planner chooses the key's value where it is not fixed.
+[[nodiscard]] bool is_chosen(std::string_view key);
 /// Makes a choice of the planner: "--parallelism.zero_level=3". Throws Error for a key that is none.
 void fix_choice(const std::string& setting, PlanRequest& request);
 

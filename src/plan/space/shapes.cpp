@@ -1,11 +1,10 @@
 // The shapes of a space: degrees, methods of context parallelism, ways to divide experts, and microbatches that `train`
 // would run.
 #include "base/error.h"
-#include "nn/head_split.h"
 #include "plan/space/choices.h"
+#include "plan/space/no_layout.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -21,16 +20,6 @@ constexpr std::string_view tensor_key = "parallelism.tensor_parallel_degree",
                            expert_key = "parallelism.expert_parallel_degree",
                            expert_tensor_key = "parallelism.expert_tensor_parallel_degree",
                            bound_key = "moe.dispatch_bound", micro_batch_key = "training.micro_batch_size";
-
-/// Into how many nodes' worth of ranks `machine` divides meshes; 0: nodes differ, or ranks are threads.
-std::int64_t ranks_of_node(const PlanRequest& request) {
-  const MachineSpec& machine = request.machine;
-  if (const std::int64_t fixed = request.base.parallelism.ranks_per_node; fixed > 0) return fixed;
-  const std::int64_t ranks = machine.nodes.front().num_devices;
-  const bool are_alike =
-      std::ranges::all_of(machine.nodes, [&](const NodeSpec& node) { return node.num_devices == ranks; });
-  return machine.host || !are_alike ? 0 : ranks;
-}
 
 /// The usual bound and half of it, which takes less memory, and rounds that overlap; while the most loaded rank takes
 /// several rounds, twice as much.
@@ -49,11 +38,7 @@ std::vector<double> dispatch_bounds(const PlanShape& shape, const PlanRequest& r
 
 bool is_legal(const RunConfig& config) {
   try {
-    validate(config);
-    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
-    validate_tensor_parallel(config.model, tp);
-    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
-      validate_head_exchange(config.model, tp, {.key = exchange_key, .num_ranks = u});
+    require_legal(config);
     return true;
   } catch (const Error&) {
     return false;
@@ -69,50 +54,28 @@ bool needs_context(const PlanRequest& request) {
          p.context_parallel_load_balancer != LoadBalancer::headtail;
 }
 
-/// What is fixed, with what it needs of keys that are not.
-RunConfig fixed_alone(const PlanRequest& request) {
-  RunConfig config = request.base;
-  ParallelConfig& p = config.parallelism;
-  if (fixes_head_ranks(request) && !request.fixes(exchange_key))
-    p.context_parallel_method = ContextMethod::ulysses_ring;
-  if (!needs_context(request) || request.fixes(context_key)) return config;
-  p.context_parallel_degree = std::max<std::int64_t>(2, p.context_parallel_ulysses_degree);
-  return config;
-}
-
-void require_divisor(std::string_view key, std::int64_t degree, const PlanRequest& request) {
-  std::int64_t closest = 1;
-  for (const std::int64_t divisor : divisors(request.num_devices))
-    if (std::abs(divisor - degree) < std::abs(closest - degree)) closest = divisor;
-  require(!request.fixes(key) || request.num_devices % degree == 0, "{} = {} does not divide --gpus={} (use {})", key,
-          degree, request.num_devices, closest);
-}
-
 }  // namespace
 
-PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
+PlanSpace::PlanSpace(const PlanRequest& request) : PlanSpace(&request, false) {
+  if (shapes_.empty()) refuse_without_layouts(request);
+}
+
+bool PlanSpace::has_layouts(const PlanRequest& request) { return !PlanSpace(&request, true).shapes_.empty(); }
+
+PlanSpace::PlanSpace(const PlanRequest* request, bool one_is_enough) : request_(request) {
   add_orders();
-  RunConfig config = without_choices(request.base);
-  for (const std::int64_t tp : divisors(request.num_devices)) {
-    if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
-    for (const std::int64_t pp : divisors(request.num_devices / tp)) {
-      if (!fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) continue;
-      for (const std::int64_t cp : divisors(request.num_devices / (tp * pp)))
+  RunConfig config = without_choices(request->base);
+  const ParallelConfig& fixed = request->base.parallelism;
+  for (const std::int64_t tp : divisors(request->num_devices)) {
+    if (!fits(tensor_key, tp, fixed.tensor_parallel_degree)) continue;
+    for (const std::int64_t pp : divisors(request->num_devices / tp)) {
+      if (!fits(pipeline_key, pp, fixed.pipeline_parallel_degree)) continue;
+      for (const std::int64_t cp : divisors(request->num_devices / (tp * pp))) {
         if (is_searched(cp)) add_shapes(tp, pp, cp, config);
+        if (one_is_enough && !shapes_.empty()) return;
+      }
     }
   }
-  if (!shapes_.empty()) return;
-  const ParallelConfig& fixed = request.base.parallelism;
-  require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
-  require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
-  require_divisor(context_key, fixed.context_parallel_degree, request);
-  if (request.fixes(head_ranks_key)) require_divisor(head_ranks_key, fixed.context_parallel_ulysses_degree, request);
-  validate(fixed_alone(request));  // says what contradicts what, if it is the fixed keys alone
-  throw Error(
-      fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
-                  "leave some of them open",
-                  name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
-                  request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
 }
 
 bool PlanSpace::is_searched(std::int64_t cp) const {

@@ -106,8 +106,9 @@ struct PlanChoice {
 
 class PlanSpace {
  public:
-  /// Throws Error if no layout is legal, with the sentence of `validate` where the fixed keys contradict each other.
+  /// Throws Error if no layout is legal (no_layout.h).
   explicit PlanSpace(const PlanRequest& request);
+  [[nodiscard]] static bool has_layouts(const PlanRequest& request);
 
   [[nodiscard]] const std::vector<PlanShape>& shapes() const { return shapes_; }
   [[nodiscard]] const std::vector<PlanPipeline>& pipelines(const PlanShape& shape) const;
@@ -128,6 +129,8 @@ class PlanSpace {
   [[nodiscard]] RunConfig config_of(const PlanChoice& choice) const;
 
  private:
+  /// May have no shape.
+  PlanSpace(const PlanRequest* request, bool one_is_enough);
   void add_orders();
   /// `config`: without choices, on which each shape is tried.
   void add_shapes(std::int64_t tp, std::int64_t pp, std::int64_t cp, RunConfig& config);

@@ -34,7 +34,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
       {"mfu", 100 * outcome.mfu()},
       {"hfu", 100 * outcome.hfu()},
       {"tokens_per_second", tokens_per_second(plan)},
-      {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
+      {"price_per_million_tokens", price_json(1e6 * price_per_token(plan, request))},
       {"gpus", plan.config.mesh_shape().num_ranks()},
       {"dtype", name_of(plan.config.training.dtype)},
       {"tensor_parallel_degree", shape.tp},

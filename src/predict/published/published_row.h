@@ -17,7 +17,7 @@ struct DescribedRun {
 
 /// Columns: layers, hidden, heads, kv_heads, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra, inter_per_node, tp,
 /// pp, vpp, cp, dp, ep, etp, experts, topk, shared_ffn, balance, mbs, gbs, sp, recompute, zero, precision, flash_attn,
-/// schedule, software, async_tp, source. What is blank takes its usual value; without layers, hidden, heads, seq, gpu,
+/// schedule, software, async_tp, source. What is blank takes its usual value; without layers, hidden, seq, gpu,
 /// gpus or gbs there is no run. Experts have ffn features each and equal loads; where etp is blank, tensor-parallel
 /// ranks divide their features. `simulate --rows` also reads documents. Throws Error with a sentence for what Echelon
 /// cannot express, such as sizes that contradict each other.

@@ -99,7 +99,7 @@ const ConfigKey keys[] = {
     {"model.preset", ModelBase{}, "a model by name, such as llama-10m, gpt2-124m, llama3.1-8b or qwen3-8b; a wrong name lists all"},
     {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
     {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3 | mistral | mixtral | qwen3_moe | dots1 | qwen2_moe | phi3 | starcoder2 | smollm3 | ministral3 | olmo2 | olmo3 | olmoe | granite | gemma2 | gemma3_text | gpt_neox | deepseek_v2 | deepseek_v3"},
-    {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu norm_adds_one=true'"},
+    {"model.mechanisms", mechanisms, "choices other than model_type's, such as 'mlp=geglu kv_lora_rank=512'"},
     {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
     {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
     {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},

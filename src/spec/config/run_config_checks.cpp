@@ -331,8 +331,8 @@ void validate(const RunConfig& config) {
 }
 
 void validate_without_layout(const RunConfig& config) {
-  check_ranges(config);
   validate(config.model);
+  check_ranges(config);
   check_dtypes(config.training);
   check_ranks(config);
   check_parallelism(config);
