@@ -180,7 +180,8 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   for (const auto& [role, dtype, sizes] :
        {std::tuple{BufferRole::router_sums, DType::float64, part.router_sums_sizes()},
         {BufferRole::router_loads, DType::float64, part.router_loads_sizes()},
-        {BufferRole::router_bias, DType::float32, part.router_bias_sizes()}}) {
+        {BufferRole::router_bias, DType::float32, part.router_bias_sizes()},
+        {BufferRole::exchange_counts, DType::float64, part.exchange_counts_sizes()}}) {
     const std::int64_t bytes = sizes.num_elements() * size_of(dtype);
     if (sizes.num_dims() > 0) buffers.push_back(persistent({role}, MemoryCategory::constants, bytes, bytes));
   }

@@ -43,7 +43,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   else
     perform_all(program);
   count_attention_work();
-  expert_traffic_[static_cast<std::size_t>(kind)] += executor_.expert_traffic();
+  for (const ExpertTraffic& of_layer : executor_.expert_traffic())
+    expert_traffic_[static_cast<std::size_t>(kind)] += of_layer;
   return result();
 }
 

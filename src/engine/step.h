@@ -99,15 +99,14 @@ class Step {
   [[nodiscard]] const ExpertTraffic& expert_traffic(ProgramKind kind) const {
     return expert_traffic_[static_cast<std::size_t>(kind)];
   }
-
-  /// The same of the last step.
-  [[nodiscard]] const ExpertTraffic& expert_traffic() const { return executor_.expert_traffic(); }
   /// Of all steps of a kind from now on. `loads` outlives them.
   void record_loads(ProgramKind kind, ExpertLoads& loads) { expert_loads_[static_cast<std::size_t>(kind)] = &loads; }
 
   /// Of the last step, where it trained: RouterState::sums over all ranks, and the bias of the next step.
   [[nodiscard]] const std::vector<double>& router_sums() const { return values_.router_sums; }
   [[nodiscard]] const std::vector<float>& router_bias() const { return values_.router_bias; }
+  /// ExchangeCounts of each layer with experts over ranks, likewise; else empty.
+  [[nodiscard]] const std::vector<double>& exchange_counts() const { return values_.exchange_counts; }
 
   /// Of the last step.
   [[nodiscard]] const AttentionWork& attention_work() const { return attention_work_; }

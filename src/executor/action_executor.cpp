@@ -23,7 +23,8 @@ ActionExecutor::ActionExecutor(const RunConfig& config, const ExecutorParts& par
 void ActionExecutor::start(Buffers& buffers, StepValues& values) {
   buffers_ = &buffers;
   values_ = &values;
-  expert_traffic_ = {};
+  const MixtureSpec& mixture = model_.options.model.mixture;
+  expert_traffic_.assign(static_cast<std::size_t>(mixture.num_layers_of(model_.options.model.num_hidden_layers)), {});
 }
 
 std::vector<Pending> ActionExecutor::perform(const Action& action) {
@@ -186,6 +187,7 @@ void ActionExecutor::clip() {
 void ActionExecutor::report() {
   all_reduce(step_group, scalars(report_scalar, num_report_scalars)).wait();
   if (has_router_sums()) balance_experts();
+  if (values_->trains) sum_exchanges();
   ops_.download(&values_->read, scalars(0, num_read_scalars));
 }
 
@@ -205,6 +207,20 @@ void ActionExecutor::balance_experts() {
   };
   read(values_->router_sums, of.sums);
   read(values_->router_bias, of.bias);
+}
+
+void ActionExecutor::sum_exchanges() {
+  const Sizes sizes = model_.exchange_counts_sizes();
+  if (sizes.num_dims() == 0) return;
+  std::vector<double>& counts = values_->exchange_counts;
+  counts.clear();
+  for (const ExpertTraffic& of_layer : expert_traffic_)
+    for (const std::int64_t count : {of_layer.num_exchanges, of_layer.num_rounds, of_layer.rows_again})
+      counts.push_back(static_cast<double>(count));
+  const Tensor sums = buffers_->tensor({BufferRole::exchange_counts}, DType::float64, sizes);
+  ops_.upload(sums, counts.data());
+  all_reduce(step_group, sums).wait();
+  ops_.download(counts.data(), sums);
 }
 
 RouterState ActionExecutor::router() {
@@ -283,7 +299,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),
           .router = router(),
-          .expert_traffic = &expert_traffic_,
+          .expert_traffic = expert_traffic_,
           .expert_loads = values_->expert_loads,
           .needs_gradient = values_->trains};
 }

@@ -39,8 +39,9 @@ struct StepValues {
   StepScalars read = {};   // up to its grad_norm, downloaded by report
   // Of a training step with mixtures of experts, downloaded by report: RouterState over all ranks.
   std::vector<double> router_sums = {};
-  std::vector<float> router_bias = {};  // of the next step
-  ExpertLoads* expert_loads = nullptr;  // as that of Microbatch
+  std::vector<float> router_bias = {};       // of the next step
+  std::vector<double> exchange_counts = {};  // ExchangeCounts of each layer, where experts are over ranks
+  ExpertLoads* expert_loads = nullptr;       // as that of Microbatch
 };
 
 /// What actions are executed with. All of it outlives the executor.
@@ -61,8 +62,8 @@ class ActionExecutor {
   /// Starts the action. Returns the communication that it leaves in progress; dependent actions wait for it.
   [[nodiscard]] std::vector<Pending> perform(const Action& action);
 
-  /// Of the last run.
-  [[nodiscard]] const ExpertTraffic& expert_traffic() const { return expert_traffic_; }
+  /// Of the last run, by layers with experts.
+  [[nodiscard]] std::span<const ExpertTraffic> expert_traffic() const { return expert_traffic_; }
 
   /// Of the global batch, if no target is ignored.
   [[nodiscard]] double expected_targets() const;
@@ -81,6 +82,7 @@ class ActionExecutor {
   void report();
   /// The bias and the loads of the next step, from sums over all ranks.
   void balance_experts();
+  void sum_exchanges();
 
   [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
   [[nodiscard]] Microbatch microbatch(int index);
@@ -103,7 +105,7 @@ class ActionExecutor {
   RepeatedCalls* repeated_;
   Buffers* buffers_ = nullptr;
   StepValues* values_ = nullptr;
-  ExpertTraffic expert_traffic_;                  // of this run
+  std::vector<ExpertTraffic> expert_traffic_;     // of this run
   std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
   // Of the units whose state a snapshot copies; made by the first one.
   std::map<const ShardedUnit*, std::vector<SnapshotRun>> copied_;

@@ -27,6 +27,7 @@ enum class BufferRole : std::uint8_t {
   router_sums,
   router_loads,
   router_bias,
+  exchange_counts,
   tokens,
   targets,
   key_begin,

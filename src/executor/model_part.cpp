@@ -276,6 +276,11 @@ Sizes ModelPart::router_loads_sizes() const {
   return {router_sums_sizes()[0], options.model.mixture.num_experts};
 }
 
+Sizes ModelPart::exchange_counts_sizes() const {
+  if (options.num_expert_ranks() == 1 || router_sums_sizes().num_dims() == 0) return {};
+  return {router_sums_sizes()[0], ExchangeCounts::num_columns};
+}
+
 Sizes ModelPart::router_bias_sizes() const { return echelon::router_bias_sizes(options.model); }
 
 const StagePart& ModelPart::stage(int index) const {

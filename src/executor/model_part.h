@@ -73,6 +73,8 @@ struct ModelPart {
   [[nodiscard]] Sizes router_sums_sizes() const;
   [[nodiscard]] Sizes router_loads_sizes() const;
   [[nodiscard]] Sizes router_bias_sizes() const;
+  /// ExchangeCounts of the same layers.
+  [[nodiscard]] Sizes exchange_counts_sizes() const;
 };
 
 /// The window of the pairs (query, key) by which tokens and sequences are distributed: that of all blocks; 0 where they

@@ -158,7 +158,7 @@ struct Microbatch {
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step
   RouterState router = {};
-  ExpertTraffic* expert_traffic = nullptr;
+  std::span<ExpertTraffic> expert_traffic = {};  // of the layers with experts; empty: not counted
   ExpertLoads* expert_loads = nullptr;  // what a run adds to and a trace reads; null: a trace has the planned ones
   bool needs_gradient = false;          // a backward pass follows, and computes the loss; without one, forward does
 };

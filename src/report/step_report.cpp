@@ -45,14 +45,20 @@ std::array<std::pair<const char*, const std::vector<double>*>, 3> router_losses(
   return {{{"seq_aux_loss", &moe.seq_aux_loss}, {"global_aux_loss", &moe.global_aux_loss}, {"z_loss", &moe.z_loss}}};
 }
 
-double sum(const std::vector<double>& of_layers) { return std::accumulate(of_layers.begin(), of_layers.end(), 0.0); }
+template <class T>
+T sum(const std::vector<T>& of_layers) {
+  return std::accumulate(of_layers.begin(), of_layers.end(), T());
+}
+
+/// Every layer has as many exchanges.
+double rounds(const MoeReport& moe) { return sum(moe.rounds) / static_cast<double>(moe.rounds.size()); }
 
 /// The most loaded layer, and the losses that there are.
 std::string experts(const MoeReport& moe) {
   std::string text;
   if (!moe.max_load.empty()) text += fmt::format("  max_load: {:.3f}", *std::ranges::max_element(moe.max_load));
   if (moe.is_forced) text += forced_balance;
-  if (moe.rounds && *moe.rounds != 1) text += fmt::format("  rounds: {:.3f}", *moe.rounds);
+  if (!moe.rounds.empty() && rounds(moe) != 1) text += fmt::format("  rounds: {:.3f}", rounds(moe));
   for (const auto& [name, of_layers] : router_losses(moe))
     if (const double loss = sum(*of_layers); loss != 0) text += fmt::format("  {}: {:.5f}", name, loss);
   return text;
@@ -67,7 +73,11 @@ nlohmann::ordered_json to_json(const MoeReport& moe) {
   }
   if (moe.is_forced) json["force_balance"] = true;
   if (!moe.max_rank_load.empty()) json["max_rank_load"] = moe.max_rank_load;
-  if (moe.rounds) json.update({{"rounds", *moe.rounds}, {"rows_again", moe.rows_again}});
+  if (!moe.rounds.empty())
+    json.update({{"rounds", rounds(moe)},
+                 {"rounds_of_layers", moe.rounds},
+                 {"rows_again", sum(moe.rows_again)},
+                 {"rows_again_of_layers", moe.rows_again}});
   if (!moe.loads.empty()) json["loads"] = moe.loads;
   if (!moe.least_bias.empty()) json["bias"] = {{"least", moe.least_bias}, {"most", moe.most_bias}};
   return json;

@@ -22,10 +22,10 @@ struct MoeReport {
   std::vector<std::int64_t> idle_experts = {};        // of each layer: experts without a row
   std::vector<std::vector<std::int64_t>> loads = {};  // of each, on request: the rows of each expert
   std::vector<std::int64_t> dropped_rows = {};        // of each: beyond moe.capacity_factor
-  // Of this rank, with experts over ranks: rounds of an exchange on average, and rows that backward passes received
-  // and computed once more.
-  std::optional<double> rounds = {};
-  std::int64_t rows_again = 0;
+  // Of each, with experts over ranks: rounds of an exchange on average, and rows that backward passes received and
+  // computed once more.
+  std::vector<double> rounds = {};
+  std::vector<std::int64_t> rows_again = {};
   // Of each layer, with their coefficients: 0 where moe has none.
   std::vector<double> seq_aux_loss = {}, global_aux_loss = {}, z_loss = {};
   bool is_forced = false;                               // by moe.force_balance

@@ -42,9 +42,10 @@ std::optional<MoeReport> moe_report(const Step& step, const RunConfig& config) {
     report.least_bias.push_back(*std::min_element(row, row + mixture.num_experts));
     report.most_bias.push_back(*std::max_element(row, row + mixture.num_experts));
   }
-  if (const ExpertTraffic& traffic = step.expert_traffic(); traffic.num_exchanges > 0) {
-    report.rounds = static_cast<double>(traffic.num_rounds) / static_cast<double>(traffic.num_exchanges);
-    report.rows_again = traffic.rows_again;
+  const std::vector<double>& counts = step.exchange_counts();
+  for (auto row = counts.begin(); row != counts.end(); row += ExchangeCounts::num_columns) {
+    report.rounds.push_back(row[ExchangeCounts::num_rounds] / row[ExchangeCounts::num_exchanges]);
+    report.rows_again.push_back(static_cast<std::int64_t>(row[ExchangeCounts::rows_again]));
   }
   return report;
 }

@@ -202,6 +202,11 @@ TEST_F(Program, LogsTheLoadsOfExpertsForPredictions) {
   EXPECT_EQ(last_step["moe"]["max_rank_load"].get<std::vector<double>>(), rank_loads);
   EXPECT_GT(last_step["moe"]["rounds"], 2);
   EXPECT_GT(last_step["moe"]["rows_again"], 0);
+  const auto rounds = last_step["moe"]["rounds_of_layers"].get<std::vector<double>>();
+  const auto again = last_step["moe"]["rows_again_of_layers"].get<std::vector<std::int64_t>>();
+  ASSERT_EQ(std::pair(rounds.size(), again.size()), std::pair(2UL, 2UL));
+  EXPECT_EQ((rounds[0] + rounds[1]) / 2, last_step["moe"]["rounds"]);
+  EXPECT_EQ(again[0] + again[1], last_step["moe"]["rows_again"]);
   const auto z_losses = last_step["moe"]["z_loss_of_layers"].get<std::vector<double>>();
   ASSERT_EQ(z_losses.size(), 2U);
   EXPECT_GT(std::min(z_losses[0], z_losses[1]), 0);

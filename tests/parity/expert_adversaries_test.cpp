@@ -139,6 +139,31 @@ INSTANTIATE_TEST_SUITE_P(Routers, Adversarial,
                                             ::testing::Values(Features::whole, Features::halves)),
                          name_of_adversary);
 
+TEST(AdversarialLayer, HasMoreRoundsThanOthers) {
+  const Choice even = [](std::int64_t n, std::int64_t j) { return static_cast<std::int32_t>(2 * ((2 * n + j) % 8)); },
+               one_rank = [](std::int64_t, std::int64_t j) { return static_cast<std::int32_t>(6 + j); };
+  for (const Features features : {Features::whole, Features::halves}) {
+    const Adversary adversary = {"", 2, even, forced_ranks, forced_ranks};
+    RunConfig config = config_under(adversary, features, 1);
+    config.model.num_hidden_layers = 3;
+    std::atomic<std::int64_t> num_rounds = 0, rows_again = 0;
+    const auto at_end = [&](const RankView& rank) {
+      num_rounds += rank.run.step().expert_traffic(ProgramKind::training).num_rounds;
+      rows_again += rank.run.step().expert_traffic(ProgramKind::training).rows_again;
+    };
+    const Interpose interpose = forced_by_layer({even, one_rank, even}, config.training.seq_len);
+    const auto actual = run_training(config, {.interpose = interpose, .at_end = at_end});
+    // The ranks with these experts take all rows, as many as one rank sends in each round.
+    const double ranks = forced_ranks, rounds = num_parts(features),
+                 R = static_cast<double>(2 * adversary.tokens_per_rank), again = ranks * R - R * ranks / rounds,
+                 copies = ranks / rounds;
+    const std::vector<double> counts = {ranks, ranks, 0, ranks, ranks * rounds, again * copies, ranks, ranks, 0};
+    EXPECT_EQ(actual->exchange_counts, std::vector(static_cast<std::size_t>(config.training.steps), counts));
+    EXPECT_EQ(num_rounds, config.training.steps * static_cast<std::int64_t>(2 * ranks + ranks * rounds));
+    EXPECT_EQ(rows_again, config.training.steps * static_cast<std::int64_t>(again * copies));
+  }
+}
+
 /// What all ranks sent over these groups, as the transport counted it.
 struct SentRows {
   std::atomic<std::int64_t> across = 0, inside = 0;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace echelon::testing {
 
@@ -13,5 +14,7 @@ using Choice = std::function<std::int32_t(std::int64_t n, std::int64_t j)>;
 
 /// Chooses for the router, which gives the experts the weights of those that it chose. Padding stays without a choice.
 [[nodiscard]] Interpose forced(const Choice& choice, std::int64_t seq_len);
+/// The same with a choice of each layer, without a pipeline.
+[[nodiscard]] Interpose forced_by_layer(const std::vector<Choice>& choices, std::int64_t seq_len);
 
 }  // namespace echelon::testing

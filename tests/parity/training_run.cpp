@@ -25,6 +25,7 @@ class TrajectoryWatcher final : public RunObserver {
     trajectory_.losses.push_back(result.loss);
     trajectory_.grad_norms.push_back(result.grad_norm);
     trajectory_.router_sums.push_back(rank.run.step().router_sums());
+    trajectory_.exchange_counts.push_back(rank.run.step().exchange_counts());
   }
   void ends(const RankView& rank) override {
     constexpr std::int64_t first_of_validation = 1'000'000;  // far from those of training

@@ -101,7 +101,8 @@ class FormulaBatches : public BatchSource {
 struct Trajectory {
   std::vector<double> losses, grad_norms;
   double validation_loss = 0;
-  std::vector<std::vector<double>> router_sums;  // of each step: loads and losses of the routers
+  std::vector<std::vector<double>> router_sums;      // of each step: loads and losses of the routers
+  std::vector<std::vector<double>> exchange_counts;  // of each step, where experts are over ranks
   TensorCollection first_gradients, values;
 };
 

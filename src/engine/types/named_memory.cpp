@@ -44,6 +44,10 @@ void name_orders(const LayerOptions& options, const std::array<Tensor, 2>& order
 
 void name_router(RankRun& run, TypedMemory& memory) {
   const ModelPart& part = run.model().part();
+  const Sizes counts = part.exchange_counts_sizes();
+  if (counts.num_dims() > 0)
+    memory.name(run.memory().tensor(ProgramKind::training, {BufferRole::exchange_counts}, DType::float64, counts),
+                {.name = "the rounds of exchanges", .type = everywhere(TensorPlacement::partial), .is_of_host = true});
   const auto name = [&](BufferRole role, DType dtype, const Sizes& sizes, std::string words, bool is_addend) {
     if (sizes.num_dims() == 0) return;
     const Tensor x = run.memory().tensor(ProgramKind::training, {role}, dtype, sizes);

@@ -61,8 +61,7 @@ void Mixture::receive(Context& context, const Round& round, const Arrived& to, c
   if (meanwhile) meanwhile();
   travel.wait();
   compute_inner(context, round, x, to, inner);
-  if (context.microbatch.expert_traffic != nullptr)
-    *context.microbatch.expert_traffic += {.rows_again = round.of.plan.num_received(round.index)};
+  exchange_.count(context, {.rows_again = round.of.plan.num_received(round.index)});
 }
 
 void Mixture::compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to,
@@ -140,8 +139,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
   const Arrived arrived = saved_arrived(stash);
   const Inner inner = saved_inner(stash);
   permute_x(context, stash, of);
-  if (context.microbatch.expert_traffic != nullptr)
-    *context.microbatch.expert_traffic += {.num_rounds = of.plan.num_rounds(), .num_exchanges = 1};
+  exchange_.count(context, {.num_rounds = of.plan.num_rounds(), .num_exchanges = 1});
   const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
   const Tensor come = like(arrived.x), weights = like(arrived.rows.weights);
   std::array<ExpertExchange::Matrices, 2> all = {{{come, of.x}, {arrived.rows.weights, of.weights}}};

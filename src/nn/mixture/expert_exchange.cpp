@@ -19,6 +19,7 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
     : num_ranks_(options.num_expert_ranks()),
       rank_(options.ep_rank * options.etp + options.etp_rank),
       num_parts_(options.ep),
+      mixture_row_(static_cast<std::size_t>(options.mixture_row)),
       num_experts_(options.model.mixture.num_experts),
       most_rows_(most_rows_of(options)),
       num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
@@ -147,9 +148,8 @@ Travel ExpertExchange::give_back(Context& context, const Round& round, std::span
 }
 
 void ExpertExchange::count_flops(Context& context, const ExpertRounds& plan, int round, std::int64_t of_row) const {
-  if (context.microbatch.expert_traffic == nullptr) return;
-  *context.microbatch.expert_traffic += {.flops = plan.num_received(round) * of_row,
-                                         .planned_flops = at_round(planned(context), round).computed * of_row};
+  count(context, {.flops = plan.num_received(round) * of_row,
+                  .planned_flops = at_round(planned(context), round).computed * of_row});
 }
 
 Travel ExpertExchange::start(Context& context, const Round& round, std::span<const Matrices> all, Way way) const {
@@ -190,17 +190,17 @@ ExpertExchange::RowCounts ExpertExchange::row_counts(const Round& round) const {
 }
 
 void ExpertExchange::count_bytes(Context& context, const Round& round, std::span<const Matrices> all, Way way) const {
-  if (context.microbatch.expert_traffic == nullptr) return;
-  ExpertTraffic& traffic = *context.microbatch.expert_traffic;
-  const auto count = [&](const RowCounts& of, std::int64_t& across, std::int64_t& inside) {
+  ExpertTraffic traffic;
+  const auto add = [&](const RowCounts& of, std::int64_t& across, std::int64_t& inside) {
     const bool goes = way == Way::there;
     for (const auto& [arrived, sent] : all) {
       inside += (goes ? of.there : of.back) * arrived.size(1) * size_of(arrived.dtype);
       across += (goes ? of.there_across : of.back_across) * sent.size(1) * size_of(sent.dtype);
     }
   };
-  count(row_counts(round), traffic.across_bytes, traffic.sent_bytes);
-  count(at_round(planned(context), round.index), traffic.planned_across_bytes, traffic.planned_sent_bytes);
+  add(row_counts(round), traffic.across_bytes, traffic.sent_bytes);
+  add(at_round(planned(context), round.index), traffic.planned_across_bytes, traffic.planned_sent_bytes);
+  count(context, traffic);
 }
 
 // The parts belong to the transport as the rows do. Those of a vector stay where they are when it is moved.

@@ -131,6 +131,10 @@ class ExpertExchange {
                                 const Room& room) const;
   [[nodiscard]] Travel give_back(Context& context, const Round& round, std::span<const Matrices> all,
                                  const Room& room) const;
+  /// Adds to the traffic of this layer, if it is counted.
+  void count(Context& context, const ExpertTraffic& more) const {
+    if (!context.microbatch.expert_traffic.empty()) context.microbatch.expert_traffic[mixture_row_] += more;
+  }
   /// Counts what is computed with the rows of a round.
   void count_flops(Context& context, const ExpertRounds& plan, int round, std::int64_t of_row) const;
 
@@ -180,6 +184,7 @@ class ExpertExchange {
                                                const Room& room) const;
 
   int num_ranks_, rank_, num_parts_;  // of all experts, `num_parts_` parts
+  std::size_t mixture_row_;
   std::int64_t num_experts_, most_rows_, num_rows_;
   std::vector<double> shares_, kept_shares_;  // LayerOptions
   std::optional<NodeSizes> nodes_;

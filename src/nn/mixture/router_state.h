@@ -17,6 +17,11 @@ struct RouterSums {
   [[nodiscard]] std::int64_t num_dropped() const { return num_nan() + 1; }
 };
 
+/// Of a row of counts, where experts are over ranks: what ExpertTraffic has of them.
+struct ExchangeCounts {
+  static constexpr std::int64_t num_exchanges = 0, num_rounds = 1, rows_again = 2, num_columns = 3;
+};
+
 /// [M, E] of a model whose choices have a bias; else empty sizes.
 [[nodiscard]] inline Sizes router_bias_sizes(const ModelSpec& model) {
   const std::int64_t num_layers = model.mixture.num_layers_of(model.num_hidden_layers);
