@@ -3,11 +3,15 @@
 #include "base/error.h"
 #include "spec/choice.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace echelon {
 namespace {
 
-constexpr BlockOperation all_operations[] = {BlockOperation::qkv_proj, BlockOperation::qk_norm,
-                                             BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp};
+constexpr BlockOperation all_operations[] = {
+    BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn, BlockOperation::o_proj,
+    BlockOperation::mlp,      BlockOperation::router,  BlockOperation::experts,   BlockOperation::shared_expert};
 constexpr RecomputeMethod all_methods[] = {RecomputeMethod::uniform, RecomputeMethod::block};
 
 struct Word {
@@ -17,8 +21,15 @@ struct Word {
 constexpr Word words[] = {{"none", {}}, {"selective", attention_internals}, {"full", whole_block}};
 
 // Operations that other software recomputes by choice and that always run again here.
-constexpr std::string_view never_kept[] = {"layernorm", "norm", "input_layernorm", "post_attention_layernorm", "act",
-                                           "mlp_act",   "rope"};
+constexpr std::string_view never_kept[] = {"layernorm", "norm",    "input_layernorm", "post_attention_layernorm",
+                                           "act",       "mlp_act", "moe_act",         "rope"};
+
+/// Whether another operation of the set includes this one.
+bool is_brought_along(BlockOperation operation, const BlockOperations& operations) {
+  if (operation == BlockOperation::qk_norm) return operations.contain(BlockOperation::qkv_proj);
+  return std::ranges::find(parts_of_mixture, operation) != std::end(parts_of_mixture) &&
+         operations.contain(BlockOperation::mlp);
+}
 
 BlockOperations parse_one(std::string_view key, std::string_view name, bool is_alone) {
   std::vector<std::string_view> known;
@@ -47,6 +58,9 @@ std::string_view name_of(BlockOperation operation) {
     case BlockOperation::core_attn: return "core_attn";
     case BlockOperation::o_proj: return "o_proj";
     case BlockOperation::mlp: return "mlp";
+    case BlockOperation::router: return "router";
+    case BlockOperation::experts: return "experts";
+    case BlockOperation::shared_expert: return "shared_expert";
   }
   return "?";
 }
@@ -73,10 +87,9 @@ std::vector<std::string> names_of(const BlockOperations& operations) {
   for (const Word& word : words)
     if (operations == word.operations) return {std::string(word.name)};
   std::vector<std::string> names;
-  for (const BlockOperation operation : all_operations) {
-    const bool is_brought_along = operation == BlockOperation::qk_norm && operations.contain(BlockOperation::qkv_proj);
-    if (operations.contain(operation) && !is_brought_along) names.emplace_back(name_of(operation));
-  }
+  for (const BlockOperation operation : all_operations)
+    if (operations.contain(operation) && !is_brought_along(operation, operations))
+      names.emplace_back(name_of(operation));
   return names;
 }
 

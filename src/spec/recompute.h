@@ -12,17 +12,24 @@
 
 namespace echelon {
 
-/// The operations of a block whose results are saved or recomputed, in the order in which they run.
+/// The operations of a block whose results are saved or recomputed, in the order in which they run; and parts of one.
 enum class BlockOperation : std::uint8_t {
-  qkv_proj,   // q, k and v, normalised and rotated
-  qk_norm,    // q and k only, from the results of their projections (models with norms of q and k)
-  core_attn,  // the result of attention and its log-sum-exps
-  o_proj,     // h = x + the attention branch
-  mlp,        // the projections before the activation: gate and up
+  qkv_proj,       // q, k and v, normalised and rotated
+  qk_norm,        // q and k only, from the results of their projections (models with norms of q and k)
+  core_attn,      // the result of attention and its log-sum-exps
+  o_proj,         // h = x + the attention branch
+  mlp,            // the projections before the activation: gate and up; of a mixture of experts all of these:
+  router,         // its logits
+  experts,        // the rows that have come to them, and gate and up of these
+  shared_expert,  // its gate and up, and its own gate's logits
 };
 [[nodiscard]] std::string_view name_of(BlockOperation operation);
 
-/// A set of operations. Recomputing the projections of q and k recomputes their norms, so qkv_proj includes qk_norm.
+inline constexpr BlockOperation parts_of_mixture[] = {BlockOperation::router, BlockOperation::experts,
+                                                      BlockOperation::shared_expert};
+
+/// A set of operations. Recomputing the projections of q and k recomputes their norms, so qkv_proj includes qk_norm;
+/// mlp includes the parts of a mixture.
 class BlockOperations {
  public:
   constexpr BlockOperations() = default;
@@ -32,6 +39,8 @@ class BlockOperations {
   constexpr void add(BlockOperation operation) {
     bits_ |= bit(operation);
     if (operation == BlockOperation::qkv_proj) bits_ |= bit(BlockOperation::qk_norm);
+    if (operation == BlockOperation::mlp)
+      for (const BlockOperation part : parts_of_mixture) bits_ |= bit(part);
   }
   [[nodiscard]] constexpr bool contain(BlockOperation operation) const { return (bits_ & bit(operation)) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }

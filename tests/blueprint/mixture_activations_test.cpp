@@ -50,7 +50,9 @@ RunConfig config_with(const Experts& experts, DType dtype) {
 }
 
 /// Of attention, and of h.
-Bytes kept_before(const RunConfig& config, const BlockOperations& recompute) {
+Bytes kept_before(const RunConfig& config, BlockOperations recompute) {
+  for (const BlockOperation part : parts_of_mixture)  // any of them computes the statistics of the second norm
+    if (recompute.contain(part)) recompute.add(BlockOperation::mlp);
   const ModelSpec& model = config.model;
   formulas::Block block;
   block.N = block.n = config.training.micro_batch_size * config.training.seq_len;
@@ -64,7 +66,7 @@ Bytes kept_before(const RunConfig& config, const BlockOperations& recompute) {
   return formulas::kept(block, recompute);
 }
 
-Bytes kept_of_experts(const RunConfig& config, const Experts& experts, bool drops) {
+Bytes kept_of_experts(const RunConfig& config, const Experts& experts, const BlockOperations& recompute) {
   const MixtureSpec& mixture = config.model.mixture;
   const std::int64_t N = config.training.micro_batch_size * config.training.seq_len, D = config.model.hidden_size,
                      L = experts.etp, F = mixture.moe_intermediate_size / L, E = experts.E, P = experts.ep,
@@ -74,15 +76,17 @@ Bytes kept_of_experts(const RunConfig& config, const Experts& experts, bool drop
   const Bytes e = size_of(config.training.dtype), a = size_of(accumulate_dtype(config.training.dtype));
   Bytes kept = 2 * aligned(4 * R) + aligned(a * R) + aligned(4 * (E + 1));  // experts and slots, weights, offsets
   if (P * L > 1) kept += aligned(4 * P * L * (E + 1));                      // of all ranks
-  if (drops) return kept;
-  kept += aligned(a * N * E) + 2 * aligned(e * Q * F);  // logits, gate and up
-  if (P * L > 1) kept += aligned(4 * Q) + aligned(a * Q) + aligned(4 * (E / P + 1)) + aligned(e * Q * D);
-  if (experts.has_shared) kept += 2 * aligned(e * N * mixture.shared_expert_intermediate_size) + aligned(a * N);
+  const bool keeps_rows = !recompute.contain(BlockOperation::experts);
+  if (!recompute.contain(BlockOperation::router)) kept += aligned(a * N * E);  // logits
+  if (keeps_rows) kept += 2 * aligned(e * Q * F);                              // gate and up
+  if (keeps_rows && P * L > 1) kept += aligned(4 * Q) + aligned(a * Q) + aligned(4 * (E / P + 1)) + aligned(e * Q * D);
+  if (experts.has_shared && !recompute.contain(BlockOperation::shared_expert))
+    kept += 2 * aligned(e * N * mixture.shared_expert_intermediate_size) + aligned(a * N);
   return kept;
 }
 
 TEST(MixtureActivations, AreThePlan) {
-  using enum BlockOperation;
+  using Part = BlockOperation;
   for (const Experts& experts : {Experts{},
                                  {.E = 5, .k = 3},
                                  {.ep = 2},
@@ -93,16 +97,18 @@ TEST(MixtureActivations, AreThePlan) {
                                  {.ep = 2, .bound = 0.7, .etp = 2},
                                  {.k = 3, .etp = 2}})
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
-      for (const BlockOperations& recompute : {BlockOperations(), BlockOperations{mlp}, attention_internals}) {
+      for (const BlockOperations& recompute :
+           {BlockOperations(), BlockOperations{Part::mlp}, attention_internals, BlockOperations{Part::router},
+            BlockOperations{Part::experts}, BlockOperations{Part::core_attn, Part::shared_expert}}) {
+        if (recompute.contain(Part::shared_expert) && !recompute.contain(Part::mlp) && !experts.has_shared) continue;
         SCOPED_TRACE(fmt::format("ep {}, etp {}, E {}, k {}, bound {}, {}{}, {}", experts.ep, experts.etp, experts.E,
                                  experts.k, experts.bound, name_of(dtype), experts.has_shared ? ", shared" : "",
                                  fmt::join(names_of(recompute), " ")));
         RunConfig config = config_with(experts, dtype);
         config.training.recompute = recompute;
         const Bytes x = aligned(size_of(dtype) * 26 * 44);
-        EXPECT_EQ(
-            planned_stage(config, one_f_one_b_schedule(3, 4), 0).stash,
-            3 * (kept_before(config, recompute) + kept_of_experts(config, experts, recompute.contain(mlp))) + 2 * x);
+        EXPECT_EQ(planned_stage(config, one_f_one_b_schedule(3, 4), 0).stash,
+                  3 * (kept_before(config, recompute) + kept_of_experts(config, experts, recompute)) + 2 * x);
       }
 }
 

@@ -19,13 +19,16 @@ namespace {
 
 constexpr int num_ranks = 4;
 
-enum class Recomputation : std::uint8_t { nothing, mlp, mlp_in_chunks };
+struct Recomputation {
+  BlockOperations operations = {};
+  bool in_chunks = false;
+};
 
 struct Setting {
   bool has_shared = true, gates_shared = false;
   int ranks_per_node = 0;
   double bound = 1.2;
-  Recomputation recompute = Recomputation::nothing;
+  Recomputation recompute = {};
   BackwardKind backward = BackwardKind::fused;
 };
 
@@ -46,8 +49,8 @@ LayerOptions options_of(const Setting& setting, int rank) {
   options.ep_rank = rank;
   options.ep_on_node = setting.ranks_per_node;
   options.dispatch_bound = setting.bound;
-  if (setting.recompute != Recomputation::nothing) options.recompute.operations = {BlockOperation::mlp};
-  if (setting.recompute == Recomputation::mlp_in_chunks) options.mlp_chunk.max_tokens = 5;
+  options.recompute.operations = setting.recompute.operations;
+  if (setting.recompute.in_chunks) options.mlp_chunk.max_tokens = 5;
   return options;
 }
 
@@ -100,8 +103,15 @@ double worst_difference(const Results& a, const Results& b) {
 }
 
 TEST(ExpertExchange, RowsThatTravelMeanwhileChangeNoResult) {
+  using enum BlockOperation;
   for (const auto& [has_shared, gates_shared] : {std::pair{false, false}, {true, false}, {true, true}})
-    for (const Recomputation recompute : {Recomputation::nothing, Recomputation::mlp, Recomputation::mlp_in_chunks})
+    for (const Recomputation& recompute : {Recomputation{},
+                                           {{mlp}},
+                                           {{mlp}, true},
+                                           {{router}},
+                                           {{experts}},
+                                           {{shared_expert}},
+                                           {{router, shared_expert}}})
       for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split}) {
         const auto setting_of = [&, shared = has_shared, gates = gates_shared](int ranks_per_node, double bound) {
           return Setting{shared, gates, ranks_per_node, bound, recompute, backward};
@@ -110,7 +120,7 @@ TEST(ExpertExchange, RowsThatTravelMeanwhileChangeNoResult) {
         for (const int ranks_per_node : {0, 2})
           for (const double bound : {0.3, 1.2, 100.0}) {
             SCOPED_TRACE(fmt::format("shared {}, gated {}, recompute {}, {} passes, {} ranks on a node, bound {}",
-                                     has_shared, gates_shared, static_cast<int>(recompute),
+                                     has_shared, gates_shared, fmt::join(names_of(recompute.operations), " "),
                                      backward == BackwardKind::fused ? "fused" : "split", ranks_per_node, bound));
             const Setting setting = setting_of(ranks_per_node, bound);
             const Results prompt = results_of(setting, Timing::prompt);

@@ -57,6 +57,39 @@ const std::vector<Layout> recompute_layouts = {
     {.microbatches = 2, .family = Family::qwen2, .layers = 3, .documents = true, .cp = 2, .window = 4},
 };
 
+/// Mixtures with a shared expert on every layout of their experts; with losses, of which a second count would show.
+const std::vector<Layout> mixture_layouts = {
+    {.microbatches = 2, .family = Family::qwen2, .experts = 6, .router_losses = true},
+    {.tp = 2, .microbatches = 2, .family = Family::qwen2, .experts = 6, .router_losses = true},
+    {.tp = 2, .sequence_parallel = true, .microbatches = 2, .experts = 6, .router_losses = true, .etp = 2},
+    {.shard = 2,
+     .tp = 2,
+     .sequence_parallel = true,
+     .microbatches = 2,
+     .family = Family::qwen2,
+     .zero = 3,
+     .experts = 8,
+     .router_losses = true,
+     .ep = 4,
+     .bound = 0.4},
+    {.shard = 2,
+     .pp = 2,
+     .schedule = PipelineSchedule::zb_h1,
+     .microbatches = 4,
+     .family = Family::qwen2,
+     .experts = 6,
+     .router_losses = true,
+     .ep = 2,
+     .bound = 0.5},
+    {.shard = 4, .microbatches = 2, .family = Family::qwen2, .experts = 8, .ep = 4, .ranks_per_node = 2},
+    {.shard = 4, .pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .experts = 6, .ep = 2, .etp = 2},
+};
+const std::vector<Kind> mixture_kinds = {{{router}},
+                                         {{experts}},
+                                         {{shared_expert}},
+                                         {{core_attn, router, shared_expert}},
+                                         {{router, experts}, RecomputeMethod::block}};
+
 class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, DType>> {};
 
 // Claim (reference): Recomputation in backward (`training.recompute`) changes no bit of losses,
@@ -71,7 +104,7 @@ TEST_P(Recomputed, GivesTheSameBits) {
   const auto at_end = [&](const RankView& rank) {
     expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
   };
-  for (const Kind& kind : kinds) {
+  for (const Kind& kind : config.model.mixture.exists() ? mixture_kinds : kinds) {
     config.training.recompute = kind.operations;
     config.training.recompute_method = kind.method;
     const auto actual = run_training(config, {.at_end = at_end});
@@ -79,6 +112,7 @@ TEST_P(Recomputed, GivesTheSameBits) {
     EXPECT_EQ(actual->losses, expected->losses);
     EXPECT_EQ(actual->grad_norms, expected->grad_norms);
     EXPECT_EQ(actual->validation_loss, expected->validation_loss);
+    EXPECT_EQ(actual->router_sums, expected->router_sums);
     EXPECT_EQ(worst_difference(actual->first_gradients, expected->first_gradients, 1).error, 0);
     EXPECT_EQ(worst_difference(actual->values, expected->values, 1).error, 0);
   }
@@ -91,6 +125,10 @@ std::string name_of_recompute(const ::testing::TestParamInfo<std::tuple<Layout, 
 INSTANTIATE_TEST_SUITE_P(Layouts, Recomputed,
                          ::testing::Combine(::testing::ValuesIn(recompute_layouts),
                                             ::testing::Values(DType::float64, DType::float32, DType::bfloat16)),
+                         name_of_recompute);
+INSTANTIATE_TEST_SUITE_P(Mixtures, Recomputed,
+                         ::testing::Combine(::testing::ValuesIn(mixture_layouts),
+                                            ::testing::Values(DType::float64, DType::bfloat16)),
                          name_of_recompute);
 
 }  // namespace

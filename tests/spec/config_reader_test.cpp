@@ -252,6 +252,8 @@ TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
   EXPECT_EQ(from_line("['core_attn', \"mlp\"]"), BlockOperations({core_attn, mlp}));
   EXPECT_EQ(names_of({qkv_proj, core_attn, o_proj, mlp}), std::vector<std::string>({"full"}));
   EXPECT_EQ(names_of({mlp, core_attn}), (std::vector<std::string>{"core_attn", "mlp"}));
+  EXPECT_EQ(names_of({shared_expert, router}), (std::vector<std::string>{"router", "shared_expert"}));
+  EXPECT_EQ(names_of({router, mlp}), std::vector<std::string>({"mlp"}));
 }
 
 TEST(ConfigReader, AnOrderIsAStringOrAList) {
@@ -393,8 +395,8 @@ const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=selectiv"},
-     "training.recompute = 'selectiv' is not one of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; "
-     "did you mean selective?"},
+     "training.recompute = 'selectiv' is not one of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp, "
+     "router, experts, shared_expert; did you mean selective?"},
     {"[model]\npreset = 'llama-1m'",
      {"--parallelism.order=tp-dp-zp"},
      "parallelism.order = 'tp-dp-zp': 'zp' is not one of tp"},
@@ -404,6 +406,9 @@ const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=core_att,mlp"},
      "training.recompute = 'core_att' is not one of qkv_proj, qk_norm, core_attn"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute=core_attn,shared_experts"},
+     "o_proj, mlp, router, experts, shared_expert; did you mean shared_expert?"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=mlp,full"},
      "training.recompute = 'full' is not one of qkv_proj"},

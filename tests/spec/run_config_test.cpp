@@ -139,6 +139,16 @@ const Contradiction batch_faults[] = {
      }},
     {"training.recompute = 'qk_norm' saves no memory: the model has no norms of q and k (use qkv_proj)",
      [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
+    {"training.recompute = 'experts' is a part of a mixture of experts, and the model has no experts (use mlp)",
+     [](RunConfig& c) {
+       c.training.recompute = {BlockOperation::core_attn, BlockOperation::experts};
+     }},
+    {"training.recompute = 'shared_expert' saves no memory: the model has no shared expert (use experts)",
+     [](RunConfig& c) {
+       c.model.family = Family::mixtral;
+       c.model.mixture = {.num_experts = 4, .num_experts_per_tok = 2, .moe_intermediate_size = 8};
+       c.training.recompute = {BlockOperation::shared_expert};
+     }},
     {"training.recompute_method = 'block' recomputes nothing with training.recompute = 'none' (use 'uniform')",
      [](RunConfig& c) { c.training.recompute_method = RecomputeMethod::block; }},
     {"training.recompute_num_layers = 2 is not supported yet with training.recompute_method = 'uniform'",

@@ -11,8 +11,8 @@
 namespace echelon::testing {
 namespace {
 
-using enum BlockOperation;
-const std::vector<BlockOperations> recomputations = {{}, attention_internals, whole_block, {core_attn, mlp}, {o_proj}};
+const std::vector<BlockOperations> recomputations = {
+    {}, attention_internals, whole_block, {BlockOperation::core_attn, BlockOperation::mlp}, {BlockOperation::o_proj}};
 
 TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   std::vector<Layout> layouts = grid();

@@ -36,6 +36,8 @@ LayerOptions options_of_region(LayerOptions options) {
 
 LayerOptions options_of_shared_expert(LayerOptions options) {
   options.model.intermediate_size = options.model.mixture.shared_expert_intermediate_size;
+  const bool is_dropped = options.recompute.operations.contain(BlockOperation::shared_expert);
+  options.recompute.operations = is_dropped ? BlockOperations{BlockOperation::mlp} : BlockOperations();
   return options;
 }
 
@@ -60,35 +62,44 @@ std::vector<Param*> Mixture::params() {
   return params;
 }
 
-bool Mixture::recomputes_from_x() const { return options_.recompute.operations.contain(BlockOperation::mlp); }
-
 void Mixture::compute(const ComputePass& pass, Tensor x) const {
   const auto& [context, stash, kind] = pass;
-  const bool drops = recomputes_from_x();
+  const bool is_forward = kind == Pass::forward, routes = pass.runs(drops(BlockOperation::router)),
+             computes_rows = pass.runs(drops(BlockOperation::experts));
   if (shared_) exchange_.is_needed() ? shared_->prepare(pass, x) : shared_->compute(pass, x);
   save_x(stash, x);
-  if (kind == Pass::forward) save_choice(stash);
-  const Tensor logits = pass.place({this, saved_logits, token_rows(), LastReader::backward_input}, drops, score_dtype(),
-                                   {num_tokens(), spec().num_experts});
-  const auto place_inner = [&](int which) {
-    return pass.place({this, which, computed_rows(), last_reader()}, drops, options_.dtype,
-                      {num_rows(), experts_.width()});
-  };
-  const Inner inner = {place_inner(saved_gate), place_inner(saved_up)};
+  if (is_forward) save_choice(stash);
+  const Tensor logits = place_logits(pass);
+  const Inner inner = place_inner(pass);
   if (exchange_.is_needed()) (void)place_arrived(pass);
-  if (!pass.runs(drops)) return;
-  const Tensor x_full = enter(context, region_, x);
-  if (kind != Pass::forward) save_x(stash, x_full);
-  context.ops.matmul({.a = x_full, .b = router_.value, .c = logits, .transpose_b = true});
-  if (options_.forces_balance) force_balance(context, logits);
-  if (kind == Pass::forward) route(context, logits, saved_choice(stash));
+  const Tensor x_full = routes || computes_rows ? enter(context, region_, x) : x;
+  if (!is_forward) save_x(stash, x_full);
+  if (routes) {
+    context.ops.matmul({.a = x_full, .b = router_.value, .c = logits, .transpose_b = true});
+    if (options_.forces_balance) force_balance(context, logits);
+    if (is_forward) route(context, logits, saved_choice(stash));
+  }
   if (exchange_.is_needed()) {
-    if (kind != Pass::forward) receive_first(context, stash);  // forward exchanges when it projects
+    if (!is_forward) receive_dropped(context, stash);  // forward exchanges when it projects
     return;
   }
+  if (!computes_rows) return;
   const Stack::Scope scope(context.workspace);
   const Choice choice = saved_choice(stash);
   experts_.inner_products(context.ops, permuted(context, x_full, choice), rows_of(context, choice), inner);
+}
+
+Tensor Mixture::place_logits(const ComputePass& pass) const {
+  return pass.place({this, saved_logits, token_rows(), LastReader::backward_input}, drops(BlockOperation::router),
+                    score_dtype(), {num_tokens(), spec().num_experts});
+}
+
+Mixture::Inner Mixture::place_inner(const ComputePass& pass) const {
+  const auto place = [&](int which) {
+    return pass.place({this, which, computed_rows(), last_reader()}, drops(BlockOperation::experts), options_.dtype,
+                      {num_rows(), experts_.width()});
+  };
+  return {place(saved_gate), place(saved_up)};
 }
 
 void Mixture::project(Context& context, Tensor y, const Stash& stash) const {

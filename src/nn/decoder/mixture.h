@@ -43,7 +43,9 @@ class Mixture : public Branch {
 
   void compute(const ComputePass& pass, Tensor x) const override;
   void project(Context& context, Tensor y, const Stash& stash) const override;
-  [[nodiscard]] bool recomputes_from_x() const override;
+  [[nodiscard]] bool recomputes_from_x() const override {
+    return drops(BlockOperation::router) || drops(BlockOperation::experts) || drops_shared();
+  }
   /// Rounds after the first are exchanged again.
   [[nodiscard]] bool backward_input_reads_x() const override { return exchange_.is_needed(); }
 
@@ -109,6 +111,12 @@ class Mixture : public Branch {
   /// What is computed while rows travel.
   using Meanwhile = std::function<void()>;
 
+  [[nodiscard]] bool drops(BlockOperation part) const { return options_.recompute.operations.contain(part); }
+  [[nodiscard]] bool drops_shared() const { return shared_ && shared_->recomputes_from_x(); }
+
+  /// Places the logits, and the results of rows.
+  [[nodiscard]] Tensor place_logits(const ComputePass& pass) const;
+  [[nodiscard]] Inner place_inner(const ComputePass& pass) const;
   void choose(Context& context, Tensor logits, const Choice& choice) const;
   /// That, and where rows go.
   void route(Context& context, Tensor logits, const Choice& choice) const;
@@ -160,7 +168,7 @@ class Mixture : public Branch {
   /// The rows of a round go back: dx with the gradients of weights.
   void give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
                  const Meanwhile& meanwhile) const;
-  void receive_first(Context& context, const Stash& stash) const;
+  void receive_dropped(Context& context, const Stash& stash) const;
   /// partial = y of the experts, of_shared = that of the shared expert, if there is one.
   void combine_exchanged(Context& context, const Stash& stash, Tensor partial, Tensor of_shared) const;
   // dx = that of the experts; `of_shared` has that of the shared expert, if there is one.

@@ -16,10 +16,9 @@
 namespace echelon {
 
 Mixture::Arrived Mixture::place_arrived(const ComputePass& pass) const {
-  const bool drops = recomputes_from_x();
   const std::int64_t Q = exchange_.most_rows();
   const auto place = [&](int which, DType dtype, const Sizes& sizes) {
-    const bool is_dropped = drops || (which == saved_x_rows && !experts_.train());
+    const bool is_dropped = drops(BlockOperation::experts) || (which == saved_x_rows && !experts_.train());
     return pass.place({this, which, RowKind::none, last_reader()}, is_dropped, dtype, sizes);
   };
   return {{.slots = place(saved_row_slots, DType::int32, {Q, 1}),
@@ -122,14 +121,16 @@ void Mixture::give_back(Context& context, const Round& round, const ExpertRows& 
   travel.wait();
 }
 
-// In a backward pass: what forward dropped of round 0.
-void Mixture::receive_first(Context& context, const Stash& stash) const {
+// In a backward pass: what forward dropped of round 0, and of the shared expert.
+void Mixture::receive_dropped(Context& context, const Stash& stash) const {
+  const auto of_shared = [&] {
+    if (drops_shared()) shared_->compute_prepared(context, stash);
+  };
+  if (!drops(BlockOperation::experts)) return of_shared();
   const Stack::Scope scope(context.workspace);
   const Exchanged of = exchanged(context, stash);
   permute_x(context, stash, of);
-  receive(context, {of}, saved_arrived(stash), saved_inner(stash), [&] {
-    if (shared_) shared_->compute_prepared(context, stash);
-  });
+  receive(context, {of}, saved_arrived(stash), saved_inner(stash), of_shared);
 }
 
 // Two buffers of Q rows: in `come` rows arrive; the other one holds activations, and then rows that go back.

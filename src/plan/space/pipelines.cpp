@@ -34,14 +34,16 @@ bool is_for_one_rank(PipelineSchedule schedule) {
   return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs;
 }
 
-constexpr BlockOperations operation_sets[] = {{},
-                                              {BlockOperation::core_attn},
-                                              attention_internals,
-                                              {BlockOperation::mlp},
-                                              {BlockOperation::core_attn, BlockOperation::mlp},
-                                              whole_block};
-
 }  // namespace
+
+std::vector<BlockOperations> recomputed_sets(const ModelSpec& model) {
+  using enum BlockOperation;
+  std::vector<BlockOperations> sets = {{}, {core_attn}, attention_internals, {mlp}, {core_attn, mlp}, whole_block};
+  if (model.mixture.shared_expert_intermediate_size > 0)
+    for (const BlockOperations& without_shared : {BlockOperations{experts}, BlockOperations{core_attn, experts}})
+      sets.push_back(without_shared);
+  return sets;
+}
 
 const std::vector<PlanSpace::Split>& PlanSpace::splits(std::int64_t num_stages) const {
   const auto [known, is_new] = splits_.try_emplace(num_stages);
@@ -113,7 +115,7 @@ const std::vector<PlanRecompute>& PlanSpace::recomputes(const PlanPipeline& pipe
   if (request_->fixes(recompute_key)) {
     add(fixed.recompute);
   } else {
-    for (const BlockOperations& operations : operation_sets) add(operations);
+    for (const BlockOperations& operations : recomputed_sets(request_->base.model)) add(operations);
   }
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "nn/head_split.h"
+#include "plan/space/space.h"
 #include "predict/experts/expert_nodes.h"
 #include "spec/config/pipeline.h"
 #include "spec/machine/fastest_format.h"
@@ -19,13 +20,6 @@ constexpr std::string_view tp_key = "parallelism.tensor_parallel_degree",
                            sharding_key = "parallelism.data_parallel_shard_degree",
                            experts_key = "parallelism.expert_parallel_degree",
                            features_key = "parallelism.expert_tensor_parallel_degree";
-
-constexpr BlockOperations recomputed_sets[] = {{},
-                                               {BlockOperation::core_attn},
-                                               attention_internals,
-                                               {BlockOperation::mlp},
-                                               {BlockOperation::core_attn, BlockOperation::mlp},
-                                               whole_block};
 
 struct Candidate {
   std::string_view key;
@@ -118,7 +112,7 @@ void add_pipelines(const RunConfig& config, Candidates& candidates) {
 }
 
 void add_recomputation(const RunConfig& config, Candidates& candidates) {
-  for (const BlockOperations& operations : recomputed_sets)
+  for (const BlockOperations& operations : recomputed_sets(config.model))
     candidates.add("training.recompute", [&](RunConfig& c) { c.training.recompute = operations; });
   if (config.training.recompute_method != RecomputeMethod::block) return;
   for (std::int64_t layers = 1; layers <= config.model.num_hidden_layers; ++layers)

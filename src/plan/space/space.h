@@ -54,6 +54,9 @@ struct PlanPipeline {
   bool operator==(const PlanPipeline&) const = default;
 };
 
+/// Sets of operations of which each may be recomputed.
+[[nodiscard]] std::vector<BlockOperations> recomputed_sets(const ModelSpec& model);
+
 struct PlanRecompute {
   BlockOperations operations = {};
   std::int64_t num_blocks = 0;  // of each stage; 0: all

@@ -161,7 +161,7 @@ const ConfigKey keys[] = {
     {"training.deterministic", at<training, &T::deterministic>, "the same bits in every run"},
     {"training.eval_interval", at<training, &T::eval_interval>, "steps between evaluations; 0: at the end only", count_or_none},
     {"training.eval_batches", at<training, &T::eval_batches>, "global batches per evaluation", size},
-    {"training.recompute", at<training, &T::recompute>, "what backward recomputes: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp"},
+    {"training.recompute", at<training, &T::recompute>, "what backward recomputes: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp, router, experts, shared_expert"},
     {"training.recompute_method", at<training, &T::recompute_method>, "uniform: in every block | block: in the first recompute_num_layers of each pipeline stage"},
     {"training.recompute_num_layers", at<training, &T::recompute_num_layers>, "block: layers per stage; uniform: layers per group, 1 so far", size},
     {"training.device", choice<training, &T::device>, "cpu | cuda: NVIDIA GPUs | auto: cuda where there is one"},

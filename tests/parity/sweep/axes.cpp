@@ -11,8 +11,6 @@ namespace echelon::testing {
 namespace {
 
 using SettingList = std::vector<AxisSetting>;
-using enum BlockOperation;
-
 template <class T>
 AxisSetting number(T ParallelConfig::*field, T value) {
   return {fmt::format("{}", value), [=](Draft& d) { d.config.parallelism.*field = value; }};
@@ -86,6 +84,7 @@ SettingList context_methods() {
 }
 
 SettingList recomputed() {
+  using enum BlockOperation;
   SettingList settings;
   for (const BlockOperations& operations :
        {BlockOperations(), attention_internals, whole_block, BlockOperations{core_attn, mlp}, {o_proj}, {qk_norm}})
