@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/run_ranks.h"
 #include "spec/config/config_keys.h"
 #include "spec/config/config_reader.h"
 #include "spec/config/key_words.h"
@@ -163,9 +163,11 @@ std::string job_rank() {
 }
 
 // The sentence may quote arbitrary bytes.
-void print_error(std::string sentence) {
+int failed(std::string sentence, ExitStatus status) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   tell("echelon: {}{}\n", job_rank(), printable(sentence));
+  end_job_before_run(status);
+  return static_cast<int>(status);
 }
 
 }  // namespace
@@ -178,17 +180,16 @@ int run_cli(const std::vector<std::string>& arguments) noexcept {
     require_output_written();
     return static_cast<int>(status);
   } catch (const Error& error) {
-    print_error(error.what());
-    return static_cast<int>(error.status() == ExitStatus::interrupted ? status_of_interrupt() : error.status());
+    return failed(error.what(), error.status() == ExitStatus::interrupted ? status_of_interrupt() : error.status());
   } catch (const std::bad_alloc&) {
-    print_error("out of memory: make the model, training.micro_batch_size or training.seq_len smaller");
+    return failed("out of memory: make the model, training.micro_batch_size or training.seq_len smaller",
+                  ExitStatus::failure);
   } catch (const std::filesystem::filesystem_error& error) {
-    print_error(fmt::format("'{}' cannot be used: {}", error.path1().string(), error.code().message()));
-    return static_cast<int>(ExitStatus::bad_input);
+    return failed(fmt::format("'{}' cannot be used: {}", error.path1().string(), error.code().message()),
+                  ExitStatus::bad_input);
   } catch (const std::exception& error) {
-    print_error(fmt::format("internal error: {}", error.what()));
+    return failed(fmt::format("internal error: {}", error.what()), ExitStatus::failure);
   }
-  return static_cast<int>(ExitStatus::failure);
 }
 
 }  // namespace echelon

@@ -136,6 +136,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                                    config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->batches.dataset());
   observer.described(description(blueprint, placement));
+  if (const std::string how = dispatch_description(config); !how.empty()) observer.described(how);
   observer.described(description(training, config));
   if (const std::string warning = short_data_warning(training, config); !warning.empty()) observer.warned(warning);
   observer.described(memory_description(blueprint.rank(0)));

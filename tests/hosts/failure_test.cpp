@@ -106,6 +106,18 @@ TEST_P(FailingJobs, EndWhenAHostIsLost) {
   EXPECT_THAT(outcome.err, AnyOf(HasSubstr("host2"), HasSubstr("daemon")));  // the launcher says it, not always by name
 }
 
+// The others have met it already, to know which hosts have which ranks.
+TEST_P(FailingJobs, EndWhenAProcessFailsBeforeItsRun) {
+  const std::string ranks = std::to_string(GetParam().num_processes);
+  job_.keys = {"--model.preset=mixtral-30m", "--model.hidden_size=64", "--model.moe_intermediate_size=32",
+               "--parallelism.data_parallel_shard_degree=" + ranks, "--parallelism.expert_parallel_degree=" + ranks};
+  job_.key_of_last = "--data.path=missing";
+  const Outcome outcome = run(job_);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.status, 124) << "ended by the test's own time limit";
+  EXPECT_THAT(outcome.err, HasSubstr("rank " + std::to_string(last_rank()) + ": "));
+}
+
 INSTANTIATE_TEST_SUITE_P(Processes, FailingJobs, testing::Values(Hosts{1, 2}, Hosts{1, 4}, Hosts{2, 2}, Hosts{2, 4}),
                          [](const auto& given) {
                            return std::to_string(given.param.num_hosts) + "Hosts" +

@@ -75,9 +75,13 @@ Outcome Jobs::run(const Job& job, const Watch& watch) const {
   fs::remove_all(folder_ + "/out");
   std::string line = "mpirun --oversubscribe -n " + std::to_string(job.num_processes) + " " + job.placing;
   if (job.num_hosts == 2) {
-    const std::string slots = ":" + std::to_string(job.num_processes / 2);
-    line += " --host host1" + slots + ",host2" + slots + " --mca plm_rsh_agent $HOSTS_AGENT";
+    const int on_first = job.num_on_first > 0 ? job.num_on_first : job.num_processes / 2;
+    line += " --host host1:" + std::to_string(on_first) + ",host2:" + std::to_string(job.num_processes - on_first) +
+            " --mca plm_rsh_agent $HOSTS_AGENT";
   }
+  if (!job.key_of_last.empty())
+    line += " sh -c '[ $OMPI_COMM_WORLD_RANK -lt " + std::to_string(job.num_processes - 1) + " ] || set -- \"$@\" " +
+            job.key_of_last + "; exec \"$@\"' sh";
   line += " " + program + quoted(train(job.keys));
   std::string command = line;
   if (job.num_hosts == 2) {

@@ -14,11 +14,13 @@ namespace echelon {
 
 struct Job {
   int num_processes = 2;
-  int num_hosts = 1;  // 1 | 2, with equally many processes
+  int num_hosts = 1;     // 1 | 2,
+  int num_on_first = 0;  // of which the first one has so many processes; 0: as many as the second
   // Further options of mpirun, e.g. "--map-by node": neighbouring ranks on different hosts.
   std::string placing = "";
   std::vector<std::string> keys;  // of the config
   std::string link = "";          // options of two_hosts
+  std::string key_of_last = "";   // of the last process alone
 };
 
 class Jobs : public testing::Test {

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 namespace echelon {
 namespace {
 
@@ -35,12 +37,21 @@ TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
   }
 }
 
+/// The groups in which rank 0 sent something.
+std::set<std::string> groups(const std::vector<nlohmann::json>& steps) {
+  std::set<std::string> names;
+  for (const auto& [name, bytes] : steps.back()["comm_bytes"].items()) names.insert(name);
+  return names;
+}
+
 struct ExpertJob {
   const char* name;
   int num_processes;
   const char* placing;
   std::vector<std::string> keys;      // of parallelism
   const char* of_threads_alone = "";  // what a launcher knows
+  int num_on_first = 0;
+  const char* described = "";
 };
 
 std::vector<ExpertJob> expert_jobs() {
@@ -53,6 +64,27 @@ std::vector<ExpertJob> expert_jobs() {
   return {
       {"directly", 4, slots, {four, "expert_parallel_degree=4", "expert_dispatch=direct"}, two_nodes},
       {"once for each host", 4, slots, {four, "expert_parallel_degree=4", "expert_dispatch=hierarchical"}, two_nodes},
+      {"by default once for each host",
+       4,
+       slots,
+       {four, "expert_parallel_degree=4"},
+       two_nodes,
+       0,
+       "experts: rows go in two hops over 2 nodes, with 2 of the 4 ranks"},
+      {"directly over uneven hosts",
+       4,
+       slots,
+       {four, "expert_parallel_degree=4"},
+       "",
+       3,
+       "experts: rows go directly, since one host has 3 ranks and another has 1"},
+      {"directly between neighbours on different hosts",
+       4,
+       "--map-by node",
+       {four, "expert_parallel_degree=4"},
+       "",
+       0,
+       "experts: rows go directly, since rank 2 is on a host of ranks before rank 1"},
       {"features of an expert on both hosts", 8, "--map-by node",
        with_tensor({four, "expert_parallel_degree=2", "expert_tensor_parallel_degree=2", "zero_level=3"})},
       {"a pipeline between the hosts", 8, slots,
@@ -70,12 +102,18 @@ TEST_F(Jobs, WithExpertsOverTwoHostsGiveTheBitsOfThreads) {
     std::vector<std::string> of_threads = keys;
     if (*job.of_threads_alone != 0) of_threads.push_back(std::string("--parallelism.") + job.of_threads_alone);
     ASSERT_EQ(run_on_threads(of_threads).status, 0);
-    const auto expected = numbers(metrics());
+    const auto of_threads_alone = metrics();
+    const auto expected = numbers(of_threads_alone);
     ASSERT_EQ(expected.size(), 3U);
-    const Outcome outcome =
-        run({.num_processes = job.num_processes, .num_hosts = 2, .placing = job.placing, .keys = keys});
+    const Outcome outcome = run({.num_processes = job.num_processes,
+                                 .num_hosts = 2,
+                                 .num_on_first = job.num_on_first,
+                                 .placing = job.placing,
+                                 .keys = keys});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(numbers(metrics()), expected);
+    EXPECT_EQ(groups(metrics()), groups(of_threads_alone)) << "other groups have sent rows";
+    EXPECT_THAT(outcome.out + outcome.err, testing::HasSubstr(job.described));
     EXPECT_GT(bytes_on_link(), 0);
   }
 }

@@ -48,6 +48,13 @@ RankPlacement place_ranks(CommBackend backend, int num_ranks) {
   return place_ranks(backend, num_ranks, launch_environment());
 }
 
+std::vector<int> hosts_of_ranks(const RankPlacement& placement) {
+  if (placement.transport == Transport::mpi) return hosts_of_mpi_ranks();
+  return std::vector<int>(static_cast<std::size_t>(placement.num_ranks), 0);
+}
+
+void end_job_before_run(ExitStatus status) { end_mpi_job_before_run(status); }
+
 void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds,
                const std::function<void(Mesh&)>& body) {
   switch (placement.transport) {

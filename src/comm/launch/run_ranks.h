@@ -2,11 +2,13 @@
 // calls this and depends on neither.
 #pragma once
 
+#include "base/error.h"
 #include "comm/launch_environment.h"
 #include "comm/mesh.h"
 #include "spec/config/run_choices.h"
 
 #include <functional>
+#include <vector>
 
 namespace echelon {
 
@@ -29,6 +31,11 @@ struct RankPlacement {
                                         const std::optional<LaunchEnvironment>& launched);
 /// The same for the environment of this process.
 [[nodiscard]] RankPlacement place_ranks(CommBackend backend, int num_ranks);
+
+/// Of each rank the number of its host, from 0 on. All processes must call it.
+[[nodiscard]] std::vector<int> hosts_of_ranks(const RankPlacement& placement);
+/// For a process that fails: ends the others of its job, if they may wait for it although it has begun no run.
+void end_job_before_run(ExitStatus status);
 
 /// Runs body(mesh) on every rank that lives in this process and returns when all have ended. Threads: what a rank
 /// throws is thrown again. MPI: it is printed to stderr, and all processes of the job end with its status.

@@ -15,13 +15,18 @@ namespace {
 
 int num_cores_online() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
-int num_local_processes(MPI_Comm comm) {
+std::vector<int> hosts_of_processes(MPI_Comm comm, int size) {
   MPI_Comm local = MPI_COMM_NULL;
-  int size = 1;
   MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
-  MPI_Comm_size(local, &size);
+  int first_of_host = 0;
+  MPI_Comm_rank(comm, &first_of_host);
+  MPI_Bcast(&first_of_host, 1, MPI_INT, 0, local);
   MPI_Comm_free(&local);
-  return size;
+  std::vector<int> hosts(static_cast<std::size_t>(size));
+  MPI_Allgather(&first_of_host, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm);
+  std::map<int, int> numbers;
+  for (int& host : hosts) host = numbers.try_emplace(host, static_cast<int>(numbers.size())).first->second;
+  return hosts;
 }
 
 }  // namespace
@@ -43,7 +48,8 @@ MpiProcess::MpiProcess() {
   MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
-  has_own_core_ = num_local_processes(comm_) <= num_cores_online();
+  hosts_ = hosts_of_processes(comm_, size_);
+  has_own_core_ = std::ranges::count(hosts_, hosts_[static_cast<std::size_t>(rank_)]) <= num_cores_online();
   wire_ = std::make_unique<Wire>(comm_);
 }
 

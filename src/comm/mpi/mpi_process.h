@@ -17,6 +17,8 @@ class MpiProcess {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
+  /// Of each rank the number of its host, from 0 on, in the order of their first ranks.
+  [[nodiscard]] const std::vector<int>& hosts() const { return hosts_; }
   /// Whether the processes of this machine have a core each, so that one that spins delays no other.
   [[nodiscard]] bool has_own_core() const { return has_own_core_; }
   /// Whether threads other than the first may call MPI, one at a time.
@@ -25,6 +27,7 @@ class MpiProcess {
 
   /// A number for the next mesh, the same on all processes if all make them in the same order.
   [[nodiscard]] std::int64_t next_run() { return num_runs_++; }
+  [[nodiscard]] bool has_run() const { return num_runs_ > 0; }
 
   /// Notes of operations that this process has not started yet.
   struct EarlyNote {
@@ -45,6 +48,7 @@ class MpiProcess {
 
   int rank_ = 0;
   int size_ = 1;
+  std::vector<int> hosts_;
   bool has_own_core_ = true;
   bool has_threads_ = false;
   MPI_Comm comm_ = MPI_COMM_NULL;

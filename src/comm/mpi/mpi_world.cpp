@@ -46,4 +46,12 @@ void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std:
   run_first_mpi_ranks(shape, options, body);
 }
 
+std::vector<int> hosts_of_mpi_ranks() { return MpiProcess::get().hosts(); }
+
+void end_mpi_job_before_run(ExitStatus status) {
+  int have_met = 0;
+  MPI_Initialized(&have_met);
+  if (have_met != 0 && !MpiProcess::get().has_run()) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
+}
+
 }  // namespace echelon

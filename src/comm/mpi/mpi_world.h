@@ -1,9 +1,11 @@
 // Ranks as processes of an MPI job, one each, over as many machines as the launcher (mpirun, srun) was told.
 #pragma once
 
+#include "base/error.h"
 #include "comm/mesh.h"
 
 #include <functional>
+#include <vector>
 
 namespace echelon {
 
@@ -22,5 +24,10 @@ void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std:
 /// Likewise on the first ranks of the job, if there are more than the shape has; on the others it does nothing. All
 /// processes must call it.
 void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body);
+
+/// Of each process of the job the number of its host, from 0 on. All processes must call it.
+[[nodiscard]] std::vector<int> hosts_of_mpi_ranks();
+/// Ends all processes of the job, if they have met in MPI and this one has begun no run: the others may wait for it.
+void end_mpi_job_before_run(ExitStatus status);
 
 }  // namespace echelon
