@@ -12,7 +12,7 @@ std::int64_t stash_bytes(const StageLayers& layers, const PlanRecompute& recompu
   std::int64_t bytes = 0, num_units = 0;
   for_units(layers, *costs.model, recompute_of(recompute), costs.tied, [&](const UnitKind& kind, std::int64_t count) {
     const UnitPasses& passes = costs.of(kind).costs->bytes;
-    bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
+    bytes += count * (passes.stash.num_bytes + passes.input_stash.num_bytes);
     num_units += count;
   });
   return bytes + (num_units - (layers.has_embedding ? 1 : 0)) * costs.boundary_bytes;
@@ -230,7 +230,7 @@ std::int64_t PlanBytes::of_all_ranks(const PlanShape& shape, const LayerCosts& l
             [&](const UnitKind& kind, std::int64_t count) {
               const UnitPasses& passes = layers.of(kind).costs->bytes;
               num_units += count;
-              bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
+              bytes += count * (passes.stash.num_bytes + passes.input_stash.num_bytes);
               if (kind.layer.has_experts) num_mixtures += count;
             });
   bytes += (num_units - 1) * layers.boundary_bytes;

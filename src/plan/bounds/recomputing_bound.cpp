@@ -14,7 +14,7 @@ double least_pass_seconds(const UnitCost& unit) {
 }
 
 std::int64_t kept_bytes(const UnitCost& unit) {
-  return unit.costs->bytes.stash_bytes + unit.costs->bytes.input_stash_bytes;
+  return unit.costs->bytes.stash.num_bytes + unit.costs->bytes.input_stash.num_bytes;
 }
 
 }  // namespace
