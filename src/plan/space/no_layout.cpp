@@ -23,6 +23,10 @@ constexpr std::int64_t most_sequences_of_a_step = std::numeric_limits<int>::max(
 /// The product of the fixed degrees. Throws Error if it does not divide the devices.
 std::int64_t product_of_degrees(const PlanRequest& request) {
   const ParallelConfig& p = request.base.parallelism;
+  const std::int64_t head_ranks = std::max<std::int64_t>(1, p.context_parallel_ulysses_degree);
+  require(request.num_devices % head_ranks == 0,
+          "parallelism.context_parallel_ulysses_degree = {} does not divide --gpus={} (use {})", head_ranks,
+          request.num_devices, closest_divisor(request.num_devices, head_ranks));
   std::int64_t product = 1;
   std::vector<std::string> factors;
   for (const auto& [key, degree] :
