@@ -53,7 +53,7 @@ std::string reason_for_direct(RunConfig config, std::span<const int> hosts) {
   const std::optional<int> on_node = ep_neighbours_on_node(config);
   if (on_node == p.expert_parallel_degree) return "";
   return fmt::format("{} of the {} ranks with the experts of a layer",
-                     on_node ? "each host has one" : "hosts have unequal numbers", p.expert_parallel_degree);
+                     on_node ? "each host has one" : "hosts have unequal counts", p.expert_parallel_degree);
 }
 
 }  // namespace

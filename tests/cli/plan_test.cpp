@@ -158,7 +158,7 @@ TEST(Plan, ADegreeOutsideItsRangeIsRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=4", "--parallelism.prefetch_depth=7"}).err,
               HasSubstr("parallelism.prefetch_depth = 7 is more than the 6 units of a model"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=9223372036854775807"}).err,
-              HasSubstr("is above 2147483647 (use 2147483647)"));
+              HasSubstr("is more than 1048576 devices (use 1048576)"));
 }
 
 TEST(Plan, ADefaultThatSaysNothingLeavesItsKeyOpen) {

@@ -34,7 +34,7 @@ struct RankPlacement {
 
 /// Of each rank the number of its host, from 0 on. All processes must call it.
 [[nodiscard]] std::vector<int> hosts_of_ranks(const RankPlacement& placement);
-/// For a process that fails: ends the others of its job, if they may wait for it although it has begun no run.
+/// For a process that fails: ends the others of its job, if they may wait for it although it has started no run.
 void end_job_before_run(ExitStatus status);
 
 /// Runs body(mesh) on every rank that lives in this process and returns when all have ended. Threads: what a rank

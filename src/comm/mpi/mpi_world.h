@@ -27,7 +27,7 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
 
 /// Of each process of the job the number of its host, from 0 on. All processes must call it.
 [[nodiscard]] std::vector<int> hosts_of_mpi_ranks();
-/// Ends all processes of the job, if they have met in MPI and this one has begun no run: the others may wait for it.
+/// Ends all processes of the job, if they have met in MPI and this one has started no run: the others may wait for it.
 void end_mpi_job_before_run(ExitStatus status);
 
 }  // namespace echelon

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 namespace echelon {
 namespace {
@@ -206,9 +205,6 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
           "--model=llama3-8b)");
   require(!question.gpus || *question.gpus >= 1, "--gpus={} is not a number of devices (use 1)",
           question.gpus.value_or(0));
-  constexpr std::int64_t most_devices = std::numeric_limits<int>::max();  // ranks of a mesh
-  require(!question.gpus || *question.gpus <= most_devices, "--gpus={} is above {} (use {})", question.gpus.value_or(0),
-          most_devices, most_devices);
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000 (use {})", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
   require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");
