@@ -211,14 +211,14 @@ ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>
   source.read_model = [&](const std::string& folder) { return read_model_spec(model_path = folder); };
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
-  RunConfig config = with_nodes(read_run_config(source));
+  RunConfig config = read_run_config(source);
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
   if (!model_path.empty() && config.checkpoint.initial_load_path.empty())
     arguments.model_note = note_of_model(model_path);
-  config = with_device(config, open_backend(config.training.device)->kind());
+  config = with_nodes(with_device(config, open_backend(config.training.device)->kind()));
   require(!config.data.path.empty(),
           "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();

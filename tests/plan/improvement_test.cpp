@@ -108,12 +108,17 @@ TEST(Improvement, ChangesHowRowsTravelToExperts) {
   EXPECT_EQ(values("parallelism.expert_dispatch", asked.request.machine), both);
   EXPECT_EQ(values("parallelism.expert_dispatch", some_host()), direct);
   EXPECT_EQ(values("moe.dispatch_bound", asked.request.machine), (std::set<std::string>{"0.6", "2.4"}));
-  RunConfig in_two_hops = asked.config;
-  in_two_hops.parallelism.expert_dispatch = ExpertDispatch::hierarchical;
-  EXPECT_EQ(plan_of(in_two_hops, asked.request).choice.shape.ranks_per_node, 8);
-  EXPECT_LT(plan_of(in_two_hops, asked.request).outcome.step_seconds,
-            plan_of(asked.config, asked.request).outcome.step_seconds);
-  EXPECT_THAT(to_text(improve(asked.config, asked.request), asked.request), HasSubstr("expert_dispatch"));
+  const auto with = [&](ExpertDispatch dispatch) {
+    RunConfig config = asked.config;
+    config.parallelism.expert_dispatch = dispatch;
+    return config;
+  };
+  const RunConfig directly = with(ExpertDispatch::direct);
+  const Plan in_two_hops = plan_of(with(ExpertDispatch::hierarchical), asked.request);
+  EXPECT_EQ(in_two_hops.choice.shape.ranks_per_node, 8);
+  EXPECT_LT(in_two_hops.outcome.step_seconds, plan_of(directly, asked.request).outcome.step_seconds);
+  EXPECT_EQ(in_two_hops.outcome.step_seconds, plan_of(asked.config, asked.request).outcome.step_seconds);  // automatic
+  EXPECT_THAT(to_text(improve(directly, asked.request), asked.request), HasSubstr("expert_dispatch"));
 }
 
 // Claim (plans): `plan --improve` names the single changes of a config that shorten its step most.

@@ -3,6 +3,7 @@
 #include "comm/mpi/mpi_mesh.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace echelon {
 namespace {
@@ -51,7 +52,9 @@ std::vector<int> hosts_of_mpi_ranks() { return MpiProcess::get().hosts(); }
 void end_mpi_job_before_run(ExitStatus status) {
   int have_met = 0;
   MPI_Initialized(&have_met);
-  if (have_met != 0 && !MpiProcess::get().has_run()) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
+  if (have_met == 0 || MpiProcess::get().has_run()) return;
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
 }
 
 }  // namespace echelon

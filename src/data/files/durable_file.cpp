@@ -65,8 +65,9 @@ void DurableFile::flush() {
 void DurableFile::publish() {
   flush();
   replace_name(file_->path(), path_);
-  file_->close();  // not earlier: unlocked, it would be another process's to write over
+  File published = std::move(*file_);
   file_.reset();
+  published.close();  // not earlier: unlocked, it would be another process's to write over
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   sync_folder(folder.empty() ? "." : folder);
 }

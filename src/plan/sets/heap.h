@@ -128,12 +128,6 @@ class PlanHeap {
     const std::int64_t turn = node.turn;
     push({key, turn, std::make_unique<PlanNode>(std::move(node))});
   }
-  /// Again, with its key and turn as they are now.
-  void push(std::unique_ptr<PlanNode> node) {
-    const PlanKey key = node->key;
-    const std::int64_t turn = node->turn;
-    push({key, turn, std::move(node)});
-  }
   void push(Entry entry) {
     entries_.push_back(std::move(entry));
     std::push_heap(entries_.begin(), entries_.end(), comes_later<Entry>);

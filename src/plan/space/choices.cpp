@@ -1,6 +1,7 @@
 #include "plan/space/choices.h"
 
 #include "nn/head_split.h"
+#include "predict/experts/expert_nodes.h"
 
 #include <algorithm>
 
@@ -53,7 +54,7 @@ void set_shape(RunConfig& config, const PlanShape& shape) {
     ParallelConfig& p = config.parallelism;
     const bool is_direct = shape.ranks_per_node == 0;
     if (!is_direct) p.ranks_per_node = shape.ranks_per_node;
-    if (p.ranks_per_node > 0 || p.expert_dispatch == ExpertDispatch::hierarchical)
+    if (asks_for_nodes(p) || p.ranks_per_node > 0 || p.expert_dispatch == ExpertDispatch::hierarchical)
       p.expert_dispatch = is_direct ? ExpertDispatch::direct : ExpertDispatch::hierarchical;
     config.moe.dispatch_bound = shape.dispatch_bound;
   }

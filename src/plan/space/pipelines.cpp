@@ -84,7 +84,7 @@ std::vector<PlanPipeline> PlanSpace::made_pipelines(const PlanShape& shape) cons
     if (shape.pp == 1 && !request_->fixes(schedule_key) && !is_for_one_rank(entry.kind)) continue;
     const std::int64_t most_virtual = std::min<std::int64_t>(entry.most_virtual, (num_layers + 2) / shape.pp);
     for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
-      if (fixed.virtual_stages > 0 && !fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
+      if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
       const std::int64_t num_stages = num_virtual * shape.pp;
       for (const Split& split : splits(num_stages)) {
         all.push_back({entry.kind, num_virtual, split.layout, split.most_layers});

@@ -1,7 +1,6 @@
 #include "plan/space/single_changes.h"
 
 #include "base/error.h"
-#include "nn/head_split.h"
 #include "plan/space/space.h"
 #include "predict/experts/expert_nodes.h"
 #include "spec/config/pipeline.h"
@@ -185,11 +184,7 @@ void settle(std::string_view key, const RunConfig& was, RunConfig& config) {
 
 bool is_accepted(const RunConfig& config, std::int64_t num_ranks) {
   try {
-    validate(config);
-    const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
-    validate_tensor_parallel(config.model, tp);
-    if (const int u = key_exchange(config.parallelism).head_ranks; u > 1)
-      validate_head_exchange(config.model, tp, {.key = method_key, .num_ranks = u});
+    require_legal(config);
     return config.mesh_shape().num_ranks() == num_ranks;
   } catch (const Error&) {
     return false;

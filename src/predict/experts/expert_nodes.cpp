@@ -2,11 +2,17 @@
 
 namespace echelon {
 
+bool asks_for_nodes(const ParallelConfig& p) {
+  return p.expert_parallel_degree > 1 && num_feature_ranks(p) == 1 && p.expert_dispatch != ExpertDispatch::direct &&
+         p.ranks_per_node == 0;
+}
+
 RunConfig with_nodes_of(RunConfig config, const MachineSpec& machine) {
   ParallelConfig& p = config.parallelism;
-  const bool is_known = p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0;
-  if (is_known || machine.host || machine.nodes.empty()) return config;
+  const bool asks = asks_for_nodes(p), is_machine = !machine.host && !machine.nodes.empty();
+  if (!asks || !is_machine) return config;
   p.ranks_per_node = machine.nodes.front().num_devices;
+  if (p.expert_dispatch == ExpertDispatch::automatic && ep_on_node(config) == 0) p.ranks_per_node = 0;
   validate(config);
   return config;
 }

@@ -1,4 +1,4 @@
-// Which ranks share a node, where rows of experts go to other nodes in two hops and a machine decides it.
+// Which ranks share a node, where a machine decides whether rows of experts go to other nodes in two hops.
 #pragma once
 
 #include "spec/config/run_config.h"
@@ -6,7 +6,9 @@
 
 namespace echelon {
 
-/// With parallelism.ranks_per_node of the machine, where hierarchical dispatch has none.
+/// Whether hosts or a machine decide how rows go to experts, since no key does.
+[[nodiscard]] bool asks_for_nodes(const ParallelConfig& parallelism);
+/// With parallelism.ranks_per_node of the machine, where the way to experts asks for nodes.
 [[nodiscard]] RunConfig with_nodes_of(RunConfig config, const MachineSpec& machine);
 
 }  // namespace echelon
