@@ -140,17 +140,22 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(of_release("commit 202"), "torchtitan-compile+flash");
 }
 
+/// Llama 3.1 8B on 8 GPUs with cp 2, as NeMo runs it.
+DescribedRun nemo_run() {
+  return run_of("titan-8b-8-eager", {{"software", "NeMo/Megatron-Core 2025"},
+                                     {"gpu", "H100-80GB-SXM"},
+                                     {"cp", "2"},
+                                     {"dp", "4"},
+                                     {"mbs", "1"},
+                                     {"gbs", "128"},
+                                     {"recompute", ""},
+                                     {"zero", "1"}});
+}
+
 /// NVIDIA/dgxc-benchmarking v25.04, llama3.1/README.md prints both of Llama 3.1 8B on 8 GPUs with cp 2: gradients have
 /// 16 bits (grad_reduce_in_fp32 is false in the recipe).
 TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
-  const DescribedRun run = run_of("titan-8b-8-eager", {{"software", "NeMo/Megatron-Core 2025"},
-                                                       {"gpu", "H100-80GB-SXM"},
-                                                       {"cp", "2"},
-                                                       {"dp", "4"},
-                                                       {"mbs", "1"},
-                                                       {"gbs", "128"},
-                                                       {"recompute", ""},
-                                                       {"zero", "1"}});
+  const DescribedRun run = nemo_run();
   const Simulation simulation = simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile});
   const PredictedMemory& memory = simulation.memory.front();
   std::int64_t kept = 0;
@@ -164,14 +169,7 @@ TEST(PublishedRows, NemoNeedsTheMemoryThatItPrints) {
 // Of 8,191 tokens on two ranks one has 4,095, and a row that is padding.
 TEST(PublishedRows, HaveRowsThatArePaddingInACategory) {
   const auto memory_of = [](std::int64_t T) {
-    DescribedRun run = run_of("titan-8b-8-eager", {{"software", "NeMo/Megatron-Core 2025"},
-                                                   {"gpu", "H100-80GB-SXM"},
-                                                   {"cp", "2"},
-                                                   {"dp", "4"},
-                                                   {"mbs", "1"},
-                                                   {"gbs", "128"},
-                                                   {"recompute", ""},
-                                                   {"zero", "1"}});
+    DescribedRun run = nemo_run();
     run.config.training.seq_len = T;
     return simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile}).memory.front();
   };
