@@ -39,9 +39,9 @@ class Search {
 
   /// So many more plans.
   PlanResult find(int wanted);
-  /// The best plan with cp = 1, if it is proven best. Afterwards nothing else can be found. `listed`: those found
-  /// before, all proven best.
-  std::optional<Plan> find_without_context(const std::vector<Plan>& listed);
+  /// The best plan with cp = 1; complete and empty: none fits. Afterwards nothing else can be found. `listed`: those
+  /// found before, all proven best.
+  PlanResult find_without_context(const std::vector<Plan>& listed);
 
  private:
   const PlanRequest& request_;
@@ -90,15 +90,17 @@ PlanResult Search::find(int wanted) {
 
 // Nothing that was looked at is looked at again: of the sets with cp = 1 those are left that a search for them alone
 // would have left.
-std::optional<Plan> Search::find_without_context(const std::vector<Plan>& listed) {
+PlanResult Search::find_without_context(const std::vector<Plan>& listed) {
   const auto same = std::ranges::find_if(listed, [](const Plan& each) { return each.choice.shape.cp == 1; });
-  if (same != listed.end()) return *same;
+  if (same != listed.end()) {
+    PlanResult result;
+    result.plans.push_back(*same);
+    return result;
+  }
   const auto has_none = [](const PlanHeap::Entry& each) { return each.shape().cp == 1; };
   open_ = open_.extract(has_none);
   tree_.timed() = tree_.timed().extract(has_none);
-  PlanResult result = find(1);
-  if (!result.is_complete || result.plans.empty()) return std::nullopt;
-  return std::move(result.plans.front());
+  return find(1);
 }
 
 /// Stages that one pipeline rank has instead of one are listed only where that shows in the table's seconds.
@@ -150,8 +152,12 @@ PlanResult find_all(PlanTables& tables, KnownParts& known) {
   Search search(tables, true);
   PlanResult result = search.find(request.top);
   if (!compares_context(result, request)) return result;
-  if (result.is_complete) result.without_context = search.find_without_context(result.plans);
-  if (!result.without_context) result.without_context = without_context(tables, known);
+  if (result.is_complete) {
+    PlanResult alone = search.find_without_context(result.plans);
+    if (!alone.plans.empty()) result.without_context = std::move(alone.plans.front());
+    if (alone.is_complete) return result;
+  }
+  result.without_context = without_context(tables, known);
   return result;
 }
 
