@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "context/documents.h"
-#include "context/per_document.h"
 
 #include <algorithm>
 #include <limits>
@@ -127,8 +126,8 @@ void TokenLists::append_runs(const TokenSplit& split, std::span<const std::int32
     case LoadBalancer::headtail:
     case LoadBalancer::none: return append_chunks(split, runs_);
     case LoadBalancer::striped: return;  // whose runs are single tokens
-    case LoadBalancer::per_document: return append_per_document(documents, split.cp, runs_);
-    case LoadBalancer::packed: return packer_.append_runs(documents, split.cp, split.window, runs_);
+    case LoadBalancer::per_document:
+    case LoadBalancer::packed: return of_documents_.append_runs(split, documents, runs_);
   }
 }
 

@@ -4,23 +4,15 @@
 //   T_r = ceil(T / cp), rounded up to `multiple`; what is not a token is padding, in the last rows
 #pragma once
 
-#include "context/document_packer.h"
-#include "context/load_balancer.h"
+#include "context/document_lists.h"
 #include "context/token_run.h"
+#include "context/token_split.h"
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace echelon {
-
-struct TokenSplit {
-  std::int64_t seq_len = 0;
-  int cp = 1;
-  LoadBalancer balancer = LoadBalancer::headtail;
-  std::int64_t multiple = 1;  // of the rows of a rank: tp where sequence parallelism splits them again, 16 in float8
-  std::int64_t window = 0;    // of the attention whose pairs `packed` evens out; 0: no limit
-};
 
 /// Throws Error if cp exceeds seq_len, and on a sequence of 2^31 tokens.
 void require_lists(const TokenSplit& split);
@@ -77,7 +69,7 @@ class TokenLists {
   std::vector<std::int64_t> offsets_;    // where each rank's positions start; the end
   std::vector<std::int64_t> next_;       // where the next positions of each rank go, while assign() runs
   std::vector<TokenRun> runs_;           // of the sequence, while assign() runs
-  DocumentPacker packer_;
+  DocumentLists of_documents_;
 };
 
 }  // namespace echelon

@@ -82,6 +82,13 @@ std::shared_ptr<const RankTokens> tokens_of(const RunConfig& config, const MeshS
                                                         mesh.coordinate(rank, Axis::cp), windows_with_ranges(config)));
 }
 
+/// Of blocks that have a window where others have none.
+std::int64_t other_window(const RunConfig& config) {
+  const std::vector<std::int64_t> windows = config.model.windows();
+  const std::int64_t window = windows.size() > 1 ? std::ranges::max(windows) : 0;
+  return window < config.training.seq_len ? window : 0;
+}
+
 }  // namespace
 
 std::int64_t window_of_all(const RunConfig& config) {
@@ -120,7 +127,8 @@ TokenSplit token_split(const RunConfig& config) {
           .cp = static_cast<int>(p.context_parallel_degree),
           .balancer = p.context_parallel_load_balancer,
           .multiple = unit / std::gcd(unit, config.training.micro_batch_size),
-          .window = window_of_all(config)};
+          .window = window_of_all(config),
+          .other_window = other_window(config)};
 }
 
 LayerOptions layer_options(const RunConfig& config, int rank) {

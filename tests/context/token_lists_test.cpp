@@ -52,6 +52,51 @@ TEST(TokenLists, HoldEveryPositionOnceInEqualNumbers) {
         }
 }
 
+/// Under the causal mask, documents and a window: by rank.
+std::vector<std::int64_t> pairs_of(const TokenSplit& split, const Visibility& visibility) {
+  const TokenLists lists = lists_of(split, visibility.documents);
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(split.cp), 0);
+  for (int rank = 0; rank < split.cp; ++rank)
+    for (const std::int32_t query : lists.positions(rank))
+      for (std::int32_t key = 0; key <= query; ++key)
+        pairs[static_cast<std::size_t>(rank)] += sees(query, key, visibility) ? 1 : 0;
+  return pairs;
+}
+
+// Documents of 2 and 7 tokens on 4 ranks: head and tail of each would give rank 0 the pairs of 1 and of 1, 5 and 7
+// tokens, 14 in all, where a rank of one document of 9 tokens has 12 at most.
+TEST(TokenLists, GiveNoRankMorePairsThanOneDocumentHas) {
+  const DocumentOffsets whole = {0, 9}, two = {0, 2, 9};
+  TokenSplit split = {.seq_len = 9, .cp = 4, .balancer = LoadBalancer::per_document};
+  EXPECT_THAT(pairs_of(split, {whole}), ElementsAre(12, 11, 11, 11));
+  EXPECT_LE(std::ranges::max(pairs_of(split, {two})), 12);
+}
+
+TEST(TokenLists, GiveNoRankMorePairsForAnyDocumentsAndWindows) {
+  for (const LoadBalancer balancer : {LoadBalancer::per_document, LoadBalancer::packed})
+    for (const std::int32_t T : {7, 9, 10})
+      for (const int cp : {2, 3, 4})
+        for (const std::int64_t window : {0, 3, 4, 6})
+          for (unsigned boundaries = 0; boundaries < 1U << (T - 1); ++boundaries) {
+            DocumentOffsets documents = {0};
+            for (std::int32_t i = 1; i < T; ++i)
+              if ((boundaries >> (i - 1) & 1U) != 0) documents.push_back(i);
+            documents.push_back(T);
+            const DocumentOffsets whole = {0, T};
+            for (const bool is_other : {false, true}) {
+              const TokenSplit split = {.seq_len = T,
+                                        .cp = cp,
+                                        .balancer = balancer,
+                                        .window = is_other ? 0 : window,
+                                        .other_window = is_other ? window : 0};
+              ASSERT_THAT(pairs_of(split, {documents, window}),
+                          testing::Pointwise(testing::Le(), pairs_of(split, {whole, window})))
+                  << name_of(balancer) << " T " << T << " cp " << cp << " window " << window << " boundaries "
+                  << boundaries;
+            }
+          }
+}
+
 // The chunks of 11 tokens over 2 ranks: 0-2, 3-5, 6-8, 9-10.
 TEST(TokenLists, HeadtailGivesEachRankAChunkFromBothEnds) {
   const TokenLists lists = lists_of({.seq_len = 11, .cp = 2}, {});

@@ -102,10 +102,7 @@ class EachStep final : public RunObserver {
   // its own window shows to some query.
   [[nodiscard]] std::int64_t bytes_of(std::int64_t sequence, const KeyExchange& exchange, int rank,
                                       const ModelPart& part) const {
-    const TokenSplit split = {.seq_len = config_.training.seq_len,
-                              .cp = static_cast<int>(config_.parallelism.context_parallel_degree),
-                              .balancer = config_.parallelism.context_parallel_load_balancer,
-                              .window = window_of_all(config_)};
+    const TokenSplit split = token_split(config_);
     const DocumentOffsets documents = documents_.of(sequence, split.seq_len);
     const int u = exchange.head_ranks;
     const TokenLists lists = lists_of(split, documents);

@@ -80,6 +80,10 @@ SweepAxis expert_dispatch() {
 }  // namespace
 
 std::vector<SweepAxis> with_mixture_axes(std::vector<SweepAxis> axes) {
+  const auto recompute = std::ranges::find(axes, "training.recompute", &SweepAxis::name);
+  for (const BlockOperation part : parts_of_mixture)
+    recompute->settings.push_back(
+        {std::string(name_of(part)), [=](Draft& d) { d.config.training.recompute = {part}; }});
   axes.front().settings = families_with_experts();
   std::erase_if(axes, [](const SweepAxis& axis) { return axis.name == "training.mlp_chunk_tokens"; });
   const auto windows = std::ranges::find(axes, "model.sliding_window", &SweepAxis::name);

@@ -8,7 +8,7 @@ const std::string family = "model.model_type", experts = "model.num_experts", gr
                   layers = "layers with experts", degree = "parallelism.expert_parallel_degree",
                   of_features = "parallelism.expert_tensor_parallel_degree", tp = "parallelism.tensor_parallel_degree",
                   sp = "parallelism.sequence_parallel", dispatch = "parallelism.expert_dispatch",
-                  bound = "moe.dispatch_bound";
+                  bound = "moe.dispatch_bound", recomputation = "training.recompute";
 
 void refuse_models(Refusals& refused) {
   const std::string no_key = "config.json has no key for it";
@@ -22,6 +22,8 @@ void refuse_models(Refusals& refused) {
       "moe.bias_update_rate", "the files have no place for a bias");
   refused.add({{"model.norm_topk_prob", {"true"}}, {family, {"deepseek_v2"}}}, "model.norm_topk_prob",
               "the family does not divide weights");
+  refused.add({{recomputation, {"shared_expert"}}, {family, {"mixtral", "qwen3_moe", "olmoe"}}}, recomputation,
+              "the model has no shared expert");
   refused.add({{"moe.capacity_factor", {"0.75", "0.5"}}, {bound, {"0.3", "1", "100", "expert_parallel_degree"}}}, bound,
               "a capacity bounds rows already");
 }
@@ -56,7 +58,7 @@ void refuse_expert_parallel(Refusals& refused) {
 /// Pairs of settings that are in no row, because of what other settings they need.
 void name_impossible_models(Refusals& refused) {
   const std::string window = "model.sliding_window", only_mixtral = "of mixtral alone";
-  refused.add_consequence({{window, {"4"}}, {"training.recompute", {"qk_norm"}}}, only_mixtral);
+  refused.add_consequence({{window, {"4"}}, {recomputation, {"qk_norm", "shared_expert"}}}, only_mixtral);
   refused.add_consequence({{window, {"4"}}, {groups, {"2"}}}, only_mixtral);
   refused.add_consequence({{window, {"4"}}, {layers, {"every second", "all but the first"}}}, only_mixtral);
   refused.add_consequence({{window, {"4"}}, {"routers", {"bias_update_rate"}}}, only_mixtral);

@@ -141,7 +141,7 @@ class Sweep : public ::testing::TestWithParam<RowOfTable> {
   }
 };
 
-// Claim (parity): 271 layouts and 314 of mixtures, drawn from a seed, mix all axes on 1 to 16 ranks;
+// Claim (parity): 271 layouts and 363 of mixtures, drawn from a seed, mix all axes on 1 to 16 ranks;
 //   every allowed pair of settings occurs three times, also with operations that complete late.
 // Bound: parity's bounds.
 // Tests: Sweep
