@@ -62,7 +62,7 @@ struct Grouped {
 };
 
 void expect_bits_of_packed_products(const std::string& name, const GemmKernels& kernels) {
-  const std::vector<std::int64_t> tokens = {1, 9, 35, 77};
+  const std::vector<std::int64_t> tokens = {1, 9, 28, 35, 77};
   for (const Form& form : forms(kernels.dtype))
     for (const auto& [N, K] : {std::array<std::int64_t, 2>{64, 64}, {64, 1602}, {576, 130}}) {
       const Grouped packed(form, kernels.dtype, tokens, N, K);

@@ -37,7 +37,7 @@ struct Whole {
   using Sums = __m512;
   using Row = __m512bh;
   using Source = bfloat16;
-  static constexpr int width = lanes, values_per_unit = 2;
+  static constexpr int width = lanes, values_per_unit = 2, lone_rows = 0;
   static constexpr int rows_ahead(int /*vectors*/) { return StreamedKernels::most_rows; }
   static Sums zero() { return _mm512_setzero_ps(); }
   static Sums load(const float* p) { return _mm512_loadu_ps(p); }

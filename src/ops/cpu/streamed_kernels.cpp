@@ -17,9 +17,9 @@ namespace HWY_NAMESPACE {
 
 constexpr int lanes = HWY_LANES(float);
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-constexpr int most_vectors = 4;
+constexpr int most_vectors = 4, lone_rows = 28;
 #else
-constexpr int most_vectors = 2;
+constexpr int most_vectors = 2, lone_rows = 0;
 #endif
 // Of AVX-512 alone: elsewhere vectors are short, and these are the whole ones.
 constexpr int half_lanes = HWY_TARGET <= HWY_AVX3 ? 8 : lanes;
@@ -33,7 +33,8 @@ const StreamedKernels* Streamed(DType /*dtype*/) { return nullptr; }
 /// T: of the source.
 template <class T, int lanes_>
 struct Vectors {
-  static constexpr int width = lanes_, values_per_unit = 1;
+  static constexpr int width = lanes_, values_per_unit = 1,
+                       lone_rows = std::is_same_v<T, float> ? echelon::HWY_NAMESPACE::lone_rows : 0;
   using D = hn::FixedTag<float, width>;
   using Sums = hn::Vec<D>;
   using Row = Sums;
@@ -62,6 +63,7 @@ constexpr std::array<void (*)(const PackArgs&), 5> packings(std::integer_sequenc
 
 template <class T>
 constexpr StreamedKernels streamed = {
+    .lone_rows = Vectors<T, lanes>::lone_rows,
     .lanes = lanes,
     .half_lanes = half_lanes < lanes ? half_lanes : 0,
     .most_vectors = most_vectors,

@@ -37,6 +37,7 @@ enum class Streamed : std::uint8_t {
   a,         // its rows; those of the next tile follow
   b,         // its rows along k, which are packed for the tiles after this one
   packed_b,  // the same, packed by another tile
+  lone_b,    // its rows along k, one vector of each: this tile has all rows of a
   c,         // a's panel is by k
 };
 
@@ -44,7 +45,7 @@ enum class Streamed : std::uint8_t {
 struct StreamedTile {
   Streamed streamed = Streamed::a;
   const float* a = nullptr;
-  std::int64_t a_stride = 0;  // between rows, or, by k, between units
+  std::int64_t a_stride = 0;  // between rows, or, by k, between units; of lone_b: lone_stride
   float* b = nullptr;         // [unit][vectors][lanes]
   const void* source = nullptr;
   std::int64_t source_stride = 0;  // in its values
@@ -72,8 +73,10 @@ struct StreamedKernels {
   // Few, since rows that are a multiple of a page apart share a set of the first cache.
   static constexpr int most_rows = 6;
   static constexpr int burst_units = 8;  // between two bursts of lines of b
+  static constexpr int lone_stride = 144;
 
   int narrow_rows = most_rows;                      // at most, of one or two half vectors of sums
+  int lone_rows = 0;                                // at most, of Streamed::lone_b
   int lanes = 0, half_lanes = 0, most_vectors = 0;  // half_lanes: 0 where there are none
   bool reads_rows = false;                          // a row of a factor has the format of units
   void (*pack_rows)(const PackArgs&) = nullptr;     // into [unit][most_vectors][lanes]

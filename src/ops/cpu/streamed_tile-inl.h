@@ -3,7 +3,8 @@
 //     most_vectors    of float32 sums in a row of a tile
 //     vectors V       `width` sums; a unit of a (broadcast), `width` units of b (Row) and their multiply-add; a Source,
 //                     of which a unit of b is `values_per_unit` values that follow each other along k (take, which also
-//                     packs them); `rows_ahead`: from a tile's rows to those of the next one.
+//                     packs them); `rows_ahead`: from a tile's rows to those of the next one; `lone_rows` of one
+//                     vector of sums, at most, where Source are units: those that registers hold.
 // Not guarded: each instruction set has its own.
 
 constexpr int lines_per_unit = 2;
@@ -27,9 +28,9 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
   const StreamedTile t = args;  // a copy that no store to c can change
   const V of;
   constexpr int width = V::width;
-  constexpr bool is_of_b = streamed == Streamed::b || streamed == Streamed::packed_b, is_by_k = streamed == Streamed::c;
+  constexpr bool is_of_b = streamed != Streamed::a && streamed != Streamed::c, is_by_k = streamed == Streamed::c;
   typename V::Sums sums[rows][vectors];
-  HWY_UNROLL(8) for (int i = 0; i < rows; ++i) {
+  HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
     HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) {
       sums[i][v] = V::zero();
       if (is_of_b && t.start != nullptr) sums[i][v] = V::load(t.start + i * t.start_stride + v * width);
@@ -40,6 +41,7 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
   if constexpr (is_of_b) lines = *t.ahead;
   if constexpr (is_by_k) lines = lines_of_c<rows, vectors * width>(t);
   const float* a = t.a;
+  const std::int64_t a_stride = streamed == Streamed::lone_b ? StreamedKernels::lone_stride : t.a_stride;
   float* b = t.b;
   const auto* from = static_cast<const typename V::Source*>(t.source);
   for (std::int64_t first = 0; first < t.depth; first += is_by_k ? t.depth : interval) {
@@ -61,6 +63,11 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
         HWY_UNROLL(4)
         for (int v = 0; v < vectors; ++v) b_row[v] = of.take(from + v * width, t.source_stride, b + v * width);
         from += per_unit * t.source_stride;
+      } else if constexpr (streamed == Streamed::lone_b) {
+        static_assert(vectors == 1);
+        __builtin_prefetch(from + ahead * t.source_stride);
+        b_row[0] = V::row(from);
+        from += t.source_stride;
       } else {
         if constexpr (is_by_k) {
           HWY_UNROLL(2)
@@ -71,16 +78,16 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
         }
         HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) b_row[v] = V::row(b + v * width);
       }
-      HWY_UNROLL(8) for (int i = 0; i < rows; ++i) {
-        const auto a_unit = V::broadcast(is_by_k ? a[i] : a[i * t.a_stride]);
+      HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
+        const auto a_unit = V::broadcast(is_by_k ? a[i] : a[i * a_stride]);
         HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) sums[i][v] = V::multiply_add(sums[i][v], a_unit, b_row[v]);
       }
-      a += is_by_k ? t.a_stride : 1;
+      a += is_by_k ? a_stride : 1;
       b += vectors * width;
     }
   }
   if constexpr (is_of_b) *t.ahead = lines;
-  HWY_UNROLL(8) for (int i = 0; i < rows; ++i) {
+  HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
     HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) {
       float* c = t.c + i * t.c_stride + v * width;
       V::store(c, t.adds ? V::add(V::load(c), sums[i][v]) : sums[i][v]);
@@ -109,12 +116,15 @@ void multiply_streamed_tile(const StreamedTile& t) {
                         halves_of_a = tables_of_a<Half>(StreamedVectors());
   static constexpr auto of_b = table_of<OfSource, most_vectors, Streamed::b>(StreamedRows());
   static constexpr auto of_packed_b = table_of<Whole, most_vectors, Streamed::packed_b>(StreamedRows());
+  static constexpr auto of_lone_b =
+      table_of<OfSource, 1, Streamed::lone_b>(std::make_integer_sequence<int, OfSource::lone_rows>());
   static constexpr auto of_c = table_of<Whole, most_vectors, Streamed::c>(StreamedRows());
   const auto index = static_cast<std::size_t>(t.rows - 1), vectors = static_cast<std::size_t>(t.vectors - 1);
   switch (t.streamed) {
     case Streamed::a: return (t.is_half ? halves_of_a : of_a)[vectors][index](t);
     case Streamed::b: return of_b[index](t);
     case Streamed::packed_b: return of_packed_b[index](t);
+    case Streamed::lone_b: return of_lone_b[index](t);
     case Streamed::c: return of_c[index](t);
   }
 }
