@@ -1,9 +1,8 @@
 """Intervals of predictions of software that nothing was fitted to: every group of runs as predicted without it. The constants are fitted to the other groups, which
 count equally, and the switches of a profile that it alone uses are left out, as by benchmarks/accuracy/fit. For benchmarks/accuracy/run."""
-import importlib.machinery, importlib.util, os
+import importlib.machinery, importlib.util, math, os
 import numpy
-
-COVERAGE = 0.8
+import interval_rules
 
 
 def load_fit():
@@ -21,9 +20,10 @@ def show(echelon, folder, line, head, percent):
     plain = fit.linearised(echelon, rows, host, fit.without_switches(echelon, rows, host))
     ratios, commons = {}, []
     for group, _, bare, common in fit.left_out(runs, plain):
-        ratios[group] = 1 / (1 + bare)
+        ratios[group] = -numpy.log1p(bare)
         commons.append(common)
-    table(ratios, line, head, percent)
+    table_of_groups(ratios, line, head, percent)
+    table_of_rules(ratios, line, head, percent)
     every = numpy.ones(len(runs.groups), bool)
     print_spreads(fit, runs, numpy.log(commons), runs.fit_common(every))
 
@@ -38,28 +38,36 @@ def print_spreads(fit, runs, commons, common):
         print("{}: {:.3f} by leaving out groups, {:.3f} among generations, together {:.3f}".format(name, *values))
 
 
-def interval_of(groups):
-    """Factors of a predicted time: the quantiles of measured over predicted, each group weighted as a whole."""
-    values = numpy.concatenate(list(groups.values()))
-    weights = numpy.concatenate([numpy.full(len(each), 1 / len(each)) for each in groups.values()])
-    order = numpy.argsort(values)
-    at = (numpy.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    return tuple(numpy.interp(((1 - COVERAGE) / 2, (1 + COVERAGE) / 2), at, values[order]))
-
-
-def table(ratios, line, head, percent):
-    head("group, left out whole", "runs", "error", "bias", "interval from the other groups", "median inside", "runs inside")
-    hits, medians, widths = [], [], []
+def left_out(ratios, rule, coverage=interval_rules.COVERAGE):
+    """Of every group: its name, its logarithms, and the interval from the other groups alone."""
     for group, its in ratios.items():
-        low, high = interval_of({other: each for other, each in ratios.items() if other != group})
-        inside = (its >= low) & (its <= high)
-        median = low <= numpy.median(its) <= high
-        hits += list(inside)
-        medians.append(median)
-        widths.append((high - low) / 2)
-        line(group, len(its), percent(numpy.abs(1 / its - 1).mean()), f"{100 * (1 / its - 1).mean():+.1f} %", f"{low:.2f} to {high:.2f}", "yes" if median else "no",
-             percent(inside.mean()))
-    line(f"**{sum(medians)} of {len(medians)}**", len(hits), percent(numpy.mean([numpy.abs(1 / each - 1).mean() for each in ratios.values()])), "",
-         f"median half-width {percent(numpy.median(widths))}", "", percent(numpy.mean(hits)))
-    low, high = interval_of(ratios)
-    print(f"\nInterval of a prediction (src/predict/software/interval.cpp): {low:.3f} to {high:.3f} of it.")
+        yield group, its, *rule([each for other, each in ratios.items() if other != group], coverage)
+
+
+def is_inside(its, low, high):
+    return (low <= its) & (its <= high)
+
+
+def table_of_groups(ratios, line, head, percent):
+    head("group, left out whole", "runs", "error", "bias", "interval from the other groups", "median inside", "runs inside")
+    rule = interval_rules.median_distance
+    for group, its, low, high in left_out(ratios, rule):
+        errors = numpy.exp(-its) - 1
+        line(group, len(its), percent(numpy.abs(errors).mean()), f"{100 * errors.mean():+.1f} %", f"{math.exp(low):.3f} to {math.exp(high):.3f}",
+             "yes" if is_inside(numpy.median(its), low, high) else "no", percent(is_inside(its, low, high).mean()))
+    print("\nInterval of a prediction (src/predict/software/interval.cpp): {:.3f} to {:.3f} of it.".format(*numpy.exp(rule(list(ratios.values())))))
+    for coverage in (0.5, 0.6, 0.7, 0.8, 0.9):
+        inside = numpy.concatenate([is_inside(its, low, high) for _, its, low, high in left_out(ratios, rule, coverage)])
+        print(f"Of {percent(coverage)} intervals {percent(inside.mean())} of the runs are inside.")
+
+
+def table_of_rules(ratios, line, head, percent):
+    head("rule", "medians inside", "runs inside", "mean of groups", "median half-width", "mean interval score")
+    for name, rule in interval_rules.RULES.items():
+        groups = list(left_out(ratios, rule))
+        inside = [is_inside(*each[1:]) for each in groups]
+        medians = sum(is_inside(numpy.median(its), low, high) for _, its, low, high in groups)
+        widths = [(math.exp(high) - math.exp(low)) / 2 for *_, low, high in groups]
+        scores = [interval_rules.interval_score(*each[1:]) for each in groups]
+        line(name, f"{medians} of {len(groups)}", percent(numpy.concatenate(inside).mean()), percent(numpy.mean([each.mean() for each in inside])),
+             percent(numpy.median(widths)), f"{numpy.mean(scores):.3f}")

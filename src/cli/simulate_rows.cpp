@@ -80,7 +80,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
   return json;
 }
 
-/// " (2.1 to 2.6)"; empty where there is no interval.
+/// " (2.1 to 2.7)"; empty where there is no interval.
 std::string interval_text(const Json& row) {
   if (!row.contains("interval_seconds")) return "";
   const Json& range = row["interval_seconds"];

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// "2.31 s (2.1 to 2.6; 41 % MFU; best published on A100 at this size: 65 %)".
+/// "2.31 s (2.1 to 2.7; 41 % MFU; best published on A100 at this size: 65 %)".
 [[nodiscard]] std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                        const SoftwareProfile& profile);
 

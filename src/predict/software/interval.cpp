@@ -3,7 +3,7 @@
 namespace echelon {
 namespace {
 
-constexpr TimeInterval of_gpus = {.low = 0.92, .high = 1.35}, of_hosts = {.low = 0.94, .high = 1.18};
+constexpr TimeInterval of_gpus = {.low = 0.895, .high = 1.19}, of_hosts = {.low = 0.94, .high = 1.18};
 
 }  // namespace
 
