@@ -11,7 +11,7 @@ namespace echelon {
 namespace {
 
 template <class T>
-void round_all(T* out, const T* x, std::int64_t count, Float8 format) {
+Float8Rounding rounding_of(const T* x, std::int64_t count, Float8 format) {
   double amax = 0;
   bool is_finite = true;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -19,10 +19,15 @@ void round_all(T* out, const T* x, std::int64_t count, Float8 format) {
     is_finite = is_finite && std::isfinite(magnitude);
     amax = std::max(amax, magnitude);
   }
-  if (!is_finite) return std::fill(out, out + count, to<T>(std::numeric_limits<double>::quiet_NaN()));
-  const int exponent = float8_exponent(amax, format);
-  const double scale = std::ldexp(1.0, exponent), back = std::ldexp(1.0, -exponent);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = to<T>(rounded_to_float8(to<double>(x[i]) * scale, format) * back);
+  return {format, is_finite ? float8_exponent(amax, format) : 0, is_finite};
+}
+
+template <class T>
+void round_all(T* out, const T* x, std::int64_t count, const Float8Rounding& how) {
+  if (!how.is_finite) return std::fill(out, out + count, to<T>(std::numeric_limits<double>::quiet_NaN()));
+  const double scale = std::ldexp(1.0, how.exponent), back = std::ldexp(1.0, -how.exponent);
+  for (std::int64_t i = 0; i < count; ++i)
+    out[i] = to<T>(rounded_to_float8(to<double>(x[i]) * scale, how.format) * back);
 }
 
 }  // namespace
@@ -45,10 +50,21 @@ double rounded_to_float8(double x, Float8 format) {
   return std::copysign((x + large) - large, x);
 }
 
+Float8Rounding float8_rounding_of(Tensor x, OperandFormat format) {
+  Float8Rounding rounding;
+  visit_float(x.dtype,
+              [&](auto t) { rounding = rounding_of(x.as<decltype(t)>(), x.num_elements(), float8_of(format)); });
+  return rounding;
+}
+
 void round_to_float8(Tensor out, Tensor x, OperandFormat format) {
+  round_to_float8(out, x, float8_rounding_of(x, format));
+}
+
+void round_to_float8(Tensor out, Tensor x, const Float8Rounding& rounding) {
   visit_float(x.dtype, [&](auto t) {
     using T = decltype(t);
-    round_all(out.as<T>(), x.as<T>(), x.num_elements(), float8_of(format));
+    round_all(out.as<T>(), x.as<T>(), x.num_elements(), rounding);
   });
 }
 

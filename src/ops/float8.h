@@ -28,7 +28,17 @@ struct Float8 {
 /// x rounded to nearest even; x must not exceed the largest value.
 [[nodiscard]] double rounded_to_float8(double x, Float8 format);
 
+/// How all values of a tensor are rounded.
+struct Float8Rounding {
+  Float8 format;
+  int exponent = 0;
+  bool is_finite = true;  // else all become NaN
+};
+[[nodiscard]] Float8Rounding float8_rounding_of(Tensor x, OperandFormat format);
+
 /// out = x in its own dtype, each value rounded as in a float8 matmul: NaN everywhere if one is not finite.
 void round_to_float8(Tensor out, Tensor x, OperandFormat format);
+/// x: a part of the tensor whose rounding it is.
+void round_to_float8(Tensor out, Tensor x, const Float8Rounding& rounding);
 
 }  // namespace echelon

@@ -122,6 +122,44 @@ TEST(Float8, AProductIsThatOfTheRoundedOperands) {
   }
 }
 
+/// All values of c, of `rows` rows of tokens: with whole rounded operands, and as float8 does it.
+void expect_product_of_rounded(DType dtype, std::int64_t rows, bool sums_rows, bool accumulates) {
+  constexpr std::int64_t N = 32, K = 48;
+  const Sizes sizes_of_b = sums_rows ? Sizes{rows, N} : Sizes{N, K},
+              sizes_of_c = sums_rows ? Sizes{K, N} : Sizes{rows, N};
+  Numbers a = Numbers::random(dtype, {rows, K}, 1), b = Numbers::random(dtype, sizes_of_b, 2, 1e-3),
+          start = Numbers::random(sums_rows ? accumulate_dtype(dtype) : dtype, sizes_of_c, 3);
+  a.set(rows * K - 1, 300);
+  Numbers rounded_a = a, rounded_b = b, expected = start, c = start;
+  Numbers scratch(DType::int32, {float8_scratch_size(rows * K, b.count())});
+  round_to_float8(rounded_a, a, OperandFormat::float8_e5m2);
+  round_to_float8(rounded_b, b, OperandFormat::float8_e4m3);
+  MatmulArgs args = {.a = rounded_a,
+                     .b = rounded_b,
+                     .c = expected,
+                     .transpose_a = sums_rows,
+                     .transpose_b = !sums_rows,
+                     .accumulates = accumulates};
+  ReferenceOps().matmul(args);
+  args.a = a;
+  args.b = b;
+  args.c = c;
+  args.a_format = OperandFormat::float8_e5m2;
+  args.b_format = OperandFormat::float8_e4m3;
+  args.scratch = scratch;
+  CpuOps({}).matmul(args);
+  expect_near(c, expected, 10 * tolerance_of(dtype),
+              fmt::format("{} rows, sums {} adds {}", rows, sums_rows, accumulates));
+}
+
+// Rows of tokens are rounded 768 at a time, with the scale of all: the largest value is in the last ones.
+TEST(Float8, AProductOfManyRowsHasOneScale) {
+  for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16})
+    for (const std::int64_t rows : {752, 768, 784, 1600})
+      for (const bool sums_rows : {false, true})
+        for (const bool accumulates : {false, true}) expect_product_of_rounded(dtype, rows, sums_rows, accumulates);
+}
+
 TEST(Float8, WhatTensorCoresLackIsRefused) {
   ReferenceOps reference;
   Product product(DType::float32, 5, 32, 48);

@@ -60,7 +60,7 @@ class CpuOps : public Ops {
   ECHELON_OPERATIONS(ECHELON_COMPUTE)
 #undef ECHELON_COMPUTE
 
-  void matmul_float8(const MatmulArgs& args);
+  void multiply_float8(const MatmulArgs& args);
   /// matmul without what belongs to the whole call: the checks and the count.
   void multiply(const MatmulArgs& args);
   /// multiply of each.

@@ -119,26 +119,50 @@ bool is_empty(const MatmulArgs& args) {
 
 }  // namespace
 
-// Every float8 value is a value of every other dtype too, so rounded operands are multiplied as usual.
-void CpuOps::matmul_float8(const MatmulArgs& args) {
+// Every float8 value is a value of every other dtype too, so rounded operands are multiplied as usual. Rows of a, which
+// tokens have, are rounded some at a time: rows of c are, or, where k are tokens, a part of the sums.
+void CpuOps::multiply_float8(const MatmulArgs& args) {
+  if (is_empty(args)) return multiply(args);
   struct OfA;
   struct OfB;
-  MatmulArgs rounded = args;
-  rounded.a_format = rounded.b_format = OperandFormat::own;
-  Scratch<std::byte, OfA> room_for_a(args.a.num_bytes());
-  Scratch<std::byte, OfB> room_for_b(args.b.num_bytes());
-  rounded.a.data = room_for_a.take(args.a.num_bytes());
-  rounded.b.data = room_for_b.take(args.b.num_bytes());
-  round_to_float8(rounded.a, args.a, args.a_format);
-  round_to_float8(rounded.b, args.b, args.b_format);
-  matmul(rounded);
+  constexpr std::int64_t rows_at_once = 768;  // blocks of k of our kernels divide it
+  const bool sums_rows = args.transpose_a,
+             is_divided = !sums_rows || (!args.transpose_b && !is_half_dtype(args.c.dtype));
+  const Float8Rounding of_a = float8_rounding_of(args.a, args.a_format),
+                       of_b = float8_rounding_of(args.b, args.b_format);
+  const std::int64_t num_rows = args.a.size(0), most = is_divided ? std::min(rows_at_once, num_rows) : num_rows;
+  const auto room_of = [](const Tensor& x, std::int64_t rows) { return rows * x.size(1) * size_of(x.dtype); };
+  const std::int64_t rows_of_b = sums_rows && is_divided ? most : args.b.size(0);
+  Scratch<std::byte, OfA> room_for_a(room_of(args.a, most));
+  Scratch<std::byte, OfB> room_for_b(room_of(args.b, rows_of_b));
+  std::byte* const a = room_for_a.take(room_of(args.a, most));
+  std::byte* const b = room_for_b.take(room_of(args.b, rows_of_b));
+  const auto rounded = [](std::byte* room, Tensor x, const Float8Rounding& rounding) {
+    Tensor out = x;
+    out.data = room;
+    round_to_float8(out, x, rounding);
+    return out;
+  };
+  MatmulArgs part = args;
+  part.a_format = part.b_format = OperandFormat::own;
+  if (!sums_rows) part.b = rounded(b, args.b, of_b);
+  for (std::int64_t first = 0; first < num_rows; first += most) {
+    const std::int64_t count = std::min(most, num_rows - first);
+    part.a = rounded(a, args.a.rows(first, count), of_a);
+    if (!sums_rows) {
+      part.c = args.c.rows(first, count);
+    } else {
+      part.b = rounded(b, is_divided ? args.b.rows(first, count) : args.b, of_b);
+      part.accumulates = args.accumulates || first > 0;
+    }
+    multiply(part);
+  }
 }
 
 void CpuOps::compute(const MatmulArgs& args) {
-  if (args.is_float8()) return matmul_float8(args);
   const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
   ++matmul_counts_[{M, N, K}];
-  multiply(args);
+  args.is_float8() ? multiply_float8(args) : multiply(args);
 }
 
 const GemmKernels* CpuOps::kernels_of(DType dtype) const {
