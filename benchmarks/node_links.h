@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "comm/mesh.h"
+#include "forwarding_mesh.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -71,39 +71,27 @@ class LinkedWait final : public Pending::Operation {
 };
 
 /// A group of one rank on each node, or of all ranks.
-class LinkedComm final : public Comm {
+class LinkedComm final : public ForwardingComm {
  public:
   LinkedComm(Comm& inner, int rank_of_all, Links& links)
-      : inner_(inner),
+      : ForwardingComm(inner),
         node_(rank_of_all / ranks_per_node),
         links_(links),
         next_{.place = inner.size() == num_ranks ? ranks_per_node : rank_of_all % ranks_per_node} {}
-  [[nodiscard]] int rank() const override { return inner_.rank(); }
-  [[nodiscard]] int size() const override { return inner_.size(); }
 
   [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
     std::int64_t rows = 0;
     for (int peer = 0; peer < size(); ++peer)
       if (is_across(peer)) rows += exchange.sent_parts[static_cast<std::size_t>(peer)].count;
     return linked(rows * exchange.sent.size(1) * size_of(exchange.sent.dtype),
-                  [&] { return inner_.all_to_all_rows(exchange); });
+                  [&] { return inner().all_to_all_rows(exchange); });
   }
   /// Of counts and choices, int32; weights are gathered otherwise.
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
-    if (shard.dtype != DType::int32) return inner_.all_gather(full, shard);
+    if (shard.dtype != DType::int32) return inner().all_gather(full, shard);
     const std::int64_t num_across = size() - size() / num_nodes;
-    return linked(num_across * shard.num_bytes(), [&] { return inner_.all_gather(full, shard); });
+    return linked(num_across * shard.num_bytes(), [&] { return inner().all_gather(full, shard); });
   }
-
-  [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override { return inner_.all_reduce(x, op); }
-  [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
-    return inner_.reduce_scatter(shard, full, op);
-  }
-  [[nodiscard]] Pending broadcast(Tensor x, int root) override { return inner_.broadcast(x, root); }
-  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
-  [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
-  [[nodiscard]] Pending receive(Tensor x, int peer) override { return inner_.receive(x, peer); }
-  [[nodiscard]] Pending barrier() override { return inner_.barrier(); }
 
  private:
   [[nodiscard]] bool is_across(int peer) const { return peer * num_nodes / size() != node_; }
@@ -116,28 +104,23 @@ class LinkedComm final : public Comm {
     return Pending(std::make_unique<LinkedWait>(start(), links_, exchange));
   }
 
-  Comm& inner_;
   int node_;
   Links& links_;
   Links::Exchange next_;
 };
 
-class LinkedMesh final : public Mesh {
+class LinkedMesh final : public ForwardingMesh {
  public:
-  LinkedMesh(Mesh& inner, Links& links) : Mesh(inner.shape(), inner.rank()), inner_(inner), links_(links) {}
+  LinkedMesh(Mesh& inner, Links& links) : ForwardingMesh(inner), links_(links) {}
   [[nodiscard]] Comm& comm(const Group& group) override {
     if (group != expert_group(num_ranks) && group != expert_across_group(num_ranks, ranks_per_node))
-      return inner_.comm(group);
+      return inner().comm(group);
     auto& comm = comms_[group];
-    if (!comm) comm = std::make_unique<LinkedComm>(inner_.comm(group), rank(), links_);
+    if (!comm) comm = std::make_unique<LinkedComm>(inner().comm(group), rank(), links_);
     return *comm;
   }
-  void poll() override { inner_.poll(); }
-  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return inner_.sent_bytes(); }
-  void abort(const std::string& reason) override { inner_.abort(reason); }
 
  private:
-  Mesh& inner_;
   Links& links_;
   std::map<Group, std::unique_ptr<Comm>> comms_;
 };
