@@ -54,7 +54,7 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--case", nargs="+", default=["small", "gpt2-b1", "gpt2-b4", "llama"], choices=cases.CASES)
     p.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    p.add_argument("--compile", action="store_true", help="one more side: PyTorch with torch.compile")
+    p.add_argument("--compile", action="store_true", help="more sides: PyTorch with torch.compile")
     p.add_argument("--no-echelon", action="store_true")
     p.add_argument("--variants", nargs="*", help="PyTorch with each of these settings of knobs.py, instead of the best")
     p.add_argument("--row", help="write the ratios into this page's table by kind of processor, which docs/results/performance.md has")
@@ -97,8 +97,8 @@ def compare(a, name, dtype, folder, machine):
         sides[ours] = lambda o=ours: echelon_turn(a, case, dtype, folder, knobs.ECHELON[o])
     for variant in a.variants or knobs.best(name, dtype):
         sides[f"pytorch {variant}"] = lambda v=variant: pytorch_turn(a, name, dtype, folder, v)
-    if a.compile:
-        sides["pytorch compile"] = lambda: pytorch_turn(a, name, dtype, folder, "compile")
+    for variant in knobs.compiled(name) if a.compile else []:
+        sides[f"pytorch {variant}"] = lambda v=variant: pytorch_turn(a, name, dtype, folder, v)
     turns = {side: [] for side in sides}
     for _ in range(a.turns):
         for side, turn in sides.items():

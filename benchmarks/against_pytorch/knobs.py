@@ -1,5 +1,9 @@
 """The peer's settings, and Echelon's. The table of what each of the peer's does to the step is in docs/results/performance.md; `best` is what came out of it."""
 
+import os
+
+import cases
+
 LIB = "/usr/lib/x86_64-linux-gnu/"
 # Freed blocks stay in the process instead of going back to the system, so that no step faults the same pages in again.
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "17179869184", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
@@ -36,17 +40,30 @@ VARIANTS = {
     "jemalloc+loop": {"environment": JEMALLOC | NO_DECAY, "options": ["--experts", "loop"]},
     "jemalloc+autocast": {"environment": JEMALLOC | NO_DECAY, "dtype": "autocast"},
 }
-# transformers' own model, with each of its ways to compute experts. batched_mm copies the weights of every row: only few tokens leave memory for that.
+# transformers' own model, with each of its ways to compute experts, and the best of them compiled.
 TRANSFORMERS = [f"transformers {how}" for how in ("eager", "grouped_mm", "batched_mm")]
 VARIANTS |= {name: {"environment": JEMALLOC | NO_DECAY, "options": ["--transformers", name.split()[1]]} for name in TRANSFORMERS}
+VARIANTS["compile transformers"] = {"environment": JEMALLOC | NO_DECAY, "options": ["--compile", "--transformers", "grouped_mm"]}
+
+
+def fits_batched(name):
+    """batched_mm copies the weights of every row and keeps them for backward; a kernel ends what takes all memory."""
+    case = cases.CASES[name]
+    s = case["sizes"]
+    copied = s["layers"] * case["batch"] * case["tokens"] * s["chosen"] * 3 * s["width"] * s["inner"] * 4
+    return copied < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
 
 
 def best(case, dtype):
     """float32: the fastest. bfloat16: the fastest, and the one that keeps float32 weights as Echelon does."""
     if case.startswith(("mixture", "tiny-mixture")):
-        peers = ["jemalloc", "jemalloc+loop", *TRANSFORMERS[: 3 if case.endswith("few") else 2]]
+        peers = ["jemalloc", "jemalloc+loop", *TRANSFORMERS[: 3 if fits_batched(case) else 2]]
         return peers + (["jemalloc+autocast"] if dtype == "bfloat16" else [])
     return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]
+
+
+def compiled(case):
+    return ["compile", "compile transformers"] if case.startswith("mixture") else ["compile"]
 
 
 # What a parameter costs: 18 bytes, of which 4 are its master weight, 4 its gradient and 8 its moments; or 10 with half of each. The peer's with bfloat16 weights,
