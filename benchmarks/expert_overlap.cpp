@@ -1,28 +1,30 @@
-// What the shared expert hides of an exchange with experts on other ranks, on a transport that takes time and no core:
-// an exchange is done when its bytes have gone over a link, one after the other, and who waits for it sleeps.
+// What the shared expert hides of an exchange with experts on other ranks, and what computing meanwhile costs where
+// there is nothing to hide.
 //
-//     bench_expert_overlap [steps] [--section.key=value ...]
+//     bench_expert_overlap [turns = 5] [--section.key=value ...]
 //
-// S: seconds of the shared expert in a step, as the difference to the same model without one. X: seconds of the link.
-// Hidden: S + X - (step with both - step with neither). Printed are medians of steps.
-#include "base/clock.h"
-#include "base/median.h"
-#include "comm/timed/timed_mesh.h"
-#include "engine/layout_run.h"
+// First with links that take time and no core (rank_events.h), in one kind of pass at a time. S: its seconds of the
+// shared expert, as the difference to the same model without one. X: its seconds of the links. Hidden: X - (step - step
+// without links). Then without links, where cores move the rows: a step that waits for each exchange when it starts it,
+// over one that computes meanwhile.
+//
+// Time is that of a core for each rank. Ranks share one core, so none helps another one.
+#include "machine/cpus.h"
+#include "rank_events.h"
+#include "rank_seconds.h"
 #include "some_tokens.h"
 #include "spec/config/config_reader.h"
+#include "spec/groups.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
+#include <array>
 #include <cstdlib>
-#include <deque>
-#include <thread>
 
 namespace echelon {
 namespace {
+
+constexpr int num_steps = 3;  // after one that does not count
 
 std::vector<std::string> default_options() {
   return {"--model.model_type=qwen2_moe",
@@ -42,90 +44,88 @@ std::vector<std::string> default_options() {
           "--training.num_threads=1",
           "--parallelism.data_parallel_shard_degree=2",
           "--parallelism.expert_parallel_degree=2",
-          "--moe.dispatch_bound=2"};
+          "--moe.dispatch_bound=2",
+          "--moe.force_balance=true"};
 }
 
-/// A rank at a link.
-class LinkedRank final : public RankInterposer {
- public:
-  LinkedRank(Ops& ops, Mesh& mesh, double seconds_per_byte, std::atomic<double>& link_seconds)
-      : ops_(ops),
-        seconds_per_byte_(seconds_per_byte),
-        link_seconds_(link_seconds),
-        is_first_(mesh.rank() == 0),
-        mesh_(mesh, [this](const TimedCall& call) { hear(call); }) {}
-  [[nodiscard]] Ops& ops() override { return ops_; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
-
- private:
-  void hear(const TimedCall& call) {
-    if (call.kind != CommKind::all_to_all || call.phase == TimedCall::Phase::poll) return;
-    if (call.phase == TimedCall::Phase::start) {
-      const double seconds = static_cast<double>(call.num_bytes) / 2 * seconds_per_byte_;  // half stays on the rank
-      ends_.push_back(std::max(call.start, ends_.empty() ? 0 : ends_.back()) + seconds);
-      if (is_first_) link_seconds_ = link_seconds_ + seconds;
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::duration<double>(ends_.front() - now_seconds()));
-    ends_.pop_front();
-  }
-
-  Ops& ops_;
-  double seconds_per_byte_;
-  std::atomic<double>& link_seconds_;
-  bool is_first_;
-  std::deque<double> ends_ = {};  // of exchanges, in the order in which they are waited for
-  TimedMesh mesh_;
-};
-
-class StepTimes final : public RunObserver {
- public:
-  void ended_step(const RankView& rank, std::int64_t /*step*/, const StepResult& /*result*/) override {
-    if (rank.mesh.rank() == 0) ends_.push_back(now_seconds());
-  }
-  [[nodiscard]] double median_seconds() const {
-    std::vector<double> seconds;
-    for (std::size_t i = 1; i < ends_.size(); ++i) seconds.push_back(ends_[i] - ends_[i - 1]);
-    return median(std::move(seconds));
-  }
-
- private:
-  std::vector<double> ends_;
-};
-
-struct Measured {
-  double step = 0, link = 0;  // seconds of a step
-};
-
-Measured measured(const RunConfig& config, std::int64_t num_steps, double seconds_per_byte) {
+void run_steps(const RunConfig& config, const Interpose& interpose, RunObserver& observer) {
   const Blueprint blueprint(config);
   const SomeTokens batches(config.model.vocab_size);
-  std::atomic<double> link_seconds = 0;
-  StepTimes times;
-  run_layout({.blueprint = blueprint,
-              .batches = batches,
-              .num_steps = num_steps + 1,
-              .interpose =
-                  [&](Ops& ops, Mesh& mesh) {
-                    return std::make_unique<LinkedRank>(ops, mesh, seconds_per_byte, link_seconds);
-                  }},
-             times);
-  return {times.median_seconds(), link_seconds / static_cast<double>(num_steps + 1)};
+  run_layout({.blueprint = blueprint, .batches = batches, .num_steps = num_steps + 1, .interpose = interpose},
+             observer);
 }
 
-void compare(const RunConfig& with, std::int64_t num_steps) {
+class EventsOfRanks final : public RunObserver {
+ public:
+  explicit EventsOfRanks(int num_ranks) : steps_(static_cast<std::size_t>(num_ranks)) {}
+  void ended_step(const RankView& rank, std::int64_t step, const StepResult& /*result*/) override {
+    RankEvents events = dynamic_cast<EventMesh&>(rank.mesh).end_step();
+    if (step > 1) steps_.at(static_cast<std::size_t>(rank.mesh.rank())).push_back(std::move(events));
+  }
+  [[nodiscard]] std::vector<RankEvents> medians() const {
+    std::vector<RankEvents> ranks;
+    for (const std::vector<RankEvents>& steps : steps_) ranks.push_back(median_of(steps));
+    return ranks;
+  }
+
+ private:
+  std::vector<std::vector<RankEvents>> steps_;
+};
+
+void compare_on_links(const RunConfig& with, int num_turns) {
   RunConfig without = with;
   without.model.mixture.shared_expert_intermediate_size = 0;
   without.model.mixture.gates_shared_expert = false;
-  const double link_of_a_byte = measured(with, 1, 1e-12).link / 1e-12;
-  fmt::print("{:>6} {:>9} {:>9} {:>9} {:>9} {:>16}\n", "X / S", "S ms", "X ms", "step ms", "hidden ms", "of shorter");
-  for (const double ratio : {0.25, 0.5, 1.0, 2.0, 4.0}) {
-    const double neither = measured(without, num_steps, 0).step, alone = measured(with, num_steps, 0).step,
-                 S = alone - neither, X = ratio * S;
-    const double both = measured(with, num_steps, X / link_of_a_byte).step, hidden = S + X - (both - neither);
-    fmt::print("{:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>16.3f}\n", ratio, 1e3 * S, 1e3 * X, 1e3 * both,
-               1e3 * hidden, hidden / std::min(S, X));
+  const Interpose record = [](Ops& ops, Mesh& mesh) { return std::make_unique<EventRank>(ops, mesh); };
+  EventsOfRanks of_with(with.mesh_shape().num_ranks()), of_without(with.mesh_shape().num_ranks());
+  for (int turn = 0; turn < num_turns; ++turn) {
+    run_steps(with, record, of_with);
+    run_steps(without, record, of_without);
   }
+  const std::vector<RankEvents> ranks = of_with.medians(), ranks_without = of_without.medians();
+  const double alone = seconds_of(ranks, {});
+  fmt::print("{:<9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>16}\n", "pass", "X / S", "S ms", "X ms", "step ms", "hidden ms",
+             "of shorter");
+  for (const ActionKind pass : {ActionKind::forward, ActionKind::backward}) {
+    const double S = core_seconds_of(ranks.front(), pass) - core_seconds_of(ranks_without.front(), pass);
+    for (const double ratio : {0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0}) {
+      const double X = ratio * S, of_byte = X / static_cast<double>(row_bytes_of(ranks.front(), pass)),
+                   step = seconds_of(ranks, {pass, of_byte}), hidden = alone + X - step;
+      fmt::print("{:<9} {:>6.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>16.3f}\n", name_of(pass), ratio, 1e3 * S,
+                 1e3 * X, 1e3 * step, 1e3 * hidden, hidden / std::min(S, X));
+    }
+  }
+}
+
+class WaitingComm final : public ForwardingComm {
+ public:
+  using ForwardingComm::ForwardingComm;
+  [[nodiscard]] Pending all_to_all_rows(const RowExchange& exchange) override {
+    inner().all_to_all_rows(exchange).wait();
+    return {};
+  }
+};
+
+void compare_on_cores(const RunConfig& config, int num_turns) {
+  const int num_ranks = config.mesh_shape().num_ranks();
+  const Group experts = expert_group(static_cast<int>(config.parallelism.expert_parallel_degree));
+  const Interpose meanwhile = [](Ops& ops, Mesh& mesh) {
+    return std::make_unique<TimedRank>(std::make_unique<PlainRank>(ops, mesh), mesh);
+  };
+  const Interpose at_once = [&](Ops& ops, Mesh& mesh) {
+    return std::make_unique<RankWithComm>(meanwhile(ops, mesh), experts,
+                                          [](Comm& comm) { return std::make_unique<WaitingComm>(comm); });
+  };
+  std::vector<double> ratios;
+  for (int turn = 0; turn < num_turns; ++turn) {
+    StepsOfRanks overlapped(num_ranks), waiting(num_ranks);
+    run_steps(config, meanwhile, overlapped);
+    run_steps(config, at_once, waiting);
+    ratios.push_back(seconds_of(waiting.steps) / seconds_of(overlapped.steps));
+  }
+  const auto [lowest, highest] = std::minmax_element(ratios.begin(), ratios.end());
+  fmt::print("without links, waiting at once / computing meanwhile: {:.3f} ({:.3f} to {:.3f})\n", median(ratios),
+             *lowest, *highest);
 }
 
 }  // namespace
@@ -134,10 +134,13 @@ void compare(const RunConfig& with, std::int64_t num_steps) {
 int main(int argc, char** argv) {
   using namespace echelon;
   try {
-    const int num_steps = argc > 1 ? std::atoi(argv[1]) : 15;
+    const int num_turns = argc > 1 ? std::atoi(argv[1]) : 5;
     std::vector<std::string> options = default_options();
     if (argc > 2) options.insert(options.end(), argv + 2, argv + argc);
-    compare(read_run_config({.path = {}, .arguments = options, .read_model = {}}), num_steps);
+    bind_this_thread({allowed_cpus().front()});
+    const RunConfig config = read_run_config({.path = {}, .arguments = options, .read_model = {}});
+    compare_on_links(config, num_turns);
+    compare_on_cores(config, num_turns);
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());

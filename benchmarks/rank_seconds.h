@@ -31,6 +31,17 @@ inline bool is_of_experts(const Operation& operation) {
                    WeightRowsBackwardArgs, ArrivedSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs>(operation);
 }
 
+class PlainRank final : public RankInterposer {
+ public:
+  PlainRank(Ops& ops, Mesh& mesh) : ops_(ops), mesh_(mesh) {}
+  [[nodiscard]] Ops& ops() override { return ops_; }
+  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+
+ private:
+  Ops& ops_;
+  Mesh& mesh_;
+};
+
 class TimedRank final : public RankInterposer, public ForwardingOps {
  public:
   TimedRank(std::unique_ptr<RankInterposer> forced, Mesh& mesh)

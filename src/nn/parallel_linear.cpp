@@ -24,10 +24,10 @@ Tensor ColumnParallel::recompute(Context& context, Tensor x, std::span<const Ten
   return x_full;
 }
 
-void ColumnParallel::products(Context& context, Tensor x, std::span<const Tensor> ys) const {
-  for (std::size_t i = 0; i < linears_.size(); ++i) {
-    linears_[i].product(context, x, ys[i]);
-    linears_[i].add_bias(context.ops, ys[i]);
+void ColumnParallel::products(Context& context, Tensor x, std::span<const Tensor> ys, std::size_t first) const {
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    linears_[first + i].product(context, x, ys[i]);
+    linears_[first + i].add_bias(context.ops, ys[i]);
   }
 }
 
@@ -48,10 +48,10 @@ void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> d
   weight_gradients(context, dys, x.size(0) == options_.num_tokens() ? x : enter(context, options_, x));
 }
 
-void ColumnParallel::weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x) {
-  for (std::size_t i = 0; i < linears_.size(); ++i) {
-    linears_[i].weight_backward(context, dys[i], x);
-    linears_[i].bias_backward(context.ops, dys[i]);
+void ColumnParallel::weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x, std::size_t first) {
+  for (std::size_t i = 0; i < dys.size(); ++i) {
+    linears_[first + i].weight_backward(context, dys[i], x);
+    linears_[first + i].bias_backward(context.ops, dys[i]);
   }
 }
 

@@ -33,12 +33,13 @@ class ColumnParallel {
   /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saving the whole x would take tp
   /// times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
-  /// The matmuls alone, of tokens that all ranks hold: some or all of num_tokens.
-  void products(Context& context, Tensor x, std::span<const Tensor> ys) const;
+  /// The matmuls alone, of tokens that all ranks hold: some or all of num_tokens. Of the matmuls from `first` on, as
+  /// many as there are ys.
+  void products(Context& context, Tensor x, std::span<const Tensor> ys, std::size_t first = 0) const;
   /// partial = this rank's part of their dx.
   void input_gradients(Context& context, std::span<const Tensor> dys, Tensor partial) const;
-  /// Adds theirs to the gradients of the weights and biases.
-  void weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x);
+  /// Adds theirs to the gradients of the weights and biases, likewise.
+  void weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x, std::size_t first = 0);
 
  private:
   LayerOptions options_;

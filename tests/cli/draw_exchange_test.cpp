@@ -23,8 +23,7 @@ ExchangePicture picture_of(double bound, double shared_ms, const std::string& lo
 constexpr double weights = 1.0 / 512;   // of the bytes of a row, its weight's
 constexpr double gate = 1.0 / 3 / 512;  // of the shared expert's matmuls, its gate's
 
-// In forward two of the shared expert's three matmuls are computed until rows come, and one until they are back; in
-// backward two of six, and four.
+// In each pass half of the shared expert's matmuls are computed until rows come, and half until they are back.
 TEST(DrawExchange, HidesWhatTheSharedExpertTakes) {
   const ExchangePicture picture = picture_of(1, 1);
   EXPECT_EQ(picture.num_rounds, 1);
@@ -39,12 +38,12 @@ TEST(DrawExchange, HidesWhatTheSharedExpertTakes) {
   EXPECT_NEAR(end, 6 + weights, 1e-9);
   ASSERT_EQ(computed.size(), 3U);
   EXPECT_EQ(computed[0].name, "shared");
-  EXPECT_NEAR(computed[0].end, 2.0 / 3 + gate, 1e-9);
+  EXPECT_NEAR(computed[0].end, 1.0 / 2 + gate, 1e-9);
   EXPECT_EQ(computed[1].name, "experts");
-  EXPECT_NEAR(computed[2].end - computed[2].start, 1.0 / 3, 1e-9);
+  EXPECT_NEAR(computed[2].end - computed[2].start, 1.0 / 2, 1e-9);
   EXPECT_NEAR(picture.passes[0].exposed_ms(), 1 + weights - gate, 1e-9);
   EXPECT_EQ(picture.passes[1].name, "backward");
-  EXPECT_NEAR(picture.passes[1].end, 1 + 8 + 4.0 / 3 + 2 * gate, 1e-9);
+  EXPECT_NEAR(picture.passes[1].end, 1 + 8 + 1 + weights, 1e-9);
   EXPECT_NEAR(picture.passes[1].exchange_ms(), 2 + weights, 1e-9);
 }
 
@@ -75,7 +74,7 @@ TEST(DrawExchange, FollowsTheLoads) {
   EXPECT_GT(picture_of(8, 1, "zipf:1.2").passes[0].end, picture_of(8, 1).passes[0].end);
 }
 
-// Checked by hand: 80 columns are the backward pass of 1 + 8 + 4/3 ms.
+// Checked by hand: 80 columns are the backward pass of 1 + 8 + 1 ms.
 TEST(DrawExchange, IsTextThatAPersonHasChecked) {
   const Outcome outcome = run_echelon({"draw", "--expert-parallel=2", "--dispatch-bound=1", "--columns=80"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -83,12 +82,12 @@ TEST(DrawExchange, IsTextThatAPersonHasChecked) {
             R"(a layer with experts on 2 ranks, balanced loads, 1 round; the most loaded rank, until its rows are back
 
 forward: 6.002 ms; rows travel for 2.002 ms, of which 1.001 ms are exposed
-compute   shar    experts======================= s
-exchange  dispatc                                combin
+compute   sha     experts======================== sha
+exchange  dispatc                                 combine
 
-backward: 10.33 ms; rows travel for 2.002 ms, of which 0.3333 ms are exposed
-compute   shar    experts====================================================== shared===
-exchange  dispatc                                                               combin
+backward: 10 ms; rows travel for 2.002 ms, of which 0.000651 ms are exposed
+compute   shared= experts======================================================== shared=
+exchange  dispatc                                                                 combine
 )");
 }
 

@@ -54,8 +54,8 @@ Times times_of(const RunConfig& config, ActionKind kind, double seconds_per_flop
 
 double flops_of(const RunConfig& config, ActionKind kind) { return times_of(config, kind, 1).compute; }
 
-// At least 85 % of the shorter of both, and 99 % where one takes half of the other: matmuls are computed between two
-// transfers as a whole.
+// At least 95 % of the shorter of both where they are equal, else 99 %: half of the shared expert's matmuls are
+// computed during each of two transfers.
 TEST(ExpertOverlap, HidesTheSharedExpertOrTheExchange) {
   for (const int ranks_per_node : {0, 2})
     for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
@@ -72,7 +72,7 @@ TEST(ExpertOverlap, HidesTheSharedExpertOrTheExchange) {
         EXPECT_LE(hidden, std::min(shared, exchange) * (1 + 1e-9));
         RecordProperty(fmt::format("{}_{}_{}", name_of(kind), ranks_per_node, ratio),
                        fmt::format("{:.3f}", hidden / std::min(shared, exchange)));
-        EXPECT_GE(hidden, std::min(shared, exchange) * (ratio == 1 ? 0.85 : 0.99));
+        EXPECT_GE(hidden, std::min(shared, exchange) * (ratio == 1 ? 0.95 : 0.99));
       }
     }
 }

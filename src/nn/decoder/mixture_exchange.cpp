@@ -124,7 +124,9 @@ void Mixture::give_back(Context& context, const Round& round, const ExpertRows& 
 // In a backward pass: what forward dropped of round 0, and of the shared expert.
 void Mixture::receive_dropped(Context& context, const Stash& stash) const {
   const auto of_shared = [&] {
-    if (drops_shared()) shared_->compute_prepared(context, stash);
+    if (!drops_shared()) return;
+    shared_->start_prepared(context, stash);  // the bits of forward
+    shared_->finish_prepared(context, stash);
   };
   if (!drops(BlockOperation::experts)) return of_shared();
   const Stack::Scope scope(context.workspace);
@@ -148,7 +150,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
   const std::int64_t free = context.workspace.used_bytes();
   int index = of.plan.num_rounds() - 1;
   Travel there = exchange_.dispatch(context, Round{of, index}, all, room), back;
-  if (shared_) shared_->compute_prepared(context, stash);
+  if (shared_) shared_->start_prepared(context, stash);
   for (there.wait(); index >= 0; --index) {
     if (index + 1 < of.plan.num_rounds()) context.ops.copy(arrived.rows.weights, weights);
     compute_inner(context, {of, index}, come, arrived, inner);
@@ -166,7 +168,10 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
     there.wait();
     back = exchange_.give_back(context, Round{of, index}, {&y, 1}, room);
   }
-  if (shared_) shared_->project(context, of_shared, stash);
+  if (shared_) {
+    shared_->finish_prepared(context, stash);
+    shared_->project(context, of_shared, stash);
+  }
   back.wait();
   context.ops.combine_experts({.y = of.plan.rows_of(of.x), .slots = of.slots, .out = partial});
 }

@@ -78,6 +78,29 @@ void Mlp::compute_prepared(Context& context, const Stash& stash) const {
     inner_.forward(context, x, saved_inner(stash));
 }
 
+bool Mlp::halves(Tensor x) const {
+  return is_gated(options_.model.mlp) && !is_chunked() && x.size(0) == options_.num_tokens() && x.size(0) > 1;
+}
+
+void Mlp::start_prepared(Context& context, const Stash& stash) const {
+  const Tensor x = saved_x(stash);
+  if (!halves(x) || options_.is_float8) return compute_prepared(context, stash);
+  const Inner inner = saved_inner(stash);
+  const std::int64_t half = x.size(0) / 2;
+  const Tensor first_of_up = inner[1].rows(0, half);
+  inner_.products(context, x, {inner.data(), 1});
+  inner_.products(context, x.rows(0, half), {&first_of_up, 1}, 1);
+  inner_.products(context, x, std::span(inner).subspan(2), 2);
+}
+
+void Mlp::finish_prepared(Context& context, const Stash& stash) const {
+  const Tensor x = saved_x(stash);
+  if (!halves(x) || options_.is_float8) return;
+  const std::int64_t half = x.size(0) / 2, others = x.size(0) - half;
+  const Tensor last_of_up = saved_inner(stash)[1].rows(half, others);
+  inner_.products(context, x.rows(half, others), {&last_of_up, 1}, 1);
+}
+
 void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
   if (is_chunked()) return project_chunks(context, y, stash);
   const Stack::Scope scope(context.workspace);
@@ -145,13 +168,17 @@ void Mlp::backward_inner(Context& context, const Gradients& of, const Stash& sta
                activated = context.workspace.take(options_.dtype, inner[0].sizes);
   inner_gradients(context, inner, dy_full, {activated, bias_gradient(), of.dlogits});
   down_.backward_weight(context, dy_full, activated);
+  if (const Tensor x = saved_x(stash); halves(x)) inner_.weight_gradients(context, {inner.data(), 1}, x);
 }
 
 void Mlp::backward_outer(Context& context, const Gradients& of, Stash& stash) {
   if (is_chunked()) return backward_chunks(context, of.dy, of.dx, stash);
   Inner dinner = saved_inner(stash);
   if (gates_tokens_) dinner.back() = of.dlogits;
-  inner_.backward_weight(context, dinner, saved_x(stash));
+  if (const Tensor x = saved_x(stash); halves(x))
+    inner_.weight_gradients(context, std::span(dinner).subspan(1), x, 1);
+  else
+    inner_.backward_weight(context, dinner, x);
   inner_.backward_input(context, dinner, of.dx);
 }
 

@@ -25,6 +25,10 @@ class Mlp : public Branch {
   /// compute in two steps: room for its results; then their matmuls, in a pass that runs them.
   void prepare(const ComputePass& pass, Tensor x) const;
   void compute_prepared(Context& context, const Stash& stash) const;
+  /// The same in two parts: half of the matmuls, with those of project(), are in the first. It leaves half of the
+  /// tokens of up to the second, unless tokens are gathered or rounded together.
+  void start_prepared(Context& context, const Stash& stash) const;
+  void finish_prepared(Context& context, const Stash& stash) const;
   void project(Context& context, Tensor y, const Stash& stash) const override;
   [[nodiscard]] bool recomputes_from_x() const override;
 
@@ -33,7 +37,7 @@ class Mlp : public Branch {
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
   /// Backward passes in two parts, between which something else is computed: the gradients of the inner features; then
-  /// that of x, and in backward those of the first weights.
+  /// that of x. In backward also those of the weights, half of all matmuls in each part where tokens are not gathered.
   struct Gradients {
     Tensor dy, dx;
     Tensor dlogits = {};
@@ -60,6 +64,9 @@ class Mlp : public Branch {
   // What the first matmuls give: [num_tokens, F of this rank] gate and up, or up alone, before the activation; and the
   // logits [num_tokens, 1] of a gate of tokens.
   using Inner = std::vector<Tensor>;
+
+  /// A gated branch whose first matmuls read what is stored of x.
+  [[nodiscard]] bool halves(Tensor x) const;
 
   void activate(Context& context, const Inner& inner, Tensor activated) const;
   /// In place: inner -> its gradient, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
