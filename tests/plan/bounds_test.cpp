@@ -104,11 +104,12 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     constexpr PlanRecompute nothing = {};
     EXPECT_LE((1 - 1e-9) * bounds.pipeline_seconds({choice.shape, choice.pipeline, nothing}, placement), unclocked);
     const BlockOperations& recomputed = choice.recompute.operations;
-    const std::int64_t bytes = bounds.bytes().of_any_schedule(computation);
-    EXPECT_LE(bounds.recomputing_seconds(choice.shape, recomputed, placement, bytes), unclocked);
+    const std::int64_t bytes = plan.outcome.peak_memory_bytes();
+    EXPECT_LE(bounds.recomputing_seconds(choice.shape, recomputed, placement, bytes), plan.outcome.step_seconds);
     EXPECT_LE(bounds.recomputing_seconds(choice.shape, recomputed, placement, PlanBounds::any_bytes), unclocked);
     EXPECT_LE(bounds.unclocked_seconds(choice, placement), of_any_order);
     EXPECT_LE(bounds.shape_seconds(choice.shape), unclocked * (1 + 1e-12));
+    EXPECT_LE(bounds.unexchanged_seconds(choice.shape).value_or(0), bounds.shape_seconds(choice.shape));
     EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());
     EXPECT_LE(bounds.bytes().of_pipeline(computation), bounds.bytes().of_layout(choice));
     EXPECT_LE(bounds.bytes().of_any_schedule(computation), bounds.bytes().of_pipeline(computation));

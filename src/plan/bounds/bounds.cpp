@@ -37,13 +37,22 @@ double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) con
          static_cast<double>(request_->machine.host->num_cores);
 }
 
-double PlanBounds::shape_seconds(const PlanShape& shape) {
-  const LayerCosts& costs = costs_.first_layers(shape);
+double PlanBounds::shape_seconds(const PlanShape& shape) { return shape_seconds(shape, costs_.first_layers(shape)); }
+
+std::optional<double> PlanBounds::unexchanged_seconds(const PlanShape& shape) {
+  const LayerCosts* const costs = costs_.unexchanged_layers(shape);
+  if (costs == nullptr) return std::nullopt;
+  return rounding_of_bounds * shape_seconds(shape, *costs);
+}
+
+double PlanBounds::shape_seconds(const PlanShape& shape, const LayerCosts& costs) const {
   double seconds = 0, core_seconds = 0, way = 0;  // way: of a microbatch to the last layer and back
+  double block = no_time;                         // of a block's forward pass
   const ModelSpec& model = request_->base.model;
   for_units(StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {},
             costs.tied, [&](const UnitKind& kind, std::int64_t count) {
               constexpr auto forward = static_cast<std::size_t>(PassKind::forward);
+              if (kind.role == UnitKind::Role::block) block = std::min(block, costs.of(kind).seconds[forward]);
               StageCost units;
               units.add(costs.of(kind), count);
               seconds += units.seconds[forward] + least_backward(units.seconds, BackwardKinds::both);
@@ -51,8 +60,8 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
               way += units.seconds[forward] + least_backward_input(units.seconds, BackwardKinds::both);
             });
   const auto m = static_cast<double>(shape.num_microbatches);
-  return std::max(rounding_of_bounds * std::max(seconds * m / static_cast<double>(shape.pp), way),
-                  on_all_cores(shape, m * core_seconds));
+  const double of_ranks = seconds * m / static_cast<double>(shape.pp) + mean_fill_seconds(shape.pp, block);
+  return std::max(rounding_of_bounds * std::max(of_ranks, way), on_all_cores(shape, m * core_seconds));
 }
 
 PipelineKind PlanBounds::kind_of(const PlanShape& shape, const PlanPipeline& pipeline) {

@@ -51,6 +51,8 @@ class PlanBounds {
                                          TensorPlacement placement);
   /// Whatever else is chosen, orders too.
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
+  /// The same, whatever ranks of context parallelism exchange, for less work. None where that is not known.
+  [[nodiscard]] std::optional<double> unexchanged_seconds(const PlanShape& shape);
   /// Whatever the pipeline is, of those whose blocks recompute some of these operations and that keep no more than
   /// `most_bytes` on any rank; among orders with the placement.
   [[nodiscard]] double recomputing_seconds(const PlanShape& shape, const BlockOperations& operations,
@@ -89,6 +91,7 @@ class PlanBounds {
   /// What the clock of a bound knows: nothing without one, and the lane of data axes or not.
   enum class Clocking : std::uint8_t { none, of_passes, of_lanes };
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);
+  [[nodiscard]] double shape_seconds(const PlanShape& shape, const LayerCosts& costs) const;
   [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;
   [[nodiscard]] double step_seconds(const PlanCosts& costs, double transfer_seconds, Clocking clocking);
   [[nodiscard]] PassEnds ends_of(const PlanCosts& costs, double transfer_seconds, Clocking clocking);

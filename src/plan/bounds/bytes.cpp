@@ -221,21 +221,14 @@ std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
   return peak;
 }
 
-// Between units, and between stages, is a boundary each.
-std::int64_t PlanBytes::of_all_ranks(const PlanShape& shape, const LayerCosts& layers) {
+std::int64_t PlanBytes::persistent_of_all_ranks(const PlanShape& shape, const LayerCosts& layers) {
   const ModelSpec& model = request_->base.model;
   const States own = states(shape, layers, most_sharded(shape));
-  std::int64_t num_units = 0, bytes = shape.pp * own.of_no_unit, num_mixtures = 0;
-  for_units({.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true}, model, {}, layers.tied,
-            [&](const UnitKind& kind, std::int64_t count) {
-              const UnitPasses& passes = layers.of(kind).costs->bytes;
-              num_units += count;
-              bytes += count * (passes.stash.num_bytes + passes.input_stash.num_bytes);
-              if (kind.layer.has_experts) num_mixtures += count;
-            });
-  bytes += (num_units - 1) * layers.boundary_bytes;
+  std::int64_t num_mixtures = 0;
+  for_units({.num_layers = model.num_hidden_layers}, model, {}, layers.tied,
+            [&](const UnitKind& kind, std::int64_t count) { num_mixtures += kind.layer.has_experts ? count : 0; });
   const States of_units = {own.of_units, 0};
-  return bytes +
+  return shape.pp * own.of_no_unit +
          persistent(
              of_units,
              {.num_blocks = model.num_hidden_layers, .num_mixtures = num_mixtures, .is_first = true, .is_last = true});

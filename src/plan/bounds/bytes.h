@@ -30,8 +30,8 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
   /// Of parameters, gradients and optimizer states, each held by one rank only.
   [[nodiscard]] std::int64_t of_any_layout() const;
-  /// With one microbatch in flight and nothing recomputed, over the ranks of a pipeline, whichever it is.
-  [[nodiscard]] std::int64_t of_all_ranks(const PlanShape& shape, const LayerCosts& layers);
+  /// Without activations, over the ranks of a pipeline, whichever it is.
+  [[nodiscard]] std::int64_t persistent_of_all_ranks(const PlanShape& shape, const LayerCosts& layers);
   /// The persistent bytes of the rank with most blocks, or of a rank on average, and the inputs of its blocks.
   [[nodiscard]] std::int64_t of_any_pipeline(const PlanShape& shape);
   /// Of the snapshot of a checkpoint on a pipeline rank, which of_layout() has.

@@ -21,14 +21,16 @@ struct DocumentAttention {
 /// What is outside of the shape outlives it.
 class ShapeTracer {
  public:
-  ShapeTracer(const PlanSpace& space, const PlanShape& shape, DocumentLoads* loads)
-      : space_(space), shape_(shape), loads_(loads) {}
+  /// `seq_len`: of each sequence; 0: as the request has it.
+  ShapeTracer(const PlanSpace& space, const PlanShape& shape, DocumentLoads* loads, std::int64_t seq_len = 0)
+      : space_(space), shape_(shape), loads_(loads), seq_len_(seq_len) {}
 
   [[nodiscard]] const RunConfig& config() {
     if (!config_) {
       PlanShape alone = shape_;
       alone.dp = shards_of_experts(shape_);
       config_ = space_.config_of({alone, {}, {}, {.shard = alone.dp}});
+      if (seq_len_ > 0) config_->training.seq_len = seq_len_;
       rank_ = ContextRanks(*config_).busiest_like(0, config_->mesh_shape());
       units_.emplace(*config_);
     }
@@ -58,6 +60,7 @@ class ShapeTracer {
   const PlanSpace& space_;
   PlanShape shape_;
   DocumentLoads* loads_;
+  std::int64_t seq_len_;
   std::optional<RunConfig> config_;
   std::optional<UnitTraces> units_;
   std::optional<DocumentAttention> documents_;

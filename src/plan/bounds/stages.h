@@ -79,6 +79,13 @@ struct PlanStages {
 /// Of the rank that ends last.
 [[nodiscard]] double last_unplayed_end(const PlanComputation& computation, const StageKinds& stages);
 
+/// Until the first microbatch reaches a rank, on average over so many of a pipeline, whichever it is: it goes through a
+/// block at least of each rank before, but for the first one, which may have the embedding alone.
+[[nodiscard]] constexpr double mean_fill_seconds(std::int64_t num_ranks, double block_forward_seconds) {
+  const auto p = static_cast<double>(num_ranks);
+  return (p - 1) * (p - 2) / 2 / p * block_forward_seconds;
+}
+
 /// Of all cores of a host for one rank of every stage.
 [[nodiscard]] double core_seconds(const PlanComputation& computation, const PlanStages& stages);
 

@@ -117,14 +117,12 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 /// The rows of a rank are rounded up for whole microbatches, unless its tokens divide well anyway. Which rank has the
 /// most pairs depends on the method, unless all have as many.
 CostTable::TraceKey CostTable::key_of(const PlanShape& shape, const PlanData& data) const {
-  constexpr std::int64_t rounding = 16;
-  const bool is_rounded = shape.cp > 1 && request_->base.training.seq_len % (shape.cp * shape.tp * rounding) != 0;
   const bool is_even =
       shape.balancer == LoadBalancer::headtail && request_->base.training.seq_len % (2 * shape.cp) == 0;
   PlanShape of_state = shape;
   of_state.dp = 0;
   if (is_even) of_state.exchange = {};
-  if (!is_rounded) of_state.micro_batch_size = 0;
+  if (has_even_tokens(shape)) of_state.micro_batch_size = 0;
   of_state.ranks_per_node = 0;
   of_state.dispatch_bound = 0;
   return {key_of(of_state), data.replicate, data.shard, data.zero_level};
@@ -188,12 +186,22 @@ void CostTable::for_kinds(const BlockOperations& recomputed, const Visit& visit)
   if (tied_weight() != TiedWeight::none) visit(UnitKind{.role = Role::head, .is_overwritten_by_first_matmul = true});
 }
 
-/// Only what the unit's passes depend on.
+/// Whether a rank of context parallelism has as many whole tokens of a sequence as any other, without a rest.
+bool CostTable::has_even_tokens(const PlanShape& shape) const {
+  constexpr std::int64_t rounding = 16;
+  return shape.cp == 1 || request_->base.training.seq_len % (shape.cp * shape.tp * rounding) == 0;
+}
+
+/// Only what the unit's passes depend on: of a head, how many tokens a rank has.
 PassDegrees CostTable::pass_degrees(const UnitKind& kind, const PlanShape& shape) const {
   const bool is_block = kind.role == UnitKind::Role::block;
   PlanShape of_unit = is_block && kind.layer.has_experts ? shape : without_experts(shape);
   if (!is_block) of_unit.exchange = {};
   if (!is_block) of_unit.dp = 0;
+  if (kind.role == UnitKind::Role::head && has_even_tokens(shape)) {
+    of_unit.micro_batch_size *= request_->base.training.seq_len / shape.cp;
+    of_unit.cp = 1;
+  }
   return key_of(of_unit);
 }
 
@@ -255,6 +263,53 @@ const LayerCosts& CostTable::first_layers(const PlanShape& shape) {
   for_kinds({},
             [&](const UnitKind& kind) { costs.units.push_back(timed(kind, first_costs(kind, shape, tracer), shape)); });
   return costs;
+}
+
+/// A rank of context parallelism computes at least what it would with its part of a sequence alone, and the attention
+/// of as many pairs (query, key) as ranks have on average, in one call.
+std::shared_ptr<const PassCosts> CostTable::unexchanged_costs(const UnitKind& kind, const PlanShape& shape,
+                                                              ShapeTracer& tracer) {
+  PlanShape of_any = shape;
+  of_any.exchange = {};
+  std::shared_ptr<const PassCosts>& known = passes_->unexchanged[{pass_degrees(kind, of_any), kind}];
+  if (known != nullptr) return known;
+  const std::int64_t seq_len = request_->base.training.seq_len, cp = shape.cp;
+  const double more_pairs = static_cast<double>(seq_len + 1) / static_cast<double>(seq_len / cp + 1);
+  auto costs = std::make_shared<PassCosts>();
+  tracer.tell_first_passes(kind, [&](PassKind pass, bool /*is_first*/, CallTrace& trace) {
+    for (TraceEvent& event : trace.events) {
+      auto* const operation = std::get_if<OpRecord>(&event);
+      const bool is_attention = operation != nullptr &&
+                                (operation->kind == OpKind::attention || operation->kind == OpKind::attention_backward);
+      if (!is_attention || kind.layer.window > 0) continue;  // a window has about as many pairs in any part
+      operation->flops = static_cast<std::int64_t>(more_pairs * static_cast<double>(operation->flops));
+      operation->n *= cp * cp;  // of whole sequences
+    }
+    costs->first[static_cast<std::size_t>(pass)] = cost_of_pass(trace, nullptr);
+  });
+  return known = std::move(costs);
+}
+
+const LayerCosts* CostTable::unexchanged_layers(const PlanShape& shape) {
+  const bool is_known = shape.cp > 1 && has_even_tokens(shape) && num_expert_ranks(shape) == 1 &&
+                        !request_->base.model.mixture.exists() && !request_->machine.host &&
+                        request_->documents == nullptr;
+  if (!is_known) return nullptr;
+  PlanShape of_any = shape;
+  of_any.exchange = {};
+  const auto [known, is_new] = unexchanged_layers_.try_emplace(key_of(of_any));
+  LayerCosts& costs = known->second;
+  if (!is_new) return &costs;
+  costs.model = &request_->base.model;
+  costs.tied = tied_weight();
+  PlanShape alone = of_any;
+  alone.cp = 1;
+  alone.dp *= shape.cp;
+  ShapeTracer tracer(*space_, alone, nullptr, request_->base.training.seq_len / shape.cp);
+  for_kinds({}, [&](const UnitKind& kind) {
+    costs.units.push_back(timed(kind, unexchanged_costs(kind, shape, tracer), alone));
+  });
+  return &costs;
 }
 
 UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& data) {

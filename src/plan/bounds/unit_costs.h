@@ -147,7 +147,8 @@ using PassDegrees = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, K
 /// What passes cost on any mesh. Other numbers of devices have the same, if they are not threads of a host.
 struct KnownPasses {
   using OfUnits = std::map<std::pair<PassDegrees, UnitKind>, std::shared_ptr<const PassCosts>>;
-  OfUnits all, first;  // first: of the first microbatch alone
+  OfUnits all, first;   // first: of the first microbatch alone
+  OfUnits unexchanged;  // the same, whatever ranks of context parallelism exchange
 };
 
 /// Memoised; not thread-safe.
@@ -162,6 +163,9 @@ class CostTable {
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
   /// Its units without recomputation, with no more than their seconds: half the work of all that they cost.
   [[nodiscard]] const LayerCosts& first_layers(const PlanShape& shape);
+  /// The same, whatever ranks of context parallelism exchange: no more than first_layers() has for any method, and most
+  /// often much less work. Null where they are not known without them.
+  [[nodiscard]] const LayerCosts* unexchanged_layers(const PlanShape& shape);
   /// Seconds are those on the mesh. The same object, where none are longer.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
                                          const MeshShape& mesh);
@@ -218,6 +222,9 @@ class CostTable {
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] std::shared_ptr<const PassCosts> first_costs(const UnitKind& kind, const PlanShape& shape,
                                                              ShapeTracer& tracer);
+  [[nodiscard]] bool has_even_tokens(const PlanShape& shape) const;
+  [[nodiscard]] std::shared_ptr<const PassCosts> unexchanged_costs(const UnitKind& kind, const PlanShape& shape,
+                                                                   ShapeTracer& tracer);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
   [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
@@ -240,7 +247,7 @@ class CostTable {
   using LayersOfShapes = std::map<ShapeKey, std::map<BlockOperations, LayersOfPlacements>>;
   [[nodiscard]] LayersOfPlacements& known_layers(const PlanShape& shape, const BlockOperations& recomputed);
   LayersOfShapes layers_;
-  std::map<ShapeKey, LayerCosts> first_layers_;
+  std::map<ShapeKey, LayerCosts> first_layers_, unexchanged_layers_;
   LayersOfShapes::iterator shape_ = layers_.end();  // that was asked for last: most often it is the next one too
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, UnitStates> traces_;

@@ -60,9 +60,10 @@ PlanResult Search::find(int wanted) {
     drop_found(open_, found_);
     drop_found(timed, found_);
     const bool is_open = !open_.empty() && (timed.empty() || is_behind(request_, timed.top().key, open_.top().key));
-    if (is_open && tree_.find_first_part(open_)) continue;
+    if (is_open && tree_.bound_first(open_)) continue;
     if (is_open && result.is_complete && !limit.is_before(end)) {
       result.is_complete = false;
+      tree_.bound_shapes(open_);
       tree_.separate_parts(open_);
       find_good_plans({request_, tree_, limit, open_, found_}, wanted);
       continue;
@@ -74,7 +75,7 @@ PlanResult Search::find(int wanted) {
     }
     if (timed.empty()) break;
     const PlanNode& best = timed.top().pushed();
-    while (request_.within > 0 && tree_.find_first_part(open_)) {
+    while (request_.within > 0 && tree_.bound_first(open_)) {
     }
     if (result.plans.empty() && !open_.empty())
       result.within = std::max(0.0, 1 - open_.top().key.first / best.key.first);

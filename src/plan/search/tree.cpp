@@ -38,8 +38,13 @@ PlanHeap PlanTree::roots() {
     const bool has_bytes = memory_first() || must_fit_;
     const std::int64_t bytes = has_bytes ? bounds_.bytes().of_any_pipeline(shape) : 0;
     if (!may_fit(bytes)) continue;
-    const Bound bound = memory_first() ? Bound{0, bytes} : Bound{bounds_.shape_seconds(shape), 0};
-    open.push({key(bound), PlanGrade::shape, {.shape = shape}});
+    if (memory_first()) {
+      open.push({key({0, bytes}), PlanGrade::shape, {.shape = shape}});
+    } else if (const std::optional<double> least = bounds_.unexchanged_seconds(shape)) {
+      open.push({key({*least, 0}), PlanGrade::unexchanged_shape, {.shape = shape}});
+    } else {
+      open.push({key({bounds_.shape_seconds(shape), 0}), PlanGrade::shape, {.shape = shape}});
+    }
   }
   return open;
 }
@@ -47,6 +52,7 @@ PlanHeap PlanTree::roots() {
 void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   if (node.grade != PlanGrade::parts) counts_.work += work_of_set;  // their bounds are known
   switch (node.grade) {
+    case PlanGrade::unexchanged_shape: return bound_shape(node, open);
     case PlanGrade::shape: return expand_shape(node.choice.shape, open);
     case PlanGrade::parts: return expand_parts(node, open);
     case PlanGrade::pipeline: return fit_pipeline(node, open);
@@ -58,6 +64,19 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
     case PlanGrade::stepped: return time(node);
     case PlanGrade::timed: return;
   }
+}
+
+/// In its turn: those with the same key come out in the order of shapes.
+void PlanTree::bound_shape(PlanNode node, PlanHeap& open) {
+  node.key.first = std::max(node.key.first, bounds_.shape_seconds(node.choice.shape));
+  node.grade = PlanGrade::shape;
+  open.push_in_turn(std::move(node));
+}
+
+void PlanTree::bound_shapes(PlanHeap& open) {
+  PlanHeap shapes =
+      open.extract([](const PlanHeap::Entry& each) { return each.grade() == PlanGrade::unexchanged_shape; });
+  while (!shapes.empty()) bound_shape(std::move(*shapes.pop()), open);
 }
 
 void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
@@ -82,11 +101,15 @@ void PlanTree::push_parts(PlanNode node, PlanHeap& open) {
   open.push_in_turn(std::move(node));
 }
 
-bool PlanTree::find_first_part(PlanHeap& open) {
-  if (open.empty() || open.top().grade() != PlanGrade::parts || open.top().pushed().parts->is_first_known())
-    return false;
+bool PlanTree::bound_first(PlanHeap& open) {
+  if (open.empty()) return false;
+  if (open.top().grade() == PlanGrade::unexchanged_shape) {
+    bound_shape(std::move(*open.pop()), open);
+    return true;
+  }
+  if (open.top().grade() != PlanGrade::parts || open.top().pushed().parts->is_first_known()) return false;
   std::unique_ptr<PlanNode> node = open.pop();
-  node->parts->find_first();
+  node->parts->find_first(open.empty() ? no_time : open.top().key.first);
   push_parts(std::move(*node), open);
   return true;
 }

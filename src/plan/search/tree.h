@@ -60,8 +60,11 @@ class PlanTree {
   void expand(const PlanNode& node, PlanHeap& open);
   /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
   void expand_to_parts(const PlanNode& shape, PlanHeap& open);
-  /// Bounds the first set better if that is of pipelines which were not looked at yet. Returns whether it was; no work.
-  bool find_first_part(PlanHeap& open);
+  /// Bounds the first set better if that is a shape without its exchange, or of pipelines which were not looked at yet.
+  /// Returns whether it was; no work.
+  bool bound_first(PlanHeap& open);
+  /// Bounds all shapes by their exchange.
+  void bound_shapes(PlanHeap& open);
   /// Pipelines that stayed together become nodes.
   void separate_parts(PlanHeap& open);
   void step(const PlanNode& layout, PlanHeap& open);
@@ -83,6 +86,7 @@ class PlanTree {
   void add_orders(const PlanChoice& choice, PlanHeap& open);
 
  private:
+  void bound_shape(PlanNode node, PlanHeap& open);
   void expand_shape(const PlanShape& shape, PlanHeap& open);
   static void push_parts(PlanNode node, PlanHeap& open);
   void expand_parts(const PlanNode& node, PlanHeap& open);

@@ -16,6 +16,7 @@ namespace echelon {
 
 /// How precise the bound of a set is, and how small the set.
 enum class PlanGrade : std::uint8_t {
+  unexchanged_shape,  // whatever ranks of context parallelism exchange
   shape,
   parts,  // the pipelines of a shape that are left
   pipeline,

@@ -46,8 +46,8 @@ PlanKey PipelineParts::key() const {
   return {.first = least};
 }
 
-bool PipelineParts::find_first() {
-  while (!is_first_known_ && !empty()) {
+void PipelineParts::find_first(double most) {
+  while (!is_first_known_ && !empty() && key().first <= most) {
     const auto group = first_group();
     if (group != groups_.end() && (heap_.empty() || group->least <= heap_.front().key.first)) {
       const Group first = *group;
@@ -65,7 +65,6 @@ bool PipelineParts::find_first() {
         heap_.pop_back();
     }
   }
-  return is_first_known_;
 }
 
 PipelinePart PipelineParts::take_first() {
@@ -127,7 +126,10 @@ bool PipelineParts::bound(PipelinePart& part) {
   std::vector<std::optional<PlanKey>>& known = known_[part.operations * placements_.size() + place];
   if (known.empty()) known.resize(kinds_->count);
   if (!known[part.kind]) known[part.kind] = keys_->of(shape_, *part.pipeline, part.chain, part.placement);
-  part.key = *known[part.kind];
+  if (keys_->memory_first())
+    part.key = *known[part.kind];
+  else
+    part.key.first = std::max(part.key.first, known[part.kind]->first);
   part.is_bounded = true;
   return true;
 }

@@ -23,8 +23,8 @@ class PipelineParts {
   /// Of the first part, or a bound of it.
   [[nodiscard]] PlanKey key() const;
   [[nodiscard]] std::int64_t turn() const { return is_first_known_ ? heap_.front().turn : turn_; }
-  /// Returns whether there is one.
-  bool find_first();
+  /// As long as its bound is not above `most`.
+  void find_first(double most);
   /// The first part, which is known.
   [[nodiscard]] PipelinePart take_first();
   /// What is left, with bounds.
