@@ -49,6 +49,10 @@ void DocumentLists::append_runs(const TokenSplit& split, std::span<const std::in
                                 std::vector<TokenRun>& runs) {
   plan(split);
   const std::size_t first = runs.size();
+  if (documents.size() == 2) {  // one document
+    runs.insert(runs.end(), whole_.begin(), whole_.end());
+    return;
+  }
   append(split, documents, runs);
   count_pairs_of_runs(split, documents, std::span(runs).subspan(first), pairs_);
   if (std::ranges::equal(pairs_, planned_, std::less_equal())) return;

@@ -20,27 +20,38 @@ void DocumentPacker::append_runs(std::span<const std::int32_t> documents, int cp
   write_runs(runs);
 }
 
-/// Counting sort: linear, and stable, so that the lists are the same everywhere.
+/// Stable, so that the lists are the same everywhere. Where documents are many, a counting sort, which is linear.
 void DocumentPacker::sort_pieces() {
+  const std::size_t num_documents = documents_.size() - 1;
+  pieces_.resize(num_documents);
   std::int32_t longest = 0;
-  for (std::size_t d = 0; d + 1 < documents_.size(); ++d)
-    longest = std::max(longest, documents_[d + 1] - documents_[d]);
-  starts_by_length_.assign(static_cast<std::size_t>(longest) + 2, 0);
-  for (std::size_t d = 0; d + 1 < documents_.size(); ++d)
-    ++starts_by_length_[static_cast<std::size_t>(documents_[d + 1] - documents_[d]) + 1];
-  for (std::size_t i = 1; i < starts_by_length_.size(); ++i) starts_by_length_[i] += starts_by_length_[i - 1];
-  low_ = static_cast<std::size_t>(starts_by_length_[1]);  // empty documents have no rank
-  high_ = documents_.size() - 1;
-  pieces_.resize(high_);
   pairs_left_ = 0;
-  for (std::size_t d = 0; d + 1 < documents_.size(); ++d) {
+  for (std::size_t d = 0; d < num_documents; ++d) {
     const std::int32_t length = documents_[d + 1] - documents_[d];
-    const auto place = starts_by_length_[static_cast<std::size_t>(length)]++;
-    pieces_[static_cast<std::size_t>(place)] = {static_cast<std::int32_t>(d), 0, length};
+    longest = std::max(longest, length);
+    pieces_[d] = {static_cast<std::int32_t>(d), 0, length};
     pairs_left_ += num_document_pairs(length, window_);
   }
+  constexpr std::size_t few = 64;
+  if (num_documents < few)
+    std::ranges::stable_sort(pieces_, {}, &Piece::size);
+  else
+    count_and_sort(longest);
+  const auto first = std::ranges::find_if(pieces_, [](const Piece& piece) { return piece.size() > 0; });
+  low_ = static_cast<std::size_t>(first - pieces_.begin());  // empty documents have no rank
+  high_ = num_documents;
   ranks_.assign(high_, 0);
   parts_.clear();
+}
+
+void DocumentPacker::count_and_sort(std::int32_t longest) {
+  starts_by_length_.assign(static_cast<std::size_t>(longest) + 2, 0);
+  for (const Piece& piece : pieces_) ++starts_by_length_[static_cast<std::size_t>(piece.size()) + 1];
+  for (std::size_t i = 1; i < starts_by_length_.size(); ++i) starts_by_length_[i] += starts_by_length_[i - 1];
+  sorted_.resize(pieces_.size());
+  for (const Piece& piece : pieces_)
+    sorted_[static_cast<std::size_t>(starts_by_length_[static_cast<std::size_t>(piece.size())]++)] = piece;
+  std::swap(pieces_, sorted_);
 }
 
 void DocumentPacker::take(const Share& share, int rank) {

@@ -48,6 +48,7 @@ class DocumentPacker {
   };
 
   void sort_pieces();
+  void count_and_sort(std::int32_t longest);
   void sum_bottom(std::int64_t num_tokens);
   [[nodiscard]] Share choose(std::int64_t num_tokens, std::int64_t pairs) const;
   [[nodiscard]] Sum choose_top(std::int64_t num_tokens, std::int64_t pairs, Share& share) const;
@@ -75,6 +76,7 @@ class DocumentPacker {
   std::vector<Sum> bottom_;          // of 0, 1, ... pieces from low_
   std::vector<std::int32_t> ranks_;  // of each document; -1 if it is split
   std::vector<TokenRun> parts_;      // of split documents: positions
+  std::vector<Piece> sorted_;        // while sort_pieces() runs, as the next one
   std::vector<std::int32_t> starts_by_length_;
 };
 

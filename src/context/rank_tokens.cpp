@@ -37,10 +37,9 @@ RankTokens rank_tokens(const TokenSplit& split, const KeyExchange& exchange, int
                        .pairs = {}};
   const int u = exchange.head_ranks;
   for (const std::int64_t window : windows) {
-    const bool needs_lists = window > 0 || reads_documents(split.balancer);
     const std::vector<std::int64_t> pairs =
-        needs_lists ? pairs_of_lists(split, exchange, rank, window)
-                    : causal_pairs_of_blocks(split, rank / u * u, u, tokens.blocks.ranks_of_block());
+        window > 0 ? pairs_of_lists(split, exchange, rank, window)
+                   : causal_pairs_of_blocks(split, rank / u * u, u, tokens.blocks.ranks_of_block());
     tokens.pairs.insert(tokens.pairs.end(), pairs.begin(), pairs.end());
   }
   return tokens;

@@ -23,6 +23,11 @@ void append_chunks(const TokenSplit& split, std::vector<TokenRun>& runs) {
                     num_chunks == split.cp ? c : std::min(c, num_chunks - 1 - c)});
 }
 
+void append_runs_of_one_document(const TokenSplit& split, std::vector<TokenRun>& runs) {
+  if (!reads_documents(split.balancer)) return append_chunks(split, runs);
+  DocumentLists().append_runs(split, DocumentOffsets{0, static_cast<std::int32_t>(split.seq_len)}, runs);
+}
+
 /// Of the queries first, first + step, ... before `end`: query p sees p + 1 keys.
 std::int64_t pairs_of_queries(std::int64_t first, std::int64_t end, std::int64_t step) {
   const std::int64_t count = first < end ? (end - first + step - 1) / step : 0;
@@ -78,7 +83,7 @@ std::vector<std::int64_t> causal_pairs_of_blocks(const TokenSplit& split, int fi
     return pairs;
   }
   std::vector<TokenRun> runs;
-  append_chunks(split, runs);
+  append_runs_of_one_document(split, runs);
   std::vector<std::int64_t> before(pairs.size(), 0);  // keys of each block
   for (const TokenRun& run : runs) {
     const std::int64_t n = run.end - run.first;

@@ -28,7 +28,7 @@ void require_lists(const TokenSplit& split);
 [[nodiscard]] std::vector<std::int64_t> causal_pairs(const TokenSplit& split);
 
 /// Likewise those of the queries of `num_queries` ranks in a row, from `first_query` on, with the keys of each block of
-/// `num_keys` ranks in a row.
+/// `num_keys` ranks in a row. For a balancer that reads documents, of a sequence that is one.
 [[nodiscard]] std::vector<std::int64_t> causal_pairs_of_blocks(const TokenSplit& split, int first_query,
                                                                int num_queries, int num_keys);
 
