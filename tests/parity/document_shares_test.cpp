@@ -36,10 +36,15 @@ PairShares shares_of(RunConfig config) {
 
 TEST(DocumentShares, OfPairsAreThoseOfTheBatch) {
   Layout layout = {.replicate = 4, .microbatches = 2, .documents = true, .seq_len = 48};
-  EXPECT_FALSE(shares_of(config_of(layout)).of_replicas);
-  layout.balance = true;
   const double in_order = largest_over_mean(pairs_of_replicas(config_of(layout)));
   EXPECT_GT(in_order, 1.2);
+  EXPECT_DOUBLE_EQ(shares_of(config_of(layout)).of_replicas.value(), in_order);
+  EXPECT_FALSE(shares_of(config_of({.replicate = 4, .seq_len = 48})).of_replicas);
+  EXPECT_FALSE(shares_of(config_of({.microbatches = 4, .documents = true, .seq_len = 48})).of_replicas);
+  const Layout of_both = {.shard = 2, .microbatches = 2, .documents = true, .cp = 2, .seq_len = 48};
+  EXPECT_DOUBLE_EQ(shares_of(config_of(of_both)).of_replicas.value(),
+                   largest_over_mean(pairs_of_replicas(config_of(of_both))));
+  layout.balance = true;
   EXPECT_LT(shares_of(config_of(layout)).of_replicas.value(), 1 + (in_order - 1) / 2);
   EXPECT_FALSE(shares_of(config_of(layout)).of_cp_ranks);
 

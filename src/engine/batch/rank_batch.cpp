@@ -82,12 +82,14 @@ void RankBatch::read(const BatchSource& source, std::int64_t first_sequence) {
 
 void RankBatch::arrange() {
   sequences_ = layout_.sequences_of(rank_, 0);
-  if (config_->data.balance_batch) {
+  if (config_->data.balance_batch || counts_replicas()) {
     for (std::int64_t sequence = 0; sequence < config_->training.global_batch_size; ++sequence) {
       find_documents_of(first_sequence_ + sequence);
       pairs_of_sequence_.push_back(num_pairs(visibility(window_of_all(*config_))));
     }
-    const std::vector<std::int64_t> order = balanced_order(layout_, pairs_of_sequence_);
+    std::vector<std::int64_t> order(pairs_of_sequence_.size());
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    if (config_->data.balance_batch) order = balanced_order(layout_, pairs_of_sequence_);
     for (std::size_t place = 0; place < order.size(); ++place)
       pairs_of_replicas_[static_cast<std::size_t>(layout_.place_of(static_cast<std::int64_t>(place)).replica)] +=
           pairs_of_sequence_[static_cast<std::size_t>(order[place])];
@@ -280,7 +282,7 @@ PairShares RankBatch::pair_shares() const {
     if (planned > 0) shares.of_whole = static_cast<double>(pairs) / static_cast<double>(planned);
     if (pairs_of_cp_ranks_.size() > 1) shares.of_cp_ranks = largest_over_mean(pairs_of_cp_ranks_);
   }
-  if (config_->data.balance_batch) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
+  if (counts_replicas()) shares.of_replicas = largest_over_mean(pairs_of_replicas_);
   return shares;
 }
 

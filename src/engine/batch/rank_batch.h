@@ -51,6 +51,8 @@ class RankBatch {
 
   /// The sequences of this rank, in the order in which it stores them.
   void arrange();
+  /// Every rank then reads where the documents of all ranks start.
+  [[nodiscard]] bool counts_replicas() const { return model_->options.masks_documents && layout_.num_replicas() > 1; }
   /// Those of a sequence, or one where documents have no effect.
   void find_documents_of(std::int64_t sequence);
   [[nodiscard]] Visibility visibility(std::int64_t window) const;
