@@ -77,6 +77,7 @@ ExitStatus run_comparison(const PlanArguments& arguments) {
   const PlanComparison comparison = compare_plans(request, arguments.question, arguments.compared);
   fmt::print("{}", arguments.json ? to_json(comparison, request) : to_text(comparison));
   if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
+  if (!arguments.json && !request.note.empty()) fmt::print("{}\n", request.note);
   return ExitStatus::success;
 }
 

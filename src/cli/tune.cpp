@@ -37,6 +37,7 @@ ExitStatus run_tuning(const TuneArguments& arguments) {
   if (machine_output)
     machine_output->write(tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
   fmt::print("{}", arguments.json ? to_json(tuning, request) : to_text(tuning));
+  if (!arguments.json && !request.note.empty()) fmt::print("{}\n", request.note);
   return ExitStatus::success;
 }
 

@@ -130,6 +130,7 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
                     text_of(HtmlUnit::seconds, result.seconds), 100 * result.within);
   page.tables = {table_of(result, request)};
   page.notes = result.nearest ? result.suggestions : rules_of_thumb(result, request);
+  if (!request.note.empty()) page.notes.insert(page.notes.begin(), request.note);
   return page;
 }
 

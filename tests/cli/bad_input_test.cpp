@@ -141,7 +141,7 @@ const BadInput train_arguments[] = {
     {{"train", good, "--frobnicate=3"}, {"see echelon train --help"}},
     {{"plan", good, "--batch-size=8"}, {"did you mean --global-batch-size?"}},
     {{"plan", good, "--num_gpus=8"}, {"did you mean --gpus?"}},
-    {{"plan", "llama3-8b", "--machine=h100", "--gpus=8", "--global-batch-size=8", "--seq-len=32768"},
+    {{"plan", "gpt2-124m", "--machine=h100", "--gpus=8", "--global-batch-size=8", "--seq-len=32768"},
      {"--model.max_position_embeddings=32768"}},
     {{"train", "--model.preset=\x1b[31m\a"}, {"'\\x1b[31m\\x07'"}},
     {{"train", good, std::string("--training.steps=") + std::string(100'000, '9')}, {"999 ... 999"}},

@@ -9,6 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <fstream>
+#include <iterator>
+
 namespace echelon {
 namespace {
 
@@ -64,6 +67,27 @@ TEST(Plan, TheTableHasColumnsAsWideAsTheyNeed) {
   }
   ASSERT_TRUE(std::getline(lines, row));
   EXPECT_THAT(row, HasSubstr("*: the embedding and the head count as a layer each"));
+}
+
+TEST(Plan, SaysThatPositionsAreRaised) {
+  const ScratchFolder scratch;
+  const std::string page = scratch / "raised.html",
+                    note = "model.max_position_embeddings = 512 of 'llama-1m' is raised to --seq-len=8192";
+  const auto raised = [](const std::string& flag) {
+    return run_echelon(
+        {"plan", "llama-1m", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--seq-len=8192", flag});
+  };
+  EXPECT_THAT(raised("--html=" + page).out, HasSubstr("\n" + note + "\n"));
+  std::ifstream html(page);
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(html), {}), HasSubstr("is raised to --seq-len=8192"));
+  EXPECT_THAT(raised("--scaling").out, HasSubstr("\n" + note + "\n"));
+  EXPECT_THAT(raised("--compare=tp=2").out, HasSubstr("\n" + note + "\n"));
+  for (const char* const flag : {"--top=1", "--scaling", "--compare=tp=2"}) {
+    const Outcome outcome = run_echelon(
+        {"plan", "llama-1m", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--seq-len=8192", "--json", flag});
+    EXPECT_EQ(Json::parse(outcome.out)["note"], note) << flag;
+  }
+  EXPECT_FALSE(planned_json({"--machine=h100", "--gpus=2"}).contains("note"));
 }
 
 TEST(Plan, ScalingNamesWhatIsMissing) {

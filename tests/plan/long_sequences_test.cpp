@@ -39,13 +39,35 @@ TEST(PlanOfLongSequences, OfAMillionTokensFits) {
   EXPECT_EQ(result.plans.front().config.training.seq_len, 1'048'576);
   EXPECT_GT(result.plans.front().choice.shape.cp, 1);
   PlanQuestion asked = question(64, 1, 1'048'576);
+  EXPECT_EQ(read_plan_request(asked).note, "");
+}
+
+// The positions of a preset with RoPE alone, which no user wrote.
+TEST(PlanOfLongSequences, RaisesThePositionsOfAPreset) {
+  PlanQuestion asked = question(64, 64, 1'048'576);
   asked.settings.clear();
-  try {
-    (void)read_plan_request(asked);
-    FAIL() << "positions beyond the model's are not refused";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--model.max_position_embeddings=1048576"));
-  }
+  const PlanRequest request = read_plan_request(asked);
+  EXPECT_EQ(request.base.model.max_position_embeddings, 1'048'576);
+  EXPECT_EQ(request.note, "model.max_position_embeddings = 8192 of 'llama3-8b' is raised to --seq-len=1048576");
+  asked.seq_len = 8192;
+  EXPECT_EQ(read_plan_request(asked).note, "");
+
+  const auto expect_refused = [](const PlanQuestion& refused) {
+    try {
+      (void)read_plan_request(refused);
+      FAIL() << "positions beyond the model's are not refused";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--model.max_position_embeddings=1048576"));
+    }
+  };
+  asked.seq_len = 1'048'576;
+  asked.settings = {"--model.max_position_embeddings=16384"};
+  expect_refused(asked);
+  asked.settings.clear();
+  asked.model = "gpt2-124m";
+  expect_refused(asked);
+  asked.model = ECHELON_SOURCE_DIR "/examples/quickstart.toml";
+  expect_refused(asked);
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ std::optional<std::int64_t> fewest_in_time(const Scaling& scaling) {
 
 std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& request) {
   std::vector<std::string> remarks;
+  if (!request.note.empty()) remarks.push_back(request.note);
   if (!scaling.points.empty() && scaling.points.front().num_devices > 1)
     remarks.push_back(
         fmt::format("efficiency is relative to {} devices, the fewest {}; more of them may exceed 100 %, since each "
@@ -155,6 +156,7 @@ std::string to_json(const Scaling& scaling, const PlanRequest& request) {
                {"rates", rates_text(request.profile, request.machine)},
                {"scaling", rows},
                {"gpus_without_plan", scaling.without_plan}};
+  if (!request.note.empty()) json["note"] = request.note;
   if (const auto fewest = fewest_in_time(scaling)) json["fewest_gpus_within_hours"] = *fewest;
   return json.dump() + "\n";
 }

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 namespace echelon {
 namespace {
@@ -99,15 +100,34 @@ void require_one_value(const std::vector<std::string>& settings, std::string_vie
           value.value_or(0), same == settings.end() ? "" : *same);
 }
 
-/// The model's longest, as far as that is usual. One token contradicts nothing but float8, whose blocks need more.
-std::int64_t default_seq_len(ConfigSource source) {
+/// One token contradicts nothing but float8, whose blocks need more.
+ModelSpec model_of(ConfigSource source) {
   std::erase_if(source.arguments, [](const std::string& each) { return key_of(each) == "training.linear_dtype"; });
   source.arguments.emplace_back("--training.seq_len=1");
-  return std::min(read_run_config(source).model.max_position_embeddings, longest_default_sequence);
+  return read_run_config(source).model;
+}
+
+/// The model's longest, as far as that is usual.
+std::int64_t default_seq_len(const ConfigSource& source) {
+  return std::min(model_of(source).max_position_embeddings, longest_default_sequence);
+}
+
+/// RoPE has no last position: --seq-len raises a preset's, which no user wrote. What was raised, or nothing.
+std::string raise_positions(const PlanQuestion& question, const std::vector<std::string>& settings,
+                            ConfigSource& source) {
+  constexpr std::string_view key = "model.max_position_embeddings";
+  if (!question.seq_len || *question.seq_len > std::numeric_limits<std::int32_t>::max() ||
+      says(question, settings, key) || std::filesystem::is_directory(question.model))
+    return "";
+  const ModelSpec model = model_of(source);
+  if (model.position != PositionKind::rope || *question.seq_len <= model.max_position_embeddings) return "";
+  source.arguments.push_back(fmt::format("--{}={}", key, *question.seq_len));
+  return fmt::format("{} = {} of '{}' is raised to --seq-len={}", key, model.max_position_embeddings, question.model,
+                     *question.seq_len);
 }
 
 /// With the flags and all settings that are no choices.
-RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
+RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings, std::string& note) {
   ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model, .has_layout = false};
   if (question.model.ends_with(".toml")) {
     source.path = question.model;
@@ -121,6 +141,7 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
     if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
   if (question.global_batch_size)
     source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
+  note = raise_positions(question, settings, source);
   if (question.seq_len || !says(question, settings, "training.seq_len"))
     source.arguments.push_back(
         fmt::format("--training.seq_len={}", question.seq_len ? *question.seq_len : default_seq_len(source)));
@@ -224,7 +245,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.work = question.work;
   request.seconds = question.seconds;
   request.long_training = read_training_request(question.training);
-  request.base = base_config(question, settings);
+  request.base = base_config(question, settings, request.note);
   request.base.expert_load = read_expert_load(question.expert_load, request.base);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");

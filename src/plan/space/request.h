@@ -47,6 +47,7 @@ struct PlanRequest {
   // Of the sequences, where attention ends at documents; null: sequences are timed whole. Copies of a request, which
   // ask for the same, share what was counted. None on a host, whose ranks differ.
   std::shared_ptr<DocumentLoads> documents = nullptr;
+  std::string note = {};  // what of the model differs from its preset, since the question asks for it
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
 };

@@ -116,12 +116,12 @@ std::string to_json(const PlanComparison& comparison, const PlanRequest& request
   const Json differences = {{"predicted_seconds", b.step_seconds - a.step_seconds},
                             {"predicted_memory_bytes", b.peak_memory_bytes() - a.peak_memory_bytes()},
                             {"parts", parts}};
-  return Json({{"profile", request.profile.name},
+  Json json = {{"profile", request.profile.name},
                {"rates", rates_text(request.profile, request.machine)},
                {"compared", compared},
-               {"differences", differences}})
-             .dump() +
-         "\n";
+               {"differences", differences}};
+  if (!request.note.empty()) json["note"] = request.note;
+  return json.dump() + "\n";
 }
 
 }  // namespace echelon

@@ -92,6 +92,7 @@ Json fields_of(const PlanResult& result, const PlanRequest& request) {
                {"complete", result.is_complete},
                {"proven", result.num_proven}};
   if (!request.base.expert_load.is_balanced()) json["expert_load"] = request.base.expert_load.name;
+  if (!request.note.empty()) json["note"] = request.note;
   if (!request.chooses_dtype) return json;
   json["in_other_formats"] = Json::array();
   for (const Plan& other : result.in_other_formats)

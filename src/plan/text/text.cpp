@@ -173,7 +173,8 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) rows.push_back(row(plan, request));
   if (result.nearest) rows.push_back(row(*result.nearest, request));
   text += plan_table(rows, request.objective);
-  if (const std::string sentence = format_sentence(result, request); !sentence.empty()) text += sentence + "\n";
+  for (const std::string& sentence : {format_sentence(result, request), request.note})
+    if (!sentence.empty()) text += sentence + "\n";
   if (result.nearest) {
     const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
                                                    : fmt::format(
