@@ -151,6 +151,8 @@ const BadInput train_arguments[] = {
     {{"train", good, "--data.balance_batch"},
      {"data.balance_batch = true", "data.reset_attention_mask = false (use data.reset_attention_mask = true)"}},
     {{"train", good, "--data.reset_position_ids=anew"}, {"data.reset_position_ids = \"anew\" is not true or false"}},
+    {{"train", good, "--data.eod_mask_loss=off"}, {"data.eod_mask_loss = \"off\"", "did you mean false?"}},
+    {{"train", good, "--data.eod_mask_loss=1"}, {"data.eod_mask_loss = \"1\"", "did you mean true?"}},
     {{"train", good, "--checkpoint.async_mode=asynk"}, {"checkpoint.async_mode = 'asynk'", "did you mean async?"}},
     {{"train", good, "--checkpoint.snapshot_bytes=-2"}, {"checkpoint.snapshot_bytes = -2", "-1"}},
     {{"train", good, "--checkpoint.timeout_seconds=0"}, {"checkpoint.timeout_seconds = 0", "0.001"}},

@@ -11,13 +11,24 @@
 namespace echelon {
 namespace {
 
+/// The one that is meant, in the words of other formats.
+std::string_view closest_flag(std::string text) {
+  constexpr std::string_view words[] = {"true", "yes", "on", "1", "false", "no", "off", "0"};
+  std::erase(text, '"');
+  const std::string closest = closest_name(text, words);
+  return std::find(words, words + 4, closest) != words + 4 ? words[0] : words[4];
+}
+
 [[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   RunConfig defaults;
   const bool has_example = section_of(key) != "model" && !std::holds_alternative<FieldOf<bool>>(key.field);
   const bool is_list = takes_integers(key);  // empty by default
   const std::string example =
       !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
-  throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, example));
+  const std::string hint = std::holds_alternative<FieldOf<bool>>(key.field)
+                               ? fmt::format("; did you mean {}?", closest_flag(to_toml(value)))
+                               : "";
+  throw Error(fmt::format("{} = {} is not {}{}{}", key.name, to_toml(value), expected, example, hint));
 }
 
 template <class T>
