@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -38,6 +40,13 @@ void check_text(std::string_view name, std::string_view text) {
   require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or omit it", name, name);
 }
 
+/// "--seq-len=32", or the name of a flag.
+std::string given(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  const bool has_value = option != nullptr && option->get_items_expected_max() > 0 && !option->results().empty();
+  return has_value ? fmt::format("{}={}", name, fmt::join(option->results(), ",")) : name;
+}
+
 }  // namespace
 
 std::vector<std::string> with_values_apart(const CLI::App& command, const std::vector<std::string>& arguments) {
@@ -63,6 +72,15 @@ std::vector<std::string> with_values_apart(const CLI::App& command, const std::v
     given.push_back(option);
   }
   return apart;
+}
+
+std::string with_values(const CLI::App& command, const CLI::ExcludesError& error) {
+  constexpr std::string_view verb = " excludes ";
+  const std::string sentence = error.what();
+  const std::size_t at = sentence.find(verb);
+  if (at == std::string::npos) return sentence;
+  return fmt::format("{}{}{}; omit one of them", given(command, sentence.substr(0, at)), verb,
+                     given(command, sentence.substr(at + verb.size())));
 }
 
 CLI::Validator in_range(double least, double most) {

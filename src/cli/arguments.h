@@ -6,6 +6,7 @@
 
 namespace CLI {  // NOLINT(readability-identifier-naming)
 class App;
+class ExcludesError;
 class Validator;
 }  // namespace CLI
 
@@ -16,6 +17,9 @@ namespace echelon {
 /// missing ("--output --json") or is not the number that the option needs.
 [[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& command,
                                                          const std::vector<std::string>& arguments);
+
+/// CLI11's "--a excludes --b" with what was given, and what to do.
+[[nodiscard]] std::string with_values(const CLI::App& command, const CLI::ExcludesError& error);
 
 /// Of `echelon draw`, for schedules alone.
 inline constexpr const char* schedule_options[] = {

@@ -136,6 +136,10 @@ ExitStatus run(std::vector<std::string> arguments) {
   } catch (const CLI::Success& help) {  // --help, --version
     app.exit(help);
     return ExitStatus::success;
+  } catch (const CLI::ExcludesError& error) {
+    for (const DeclaredCommand& candidate : declared)
+      if (candidate.app->parsed()) throw Error(with_values(*candidate.app, error));
+    throw Error(error.what());
   } catch (const CLI::ParseError& error) {
     throw Error(error.what());
   }

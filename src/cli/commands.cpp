@@ -22,7 +22,8 @@ constexpr Command all_commands[] = {
     {.name = "generate",
      .summary = "text out of a saved model",
      .runs_in_processes = true,
-     .why_no_config = " (ranks divide experts alone: --expert-parallel; echelon eval uses all layouts)",
+     .why_no_config = " (it runs without context, tensor and pipeline parallelism; ranks divide experts alone: "
+                      "--expert-parallel; echelon eval uses all layouts)",
      .declare = declare_generate},
     {.name = "convert", .summary = "a checkpoint to a Hugging Face folder", .declare = declare_convert},
     {.name = "inspect",

@@ -291,7 +291,7 @@ const BadInput other_commands[] = {
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--pattern=gpt2"}, {"--pattern requires --tokenizer"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--template"}, {"--template requires --tokenizer"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--no-separator", "--separator=x"},
-     {"--no-separator", "excludes", "--separator"}},
+     {"--separator=x excludes --no-separator; omit one of them"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--tokenizer=x", "--vocab-size=300"},
      {"--vocab-size", "excludes", "--tokenizer"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--tokenizer=x", "--min-frequency=3"},
@@ -311,7 +311,8 @@ const BadInput other_commands[] = {
     {{"generate", "--model="}, {"--model"}},
     {{"generate", "--model=/nonexistent/model", "--parallelism.context_parallel_degree=2"},
      {"takes no key of a config", "--parallelism.context_parallel_degree=2",
-      "ranks divide experts alone: --expert-parallel; echelon eval uses all layouts"}},
+      "it runs without context, tensor and pipeline parallelism; ranks divide experts alone: --expert-parallel; "
+      "echelon eval uses all layouts"}},
     {{"generate", "--model=/nonexistent/model", "--prompt", "--json"}, {"--prompt has no value"}},
     {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "did you mean --top-k?"}},
     {{"generate", "--model=/nonexistent/model", "--temperature=hot"}, {"--temperature", "hot"}},
