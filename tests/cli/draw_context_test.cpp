@@ -230,7 +230,14 @@ TEST(DrawContext, EveryMethodIsAnSvgAndAPage) {
     for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
     return found;
   };
+  // In print nothing is under a pointer: each of four ranks sees some of the rows of three hops.
+  const std::string ring = drawn({"--method=ring"});
+  EXPECT_EQ(count(ring, " of 3 rows</text>"), 12U);
+  EXPECT_THAT(ring, HasSubstr("how many of the rows sent here are seen"));
+  EXPECT_EQ(count(run_echelon({"draw", "--context-parallel=64", "--seq-len=512", "--format=svg"}).out, " rows</text>"),
+            0U);  // hops too narrow for these words
   const std::string gathered = drawn({"--method=all_gather"});
+  EXPECT_EQ(count(gathered, " of 9 rows</text>"), 8U);  // two kv heads
   EXPECT_EQ(count(gathered, "kv head 1: "), 4U);
   EXPECT_THAT(gathered, HasSubstr("of 9 rows gathered are seen"));  // three ranks of 3
   EXPECT_THAT(file_text(page), HasSubstr("What is gathered for each of 2 kv heads: 3 rows"));

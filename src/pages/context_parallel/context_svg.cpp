@@ -30,6 +30,14 @@ std::string label(double x, double y, const std::string& text) {
   return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\">{}</text>\n", x, y, text);
 }
 
+/// The first of the texts that fits on `width`, on a bar and the blank after it.
+std::string label_within(double x, double y, double width, const std::vector<std::string>& texts) {
+  constexpr double letter_width = 6.5, margin = 3;  // of the widest digits and small letters
+  for (const std::string& text : texts)
+    if (letter_width * static_cast<double>(text.size()) + 2 * margin <= width) return label(x + margin, y + 14, text);
+  return {};
+}
+
 /// The runs of positions of one document that a rank holds.
 std::string held_tokens(const ContextPicture& picture, int rank, double y) {
   const double scale = width / static_cast<double>(picture.split.seq_len);
@@ -62,6 +70,10 @@ std::string held_heads(const ContextPicture& picture, int rank, double y) {
            picture.name_of_place(picture.place_of(rank)), rows.queries, rows.keys, rows.values, rows.results)});
 }
 
+std::vector<std::string> rows_texts(std::int64_t seen, std::int64_t sent) {
+  return {fmt::format("{} of {} rows", seen, sent), fmt::format("{}/{}", seen, sent), std::to_string(seen)};
+}
+
 /// Attention at each hop in lock step; blanks are waits.
 std::string hops(const ContextPicture& picture, int rank, double y) {
   const std::int64_t all = std::accumulate(picture.longest.begin(), picture.longest.end(), std::int64_t{0});
@@ -72,12 +84,14 @@ std::string hops(const ContextPicture& picture, int rank, double y) {
   for (int hop = 0; hop < picture.num_steps(); ++hop) {
     const std::int64_t pairs = picture.pairs_of_step(place, hop);
     const int source = picture.source_of(place, hop);
+    const std::int64_t seen = picture.seen_rows[static_cast<std::size_t>(place)][static_cast<std::size_t>(hop)],
+                       sent = hop == 0 ? 0 : picture.block_rows;
+    const double step = scale * static_cast<double>(picture.longest[static_cast<std::size_t>(hop)]);
     svg += drawn({x, y, scale * static_cast<double>(pairs), static_cast<std::size_t>(source),
                   fmt::format("hop {}: keys of {}, {} pairs, {} of {} rows sent here are seen", hop,
-                              picture.name_of_place(source), pairs,
-                              picture.seen_rows[static_cast<std::size_t>(place)][static_cast<std::size_t>(hop)],
-                              hop == 0 ? 0 : picture.block_rows)});
-    x += scale * static_cast<double>(picture.longest[static_cast<std::size_t>(hop)]);
+                              picture.name_of_place(source), pairs, seen, sent)});
+    if (hop > 0) svg += label_within(x, y, step, rows_texts(seen, sent));
+    x += step;
   }
   return svg;
 }
@@ -89,12 +103,15 @@ std::string gathered_heads(const ContextPicture& picture, int rank, double y) {
   const std::int64_t seen = std::accumulate(of_rank.begin(), of_rank.end(), std::int64_t{0}),
                      pairs = picture.num_pairs(rank), num_kv_heads = picture.heads.num_kv_heads;
   const double step = width / static_cast<double>(num_kv_heads), longest = static_cast<double>(picture.longest[0]);
+  const std::int64_t gathered = (n - 1) * picture.block_rows;
   std::string svg;
-  for (std::int64_t head = 0; head < num_kv_heads; ++head)
+  for (std::int64_t head = 0; head < num_kv_heads; ++head) {
     svg += drawn({left + step * static_cast<double>(head), y,
                   longest == 0 ? 0 : step * static_cast<double>(pairs) / longest, static_cast<std::size_t>(head),
                   fmt::format("kv head {}: {} pairs of each of its query heads, {} of {} rows gathered are seen", head,
-                              pairs, seen, (n - 1) * picture.block_rows)});
+                              pairs, seen, gathered)});
+    svg += label_within(left + step * static_cast<double>(head), y, step, rows_texts(seen, gathered));
+  }
   return svg;
 }
 
@@ -106,9 +123,10 @@ struct SvgPanel {
 std::vector<SvgPanel> panels_of(const ContextPicture& picture) {
   std::vector<SvgPanel> panels = {{"tokens, by document", held_tokens}};
   if (picture.exchanges_heads()) panels.push_back({"query heads after the exchange, by kv head", held_heads});
-  panels.push_back({fmt::format("attention in lock step, {}: {:.1f}% of the time",
+  panels.push_back({fmt::format("attention in lock step, {}: {:.1f}% of the time{}",
                                 picture.is_gathered() ? "by kv head" : "hop by hop, by the rank whose keys it reads",
-                                100 * picture.lock_step_efficiency()),
+                                100 * picture.lock_step_efficiency(),
+                                picture.num_places() > 1 ? "; how many of the rows sent here are seen" : ""),
                     picture.is_gathered() ? gathered_heads : hops});
   return panels;
 }
