@@ -27,6 +27,7 @@ std::vector<Layout> layouts() {
   std::ranges::copy_if(rows(), std::back_inserter(chosen), has_a_rank_per_process);
   std::ranges::copy_if(context_rows(), std::back_inserter(chosen), has_a_rank_per_process);
   std::ranges::copy_if(document_rows(), std::back_inserter(chosen), has_a_rank_per_process);
+  std::ranges::copy_if(window_rows(), std::back_inserter(chosen), has_a_rank_per_process);
   std::ranges::copy_if(expert_parallel_rows(), std::back_inserter(chosen), has_a_rank_per_process);
   int index = 0;
   for (const Layout& layout : context_method_rows())
