@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <span>
 
 namespace echelon::testing {
 namespace {
@@ -22,10 +23,18 @@ struct Case {
   BlockOperations recompute;
   int seq_len;
   LoadBalancer balancer;
+  int tp = 1;  // with sequence parallelism
+  bool float8 = false;
+  int rows = 0;  // of a rank, where these make it more than ceil(T / cp)
+
+  // One alone, so that sequence parallelism divides the rows of each.
+  [[nodiscard]] int num_sequences() const { return tp > 1 ? 1 : 2; }
 };
 
 RunConfig run_of(const Case& of) {
-  RunConfig config = config_of({.microbatches = 1,
+  RunConfig config = config_of({.tp = of.tp,
+                                .sequence_parallel = of.tp > 1,
+                                .microbatches = 1,
                                 .layers = 1,
                                 .documents = reads_documents(of.balancer),
                                 .cp = of.cp,
@@ -35,6 +44,13 @@ RunConfig run_of(const Case& of) {
                                 .ulysses = of.method == ContextMethod::ulysses_ring ? of.u : 0,
                                 .recompute = of.recompute});
   config.model.num_key_value_heads = of.K;
+  config.training.micro_batch_size = config.training.global_batch_size = of.num_sequences();
+  if (of.float8) {
+    config.training.linear_dtype = LinearDType::float8;
+    config.model.head_dim = 16;
+    config.model.hidden_size = 128;
+    config.model.intermediate_size = 64;
+  }
   config.training.dtype = of.dtype;
   config.training.steps = 1;
   config.lr_scheduler.warmup_steps = 0;
@@ -46,13 +62,15 @@ struct Bytes {
   double forward, backward;
 };
 
+int least_rows(const Case& of) { return (of.seq_len + of.cp - 1) / of.cp; }
+
 // With b bytes of a rank's keys and values and q of its queries. T_r rows with padding count.
 Bytes formula(const Case& of) {
-  const double rows = (of.seq_len + of.cp - 1) / of.cp, size = static_cast<double>(size_of(of.dtype)),
+  const double rows = std::max(of.rows, least_rows(of)), size = static_cast<double>(size_of(of.dtype)),
                of_sum = static_cast<double>(size_of(accumulate_dtype(of.dtype)));
-  const double B = 2, C = 4, q = B * rows * 8 * C * size, K = static_cast<double>(of.K),
-               b = 2 * B * rows * K * C * size, cp = of.cp, u = of.u, r = cp / u;
-  const double x = of.u % of.K == 0 && of.u > of.K ? (u - 1) / K * b : (u - 1) / u * b, of_q = (u - 1) / u * q;
+  const double B = of.num_sequences(), C = of.float8 ? 16 : 4, q = B * rows * 8 / of.tp * C * size,
+               K = static_cast<double>(of.K) / of.tp, b = 2 * B * rows * K * C * size, cp = of.cp, u = of.u, r = cp / u;
+  const double x = u > K ? (u - 1) / K * b : (u - 1) / u * b, of_q = (u - 1) / u * q;
   const double block = b * std::max(1.0, u / K), gradients = block / size * of_sum;
   switch (of.method) {
     case ContextMethod::ring: return {(cp - 1) * b, (cp - 1) * (b + b / size * of_sum)};
@@ -98,10 +116,11 @@ void expect_formulas(const Case& of) {
   const RunConfig config = run_of(of);
   const auto [forward, backward] = formula(of);
   const double again = of.recompute.empty() ? 0 : forward;
-  SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {}", name_of(of.method), of.cp, of.u, of.K,
-                           name_of(of.dtype), names_of(of.recompute).size(), of.seq_len, name_of(of.balancer)));
+  SCOPED_TRACE(fmt::format("{} cp {} u {} K {} {} recomputes {} T {} {} tp {} float8 {}", name_of(of.method), of.cp,
+                           of.u, of.K, name_of(of.dtype), names_of(of.recompute).size(), of.seq_len,
+                           name_of(of.balancer), of.tp, of.float8));
   const Blueprint blueprint(config);
-  EXPECT_EQ(static_cast<double>(traced(blueprint.rank(of.cp - 1), ProgramKind::evaluation)), forward);
+  EXPECT_EQ(static_cast<double>(traced(blueprint.rank(of.cp * of.tp - 1), ProgramKind::evaluation)), forward);
   EXPECT_EQ(drawn_bytes(context_picture(blueprint, {0, of.seq_len}), config), forward);
   std::mutex mutex;
   (void)run_training(config, {.at_end = [&](const RankView& rank) {
@@ -145,14 +164,39 @@ std::vector<Case> grid_of_methods() {
   return cases;
 }
 
-// Forty combinations of method, degrees, kv heads, format, recomputation, padding and balancer.
-TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
-  const std::vector<Case> cases = grid_of_methods();
-  EXPECT_GE(cases.size(), 40U);
+void expect_all_formulas(std::span<const Case> cases) {
   for (const Case& each : cases) {
     expect_formulas(each);
     if (reads_documents(each.balancer)) expect_formulas(without_documents(each));
   }
+}
+
+// Forty combinations of method, degrees, kv heads, format, recomputation, padding and balancer.
+TEST(ContextTraffic, IsTheFormulasInTraceAndTransport) {
+  const std::vector<Case> cases = grid_of_methods();
+  EXPECT_GE(cases.size(), 40U);
+  expect_all_formulas(cases);
+}
+
+// Sequence parallelism divides a rank's rows by tp; in float8 the rows of a microbatch are blocks of 16.
+TEST(ContextTraffic, CountsRowsThatOtherAxesAndFloat8Add) {
+  using enum ContextMethod;
+  using enum LoadBalancer;
+  using enum DType;
+  const Case cases[] = {
+      {ring, 3, 1, 2, float32, {}, 13, headtail, 2, false, 6},
+      {all_gather, 2, 1, 4, bfloat16, attention_internals, 13, packed, 2, false, 8},
+      {ulysses, 2, 2, 4, float64, whole_block, 13, striped, 2, false, 8},
+      {ulysses_ring, 4, 2, 8, float32, {}, 17, per_document, 2, false, 6},
+      {ring, 3, 1, 2, bfloat16, whole_block, 13, headtail, 1, true, 8},
+      {all_gather, 2, 1, 8, float32, {}, 24, striped, 1, true, 16},
+      {ulysses, 4, 4, 2, bfloat16, attention_internals, 13, packed, 1, true, 8},
+      {ulysses_ring, 4, 2, 8, float32, whole_block, 24, per_document, 1, true, 8},
+      {ring, 2, 1, 4, bfloat16, {}, 13, striped, 2, true, 16},
+      {ulysses_ring, 4, 2, 2, bfloat16, {}, 17, packed, 2, true, 16},
+  };
+  for (const Case& each : cases) EXPECT_GT(each.rows, least_rows(each));
+  expect_all_formulas(cases);
 }
 
 }  // namespace
