@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 
 namespace echelon {
 namespace {
@@ -47,6 +49,33 @@ std::string given(const CLI::App& app, const std::string& name) {
   return has_value ? fmt::format("{}={}", name, fmt::join(option->results(), ",")) : name;
 }
 
+struct NamedFile {
+  std::string option;  // that writes it; empty: it is read
+  std::string path;
+};
+
+std::vector<NamedFile> named_files(const CLI::App& command, const std::vector<std::string>& config_arguments) {
+  constexpr std::string_view writing[] = {"--html", "--svg", "--trace", "--output", "--machine-output"};
+  std::vector<NamedFile> files;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool writes = std::find(std::begin(writing), std::end(writing), name) != std::end(writing);
+    for (const std::string& value : option->results()) files.push_back({writes ? name : "", value});
+  }
+  for (const std::string& argument : config_arguments)
+    files.push_back({"", argument.starts_with("--") ? argument.substr(argument.find('=') + 1) : argument});
+  return files;
+}
+
+/// Whether what is written would replace the other file, under whatever name.
+bool replaces(const NamedFile& written, const NamedFile& other) {
+  std::error_code ignored;
+  if (other.option.empty() && !std::filesystem::is_regular_file(other.path, ignored)) return false;
+  if (std::filesystem::equivalent(written.path, other.path, ignored)) return true;
+  const auto whole = [&](const std::string& path) { return std::filesystem::weakly_canonical(path, ignored); };
+  return whole(written.path) == whole(other.path);
+}
+
 }  // namespace
 
 std::vector<std::string> with_values_apart(const CLI::App& command, const std::vector<std::string>& arguments) {
@@ -81,6 +110,17 @@ std::string with_values(const CLI::App& command, const CLI::ExcludesError& error
   if (at == std::string::npos) return sentence;
   return fmt::format("{}{}{}; omit one of them", given(command, sentence.substr(0, at)), verb,
                      given(command, sentence.substr(at + verb.size())));
+}
+
+void require_files_apart(const CLI::App& command, const std::vector<std::string>& config_arguments) {
+  const std::vector<NamedFile> files = named_files(command, config_arguments);
+  for (const NamedFile& written : files)
+    for (const NamedFile& other : files) {
+      if (written.option.empty() || written.path.empty() || &written == &other) continue;
+      const std::string user = other.option.empty() ? fmt::format("'{}', which is read", other.path) : other.option;
+      require(!replaces(written, other), "{}={} is also the file of {}; use different files", written.option,
+              written.path, user);
+    }
 }
 
 CLI::Validator in_range(double least, double most) {

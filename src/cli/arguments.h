@@ -1,4 +1,5 @@
-// Makes two things strict that CLI11 guesses: which argument is the value of an option, and whether it is a number.
+// Makes two things strict that CLI11 guesses: which argument is the value of an option, and whether it is a number. And
+// keeps files that are written apart from the others.
 #pragma once
 
 #include <string>
@@ -20,6 +21,10 @@ namespace echelon {
 
 /// CLI11's "--a excludes --b" with what was given, and what to do.
 [[nodiscard]] std::string with_values(const CLI::App& command, const CLI::ExcludesError& error);
+
+/// Throws Error if a file that an option of the parsed command writes is also one that it reads, or that another option
+/// writes. `config_arguments`: --section.key=value, which name files too.
+void require_files_apart(const CLI::App& command, const std::vector<std::string>& config_arguments);
 
 /// Of `echelon draw`, for schedules alone.
 inline constexpr const char* schedule_options[] = {

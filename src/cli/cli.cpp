@@ -146,6 +146,7 @@ ExitStatus run(std::vector<std::string> arguments) {
   for (const DeclaredCommand& candidate : declared) {
     if (!candidate.app->parsed()) continue;
     require_nothing_left(candidate, config_arguments);
+    require_files_apart(*candidate.app, config_arguments);
     require_one_process(*candidate.command);
     return candidate.action();
   }

@@ -109,15 +109,6 @@ void require_rows_alone(const SimulateArguments& arguments, const std::vector<st
           arguments.rows.path, config_arguments.empty() ? "" : config_arguments.front());
 }
 
-void require_files_apart(const SimulateArguments& arguments) {
-  const std::pair<std::string_view, const std::string&> files[] = {
-      {"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--html", arguments.html}};
-  for (const auto& [flag, path] : files)
-    for (const auto& [other, other_path] : files)
-      require(flag == other || path.empty() || path != other_path, "{}={} is also the file of {}; use different files",
-              flag, path, other);
-}
-
 ExitStatus run_rows(const SimulateArguments& arguments) {
   RowsArguments rows = arguments.rows;
   rows.profile = arguments.profile;
@@ -132,7 +123,6 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
     require_rows_alone(arguments, config_arguments);
     return run_rows(arguments);
   }
-  require_files_apart(arguments);
   const auto trace = OutputFile::unless_empty("--trace", arguments.trace, "step.json"),
              svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
   std::optional<HtmlFile> html;

@@ -1,0 +1,87 @@
+// What a user has is kept: no file that is read is written, and nothing half written stays.
+#include "cli/program.h"
+#include "scratch_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Outputs : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(scratch_folder()) /
+              ("echelon-outputs-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output",
+                                         path("corpus"), "--vocab-size=300", "--training-sample-bytes=20000"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::ofstream(path("run.toml")) << config();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
+  [[nodiscard]] std::string config() const {
+    return "[model]\npreset = 'llama-1m'\nvocab_size = 300\nnum_hidden_layers = 1\n"
+           "[training]\nsteps = 3\nseq_len = 32\nglobal_batch_size = 4\n"
+           "[data]\npath = '" +
+           path("corpus/train") + "'\n[output]\ndir = '" + path("out") + "'\n";
+  }
+  [[nodiscard]] std::string text_of(const std::string& name) const {
+    std::ifstream file(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  [[nodiscard]] Outcome train(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train", path("run.toml")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_echelon(arguments);
+  }
+  /// The last line of a run with --json.
+  [[nodiscard]] static nlohmann::json result_of(const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const std::size_t end = outcome.out.find_last_not_of('\n');
+    return nlohmann::json::parse(outcome.out.substr(outcome.out.rfind('\n', end) + 1));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Outputs, ReplaceNoFileThatIsRead) {
+  fs::create_symlink("run.toml", path("link"));
+  fs::create_hard_link(path("run.toml"), path("same"));
+  const std::string run = path("run.toml"), machine = "--machine=h100";
+  const std::vector<std::string> commands[] = {
+      {"train", run, "--html=" + run},
+      {"train", run, "--html=" + path("link")},
+      {"simulate", run, machine, "--svg=" + path("same")},
+      {"simulate", run, machine, "--trace=" + folder_.string() + "/./run.toml"},
+      {"simulate", run, machine, "--metrics.machine=" + path("corpus/train.idx"), "--html=" + path("corpus/train.idx")},
+      {"plan", run, machine, "--output=" + run},
+      {"draw", "--schedule-csv=" + run, "--output", run}};
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = run_echelon(command);
+    EXPECT_EQ(outcome.status, 2) << command.back() << outcome.out;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(command.back().substr(0, 6)), HasSubstr(", which is read"))) << command[0];
+    EXPECT_EQ(text_of("run.toml"), config()) << command.back();
+  }
+  const Outcome twice = run_echelon({"draw", "--html=" + path("page"), "--output=" + path("page")});
+  EXPECT_THAT(twice.err, HasSubstr("is also the file of --html; use different files"));
+  EXPECT_FALSE(fs::exists(path("page")));
+}
+
+}  // namespace
+}  // namespace echelon
