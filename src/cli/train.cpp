@@ -20,6 +20,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -122,8 +123,11 @@ class RunLog final : public RunObserver {
     if (html_) html_->add(prediction_);
     return prediction_;
   }
+  /// A page without a step replaces no earlier one.
   void write_html(const std::string& ending) {
     if (!html_) return;
+    if (steps_.empty() && std::filesystem::exists(html_->path()))
+      return note(fmt::format("report: {} stays as it is, since no step was made", html_->path()));
     html_->write(ending);
     note(fmt::format("report: {}", html_->path()));
   }
@@ -168,7 +172,8 @@ void print_result(const TrainResult& result, const TrainPrediction& prediction) 
 
 void print_json(const TrainResult& result, const TrainPrediction& prediction) {
   nlohmann::ordered_json json = {
-      {"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", ends_run(result.ended_by)}};
+      {"steps", result.last_step.step}, {"loss", nullptr}, {"was_stopped", ends_run(result.ended_by)}};
+  if (prediction.measured_step_seconds) json["loss"] = result.last_step.loss;  // of a step of this attempt
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
   if (result.was_finished) json["was_finished"] = true;

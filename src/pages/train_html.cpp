@@ -24,8 +24,9 @@ void TrainHtml::compare(HtmlReport& page) const {
   if (p.save && p.save->save_seconds && p.measured_save_seconds)
     page.comparisons.push_back(
         {"Checkpoint, median", HtmlUnit::seconds, *p.save->save_seconds, *p.measured_save_seconds});
-  page.comparisons.push_back({"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes),
-                              static_cast<double>(p.measured_memory_bytes)});
+  if (p.measured_memory_bytes > 0)
+    page.comparisons.push_back({"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes),
+                                static_cast<double>(p.measured_memory_bytes)});
   page.notes.push_back(p.predicted_step_seconds ? "The step is predicted from " + p.source + "."
                                                 : "The step is " + p.source + ".");
 }

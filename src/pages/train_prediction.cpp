@@ -197,7 +197,8 @@ void add_to(nlohmann::ordered_json& json, const TrainPrediction& p) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
   };
   json["predicted_memory_bytes"] = p.predicted_memory_bytes;
-  json["measured_memory_bytes"] = p.measured_memory_bytes;
+  json["measured_memory_bytes"] = nullptr;
+  if (p.measured_memory_bytes > 0) json["measured_memory_bytes"] = p.measured_memory_bytes;
   json["predicted_step_seconds"] = number(p.predicted_step_seconds);
   json["measured_step_seconds"] = number(p.measured_step_seconds);
   if (p.measured_snapshot_step_seconds) json["measured_snapshot_step_seconds"] = *p.measured_snapshot_step_seconds;

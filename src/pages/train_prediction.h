@@ -15,7 +15,7 @@ namespace echelon {
 
 struct TrainPrediction {
   std::int64_t predicted_memory_bytes = 0;  // the planned arena of rank 0
-  std::int64_t measured_memory_bytes = 0;   // as allocated
+  std::int64_t measured_memory_bytes = 0;   // as allocated; 0: no step was made
   std::optional<double> predicted_step_seconds = {};
   // The median, without the first step and those with a snapshot if there are more; and of those with one.
   std::optional<double> measured_step_seconds = {}, measured_snapshot_step_seconds = {};

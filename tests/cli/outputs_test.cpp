@@ -83,5 +83,23 @@ TEST_F(Outputs, ReplaceNoFileThatIsRead) {
   EXPECT_FALSE(fs::exists(path("page")));
 }
 
+TEST_F(Outputs, OfAFinishedRunStayAndSayNothingOfSteps) {
+  const std::string html = "--html=" + path("report.html");
+  ASSERT_EQ(train({html}).status, 0);
+  const std::string report = text_of("report.html");
+  EXPECT_THAT(report, HasSubstr("<figure class=\"curve\">"));
+  const Outcome again = train({html});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("report.html stays as it is, since no step was made"));
+  EXPECT_EQ(text_of("report.html"), report);
+  EXPECT_EQ(train({"--html=" + path("other.html")}).status, 0);
+  EXPECT_THAT(text_of("other.html"), Not(HasSubstr("Memory of rank 0")));
+
+  const nlohmann::json result = result_of(train({"--json"}));
+  EXPECT_EQ(result["steps"], 3);
+  EXPECT_TRUE(result["loss"].is_null());
+  EXPECT_TRUE(result["measured_memory_bytes"].is_null());
+}
+
 }  // namespace
 }  // namespace echelon
