@@ -101,5 +101,17 @@ TEST_F(Outputs, OfAFinishedRunStayAndSayNothingOfSteps) {
   EXPECT_TRUE(result["measured_memory_bytes"].is_null());
 }
 
+// Bytes that are not UTF-8 can be in a path, but not in the TOML and JSON that describe a run.
+TEST_F(Outputs, OfAPathThatIsNotUtf8AreRefusedBeforeTheFirstStep) {
+  const std::string strange = path("\xff");
+  for (const std::string key : {"--output.dir=", "--data.path=", "--checkpoint.initial_load_path="}) {
+    const Outcome outcome = train({key + strange, "--json"});
+    EXPECT_EQ(outcome.status, 2) << key << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(key), HasSubstr("\\xff' is not UTF-8")));
+  }
+  EXPECT_EQ(run_echelon({"verify", path("run.toml"), "--data.path", strange, "--json"}).status, 2);
+  EXPECT_FALSE(fs::exists(strange));
+}
+
 }  // namespace
 }  // namespace echelon

@@ -1,6 +1,7 @@
 #include "spec/config/config_reader.h"
 
 #include "base/error.h"
+#include "base/text/utf8.h"
 #include "spec/config/config_model.h"
 #include "spec/config/config_value.h"
 #include "spec/config/key_words.h"
@@ -49,6 +50,16 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
   return settings;
 }
 
+/// A config is TOML and a run is described in JSON, both of which are UTF-8.
+void require_utf8(const ConfigSource& source) {
+  const auto require_text = [](std::string_view text) {
+    require(valid_utf8_prefix(text) == text.size(),
+            "command line: '{}' is not UTF-8, as a config is; rename the file or folder, or use a link", text);
+  };
+  for (const std::string& argument : source.arguments) require_text(argument);
+  require_text(source.model_path);
+}
+
 /// The same run without a pipeline, if a file has its schedule.
 RunConfig without_schedule_file(RunConfig config) {
   ParallelConfig& p = config.parallelism;
@@ -65,6 +76,7 @@ RunConfig without_schedule_file(RunConfig config) {
 }  // namespace
 
 RunConfig read_run_config(const ConfigSource& source) {
+  require_utf8(source);
   std::vector<Setting> said = read_arguments(source.arguments);
   std::vector<Setting> settings = source.text           ? parse_toml(*source.text, source.path)
                                   : source.path.empty() ? std::vector<Setting>()
