@@ -181,6 +181,7 @@ int run_cli(const std::vector<std::string>& arguments) noexcept {
   try {
     keep_standard_files_open();
     end_on_interrupt();
+    ignore_file_size_signal();
     const ExitStatus status = run(arguments);
     require_output_written();
     return static_cast<int>(status);

@@ -55,10 +55,11 @@ const RunRequests& watch_for_requests() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) handle(signal, ask_to_end);
   handle(SIGUSR2, ask_to_save);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at the limit of its size is an error of its write
   return requests;
 }
 
 ExitStatus status_of_interrupt() { return static_cast<ExitStatus>(after_signals + first_signal); }
 
 }  // namespace echelon
+void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
+

@@ -21,3 +21,6 @@ void end_on_interrupt();
 [[nodiscard]] ExitStatus status_of_interrupt();
 
 }  // namespace echelon
+/// From now on a file at the limit of its size (SIGXFSZ) is an error of its write.
+void ignore_file_size_signal();
+

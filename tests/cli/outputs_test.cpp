@@ -113,5 +113,23 @@ TEST_F(Outputs, OfAPathThatIsNotUtf8AreRefusedBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(strange));
 }
 
+// A shell's `ulimit -f`, in blocks of 1,024 bytes.
+TEST_F(Outputs, AtTheLimitOfAFilesSizeLeaveNothingHalfWritten) {
+  ASSERT_EQ(train().status, 0);
+  const auto limited = [&](const std::string& arguments) {
+    return run_command(
+        {"bash", "-c", "ulimit -f 10; exec " + std::string(ECHELON_BINARY_DIR) + "/echelon " + arguments});
+  };
+  for (const std::string& arguments :
+       {"convert " + path("out/model") + " " + path("new"), "draw --microbatches=64 --html=" + path("new"),
+        "draw --microbatches=64 --format=svg --output=" + path("new"),
+        "simulate " + path("run.toml") + " --machine=h100 --html=" + path("new")}) {
+    const Outcome outcome = limited(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_FALSE(fs::exists(path("new")) || fs::exists(path("new.tmp"))) << arguments;
+  }
+}
+
 }  // namespace
 }  // namespace echelon
