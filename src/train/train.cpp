@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include "base/text/counted.h"
 #include "blueprint/blueprint.h"
-#include "checkpoint/hf/adapter/adapter_config.h"
+#include "checkpoint/hf/adapter/adapter_reader.h"
+#include "checkpoint/hf/config/model_config.h"
 #include "checkpoint/hf/folder_swap.h"
+#include "checkpoint/hf/hf_reader.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/device/rank_cores.h"
 #include "engine/run_device.h"
@@ -28,10 +30,19 @@
 namespace echelon {
 namespace {
 
-/// For how many steps the model or the adapters of the folder were trained; 0: unknown, or there are none.
-std::int64_t steps_of_written(const std::filesystem::path& folder, const RunConfig& config) {
-  if (config.lora.exists()) return is_adapter_folder(folder) ? read_adapter_config(folder, config.model).steps : 0;
-  return is_model_folder(folder) ? read_training_note(folder).steps : 0;
+/// Whether the model or the adapters of the folder are whole, by their headers, and were trained for so many steps.
+bool has_model(const std::filesystem::path& folder, const RunConfig& config, std::int64_t steps,
+               RunObserver& observer) {
+  try {
+    if (config.lora.exists())
+      return is_adapter_folder(folder) && AdapterReader(folder, config.model).config().steps == steps;
+    if (!is_model_folder(folder) || read_training_note(folder).steps != steps) return false;
+    (void)HuggingFaceReader(folder);
+    return true;
+  } catch (const Error& error) {
+    observer.warned(fmt::format("{}; the model is written again", error.what()));
+    return false;
+  }
 }
 
 /// Nothing is left to do: the run has made its steps and written its model.
@@ -39,7 +50,7 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   if (!resume.is_finished()) return std::nullopt;
   const std::int64_t step = resume.candidates().front().scalars().step;
   const std::filesystem::path model = model_folder(config);
-  if (config.checkpoint.enable && steps_of_written(model, config) != step) return std::nullopt;
+  if (config.checkpoint.enable && !has_model(model, config, step, observer)) return std::nullopt;
   observer.described(
       fmt::format("this run has made its {}; more are made with a larger training.steps", counted(step, "step")));
   TrainResult result;

@@ -101,6 +101,19 @@ TEST_F(Outputs, OfAFinishedRunStayAndSayNothingOfSteps) {
   EXPECT_TRUE(result["measured_memory_bytes"].is_null());
 }
 
+TEST_F(Outputs, AModelThatCannotBeReadIsWrittenAgain) {
+  ASSERT_EQ(train().status, 0);
+  const std::string whole = text_of("out/model/model.safetensors");
+  for (const std::uintmax_t size : {std::uintmax_t{100}, std::uintmax_t{whole.size() - 1}}) {
+    fs::resize_file(path("out/model/model.safetensors"), size);
+    const Outcome again = train();
+    EXPECT_EQ(again.status, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("the model is written again"));
+    EXPECT_EQ(text_of("out/model/model.safetensors"), whole);
+  }
+  EXPECT_THAT(train().out, Not(HasSubstr("written again")));
+}
+
 // Bytes that are not UTF-8 can be in a path, but not in the TOML and JSON that describe a run.
 TEST_F(Outputs, OfAPathThatIsNotUtf8AreRefusedBeforeTheFirstStep) {
   const std::string strange = path("\xff");
