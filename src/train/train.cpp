@@ -61,7 +61,7 @@ std::optional<TrainResult> finished_result(const RunConfig& config, const Resume
   return result;
 }
 
-/// A run writes below output.dir alone, which may itself be a link.
+/// A run writes below output.dir alone, which may itself be a link, and deletes only what it may have written.
 void require_own_folders(const RunConfig& config) {
   const std::filesystem::path dir = config.output.dir;
   std::filesystem::path below;
@@ -72,6 +72,7 @@ void require_own_folders(const RunConfig& config) {
     require(kind_of(dir / folder) != NameKind::other,
             "{} is a link, but a run writes nothing outside of output.dir = '{}' (use output.dir for another place)",
             (dir / folder).string(), config.output.dir);
+  if (config.checkpoint.enable) require_replaceable(model_folder(config));
 }
 
 /// Refuses output.dir if f, which prepares it, fails.

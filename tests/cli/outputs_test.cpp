@@ -114,6 +114,26 @@ TEST_F(Outputs, AModelThatCannotBeReadIsWrittenAgain) {
   EXPECT_THAT(train().out, Not(HasSubstr("written again")));
 }
 
+TEST_F(Outputs, ThatCannotReplaceWhatIsThereAreRefusedBeforeTheFirstStep) {
+  const auto expect_refused = [&](const std::string& planted) {
+    const Outcome outcome = train();
+    EXPECT_EQ(outcome.status, 2) << planted << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr(path("out/" + planted.substr(0, planted.find('/'))) + " ")) << planted;
+    EXPECT_THAT(outcome.out, Not(HasSubstr("step:"))) << planted;
+    EXPECT_EQ(text_of("out/" + planted), "the user's own");
+    fs::remove_all(path("out"));
+  };
+  for (const std::string planted : {"model", "model/own.txt", "model.tmp/own.txt", "model.old/own.txt"}) {
+    fs::create_directories(fs::path(path("out/" + planted)).parent_path());
+    std::ofstream(path("out/" + planted)) << "the user's own";
+    expect_refused(planted);
+  }
+  fs::create_directories(path("out"));
+  std::ofstream(path("own.txt")) << "the user's own";
+  fs::create_symlink(path("own.txt"), path("out/model"));
+  expect_refused("model");
+}
+
 // Bytes that are not UTF-8 can be in a path, but not in the TOML and JSON that describe a run.
 TEST_F(Outputs, OfAPathThatIsNotUtf8AreRefusedBeforeTheFirstStep) {
   const std::string strange = path("\xff");

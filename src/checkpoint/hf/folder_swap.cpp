@@ -19,6 +19,18 @@ bool is_of_model(const std::filesystem::path& folder, const std::filesystem::pat
          name == index_file_name || is_companion(name.string());
 }
 
+void require_only_model(const std::filesystem::path& folder) {
+  const NameKind kind = kind_of(folder);
+  if (kind == NameKind::nothing) return;
+  require(kind == NameKind::folder, "{} exists and is not a folder; move it away, or choose another name for the model",
+          folder.string());
+  for (const std::string& name : list_folder(folder))
+    require(is_of_model(folder, name),
+            "{} contains '{}', which is not part of a model, so it is not replaced; move it away, or choose another "
+            "name for the model",
+            folder.string(), name);
+}
+
 std::filesystem::path parent_of(const std::filesystem::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : ".";
 }
@@ -29,14 +41,7 @@ std::filesystem::path temporary_name(const std::filesystem::path& folder) { retu
 std::filesystem::path outgoing_name(const std::filesystem::path& folder) { return folder.string() + ".old"; }
 
 void require_replaceable(const std::filesystem::path& folder) {
-  const NameKind kind = kind_of(folder);
-  if (kind == NameKind::nothing) return;
-  require(kind == NameKind::folder, "{} exists and is not a folder; choose another name for the model",
-          folder.string());
-  for (const std::string& name : list_folder(folder))
-    require(is_of_model(folder, name),
-            "{} contains '{}', which is not part of a model, so it is not replaced; choose another name for the model",
-            folder.string(), name);
+  for (const auto& taken : {folder, temporary_name(folder), outgoing_name(folder)}) require_only_model(taken);
 }
 
 bool is_model_folder(const std::filesystem::path& folder) {

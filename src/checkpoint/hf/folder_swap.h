@@ -10,7 +10,8 @@ namespace echelon {
 [[nodiscard]] std::filesystem::path temporary_name(const std::filesystem::path& folder);
 [[nodiscard]] std::filesystem::path outgoing_name(const std::filesystem::path& folder);
 
-/// Throws Error unless `folder` does not exist, is empty or contains only files of a model, which may be deleted.
+/// Throws Error unless `folder`, and each of the two names next to it, does not exist, is empty or contains only files
+/// of a model, which may be deleted.
 void require_replaceable(const std::filesystem::path& folder);
 
 /// Whether `folder` is a folder with a config.json and only files of a model.

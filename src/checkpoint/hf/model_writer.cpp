@@ -122,7 +122,7 @@ ModelWriter::~ModelWriter() {
 }
 
 void ModelWriter::begin() {
-  for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
+  require_replaceable(options_.folder);
   require_sayable(options_.model);
   SpecialTokens tokens;
   if (!options_.tokenizer.empty() && options_.special_tokens) tokens = options_.special_tokens(options_.tokenizer);
