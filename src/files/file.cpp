@@ -5,6 +5,7 @@
 #include "files/system_calls.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -231,6 +232,10 @@ void make_folder(const std::filesystem::path& folder) {
   const std::filesystem::path parent = folder.parent_path();
   if (!parent.empty() && parent != folder && kind_of(parent) == NameKind::nothing) make_folder(parent);
   make_folder_in_parent(folder);
+}
+
+void require_writable(const std::filesystem::path& folder) {
+  if (system_calls().access(folder.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
 }
 
 void remove_file(const std::filesystem::path& path) {

@@ -82,6 +82,8 @@ void sync_folder(const std::filesystem::path& folder);
 void make_folder_in_parent(const std::filesystem::path& folder);
 /// Makes the folder and the parents that it lacks, and makes them durable. Throws Failure.
 void make_folder(const std::filesystem::path& folder);
+/// Throws Failure if this user may not make files in the folder.
+void require_writable(const std::filesystem::path& folder);
 /// Deletes the file if it exists. Throws Failure.
 void remove_file(const std::filesystem::path& path);
 /// The file at `from` gets the name `to`, which must not exist, and loses its old one. Throws Failure.

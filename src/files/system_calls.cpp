@@ -57,6 +57,7 @@ int SystemCalls::real_path(const char* path, std::string* real) {
   return 0;
 }
 int SystemCalls::statvfs(const char* path, struct statvfs* status) { return ::statvfs(path, status); }
+int SystemCalls::access(const char* path, int mode) { return ::faccessat(AT_FDCWD, path, mode, AT_EACCESS); }
 int SystemCalls::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int SystemCalls::rmdir(const char* path) { return ::rmdir(path); }
 int SystemCalls::unlink(const char* path) { return ::unlink(path); }

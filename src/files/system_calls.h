@@ -35,6 +35,8 @@ class SystemCalls {
   /// The path without links, in `real`.
   virtual int real_path(const char* path, std::string* real);
   virtual int statvfs(const char* path, struct statvfs* status);
+  /// By the rights with which the process acts.
+  virtual int access(const char* path, int mode);
   virtual int mkdir(const char* path, mode_t mode);
   virtual int rmdir(const char* path);
   virtual int unlink(const char* path);

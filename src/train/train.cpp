@@ -136,7 +136,9 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const auto adapters = resumes ? std::nullopt : initial_adapters(config, resume.base());
   require_own_folders(config);
   prepare_output(config, [&] {
-    if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
+    if (!config.checkpoint.enable) return;
+    make_folder(checkpoint_folder(config));
+    require_writable(checkpoint_folder(config));
   });
   store_packing(opened, config, observer);
   if (validation) store_packing(*validation, config, observer);

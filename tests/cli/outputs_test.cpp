@@ -134,6 +134,16 @@ TEST_F(Outputs, ThatCannotReplaceWhatIsThereAreRefusedBeforeTheFirstStep) {
   expect_refused("model");
 }
 
+TEST_F(Outputs, OfAFolderWithoutPermissionAreRefusedBeforeTheFirstStep) {
+  fs::create_directories(path("out/checkpoint"));
+  fs::permissions(path("out/checkpoint"), fs::perms::owner_read | fs::perms::owner_exec);
+  std::vector<std::string> command = {std::string(ECHELON_BINARY_DIR) + "/echelon", "train", path("run.toml")};
+  if (geteuid() == 0) command.insert(command.begin(), {"setpriv", "--bounding-set=-dac_override"});
+  const Outcome outcome = run_command(command);
+  EXPECT_EQ(outcome.status, 2) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("checkpoint: Permission denied"), HasSubstr("(use another output.dir)")));
+}
+
 // Bytes that are not UTF-8 can be in a path, but not in the TOML and JSON that describe a run.
 TEST_F(Outputs, OfAPathThatIsNotUtf8AreRefusedBeforeTheFirstStep) {
   const std::string strange = path("\xff");
