@@ -174,5 +174,18 @@ TEST_F(Outputs, AtTheLimitOfAFilesSizeLeaveNothingHalfWritten) {
   }
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+// The address space of an AddressSanitizer is terabytes.
+TEST_F(Outputs, OpenBlasWithoutMemoryForItsBufferIsAnError) {
+  ASSERT_EQ(train({"--checkpoint.tokenizer=" + path("corpus/tokenizer.json")}).status, 0);
+  const Outcome outcome =
+      run_command({"bash", "-c",
+                   "ulimit -v 200000; exec timeout -s KILL 60 " + std::string(ECHELON_BINARY_DIR) +
+                       "/echelon generate " + path("out/model") + " --prompt a --max-new-tokens 3"});
+  EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("no memory for OpenBLAS's buffers"));
+}
+#endif
+
 }  // namespace
 }  // namespace echelon

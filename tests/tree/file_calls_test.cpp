@@ -20,6 +20,7 @@ const std::map<std::string, std::string>& others() {
       {"machine/", "/proc and /sys"},
       {"measure/", "/proc, and rates that are kept in the user's cache"},
       {"backend/plugin.cpp", "the library of the GPU backend"},
+      {"ops/cpu/blas.cpp", "whether there is memory"},
       {"cuda/comm/placement.cpp", "/proc"},
       {"tensor/memory_space.cpp", "memory"},
       {"data/files/mapped_file", "tokenizers that a user names"},

@@ -4,13 +4,16 @@
 #include "ops/cpu/instruction_set.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 
 namespace echelon {
@@ -44,7 +47,31 @@ class CoreTypeSetting {
   std::optional<std::string> before_;
 };
 
+/// As OpenBLAS counts them while it is loaded.
+std::size_t num_blas_threads() {
+  const std::size_t num_cores = std::max(std::thread::hardware_concurrency(), 1U);
+  for (const char* variable : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"})
+    if (const char* value = std::getenv(variable); value != nullptr && std::atoi(value) > 0)
+      return std::min(static_cast<std::size_t>(std::atoi(value)), num_cores);
+  return num_cores;
+}
+
+/// OpenBLAS gets a buffer for each of its threads while it is loaded, and where it gets none, tries again forever.
+/// Ranks that multiply at the same time need one each, for which this does not look.
+void require_buffers() {
+  constexpr std::size_t buffer_bytes = std::size_t{128} << 20U;  // of OpenBLAS 0.3.21 on x86-64
+  const std::size_t num_bytes = num_blas_threads() * buffer_bytes;
+  void* buffers = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (buffers == MAP_FAILED)
+    throw Failure(
+        fmt::format("there is no memory for OpenBLAS's buffers of {} MiB in all, one for each thread: raise "
+                    "the limit of the address space (ulimit -v) or lower OMP_NUM_THREADS",
+                    num_bytes >> 20U));
+  munmap(buffers, num_bytes);
+}
+
 void* open_library(const std::string& core_type) {
+  require_buffers();
   const CoreTypeSetting setting(core_type);
   for (const char* path : {openmp_build, "libopenblaso.so.0", "libopenblas.so.0"})
     if (void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
