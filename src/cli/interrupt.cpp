@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <ctime>
-#include <initializer_list>
 
 namespace echelon {
 namespace {
@@ -29,6 +28,12 @@ std::time_t now() {
 
 void end_at_once(int signal) { _exit(after_signals + signal); }
 
+constexpr int requests_to_end[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+void end_before_start(int signal) {
+  _exit(static_cast<int>(signal == SIGINT ? ExitStatus::interrupted : ExitStatus::restart));
+}
+
 void ask_to_end(int signal) {
   const RunRequest request = signal == SIGINT ? RunRequest::interrupt : RunRequest::restart;
   const RunRequest before = requests.end;
@@ -51,15 +56,20 @@ void handle(int signal, void (*handler)(int)) {
 
 void end_on_interrupt() { handle(SIGINT, end_at_once); }
 
+void end_on_requests() {
+  for (const int signal : requests_to_end) handle(signal, end_before_start);
+  handle(SIGUSR2, [](int) {});
+}
+
 const RunRequests& watch_for_requests() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) handle(signal, ask_to_end);
+  for (const int signal : requests_to_end) handle(signal, ask_to_end);
   handle(SIGUSR2, ask_to_save);
   std::signal(SIGPIPE, SIG_IGN);
   return requests;
 }
 
+void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
+
 ExitStatus status_of_interrupt() { return static_cast<ExitStatus>(after_signals + first_signal); }
 
 }  // namespace echelon
-void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
-

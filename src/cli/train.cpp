@@ -210,13 +210,14 @@ ExitStatus status_of(RunRequest end) {
 }
 
 ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>& config_arguments) {
-  const RunRequests& requests = watch_for_requests();
+  end_on_requests();  // to read a pipe may take any time
   ConfigSource source = source_of_model(arguments.config, config_arguments);
   std::string model_path;
   source.read_model = [&](const std::string& folder) { return read_model_spec(model_path = folder); };
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
   RunConfig config = read_run_config(source);
+  const RunRequests& requests = watch_for_requests();
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;

@@ -174,6 +174,20 @@ TEST_F(Outputs, AtTheLimitOfAFilesSizeLeaveNothingHalfWritten) {
   }
 }
 
+// The shell can open the pipe to write when the program has opened it to read.
+TEST_F(Outputs, ASignalEndsARunThatStillReadsItsConfig) {
+  const std::string echelon = std::string(ECHELON_BINARY_DIR) + "/echelon";
+  for (const auto& [signal, status] : {std::pair{"TERM", 75}, {"HUP", 75}, {"USR1", 75}, {"INT", 130}}) {
+    const std::string pipe = path(std::string("pipe-") + signal);
+    const Outcome outcome =
+        run_command({"bash", "-c",
+                     "set -m; mkfifo " + pipe + "; " + echelon + " train " + pipe + " & child=$!; exec 3>" + pipe +
+                         "; kill -" + signal + " $child; exec 3>&-; wait $child"});
+    EXPECT_EQ(outcome.status, status) << signal << outcome.err;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: "))) << signal;
+  }
+}
+
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 // The address space of an AddressSanitizer is terabytes.
 TEST_F(Outputs, OpenBlasWithoutMemoryForItsBufferIsAnError) {
