@@ -196,7 +196,8 @@ void validate(const ModelSpec& m) {
   require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1 (use 1e-05, the usual value)",
           m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
   require(m.initializer_range > 0 && m.initializer_range < 10,
-          "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
+          "model.initializer_range = {} is not above 0 and at most 10 (use 0.02, the usual value)",
+          m.initializer_range);
   validate_latents(m);
   validate_windows(m);
   validate_mixture(m);

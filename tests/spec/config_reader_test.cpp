@@ -13,6 +13,7 @@
 namespace echelon {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing::ThrowsMessage;
@@ -117,7 +118,7 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
     config.training.seq_len = 512;
     config.training.max_norm = 0.1 + 0.2;
     config.optimizer.lr = 1.0 / 3;
-    config.optimizer.eps = 4.9e-324;
+    config.lr_scheduler.min_lr_factor = 4.9e-324;
     config.data.seed = std::numeric_limits<std::int64_t>::min();
     config.data.path = "a \"quoted\" \\ path\nwith\ttwo lines, \x7f and \xc3\xa9";
     config.checkpoint.enable = false;
@@ -324,6 +325,17 @@ const ConfigFault faults[] = {
      {},
      "training.steps = \"many\" is not an integer, such as 100"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 1.5", {}, "toml:4: training.steps = 1.5 is not an integer"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 1e20", {}, "training.steps = 1e+20 is above 2147483647 (use "},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.steps=99999999999999999999"},
+     "training.steps = 99999999999999999999 is above 2147483647 (use 2147483647)"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.seed=18446744073709551615"},
+     "training.seed = 18446744073709551615 is above 9223372036854775807 (use 9223372036854775807)"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--data.seed=-9223372036854775809"},
+     "data.seed = -9223372036854775809 is below -9223372036854775808 (use -9223372036854775808)"},
+    {"[model]\npreset = 'llama-1m'", {"--training.steps=inf"}, "training.steps = inf is not an integer"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 5\nsteps = 6", {}, "toml:5: "},
     {"[model]\npreset = 'llama-1m'\n[training\nsteps = 5", {}, "toml:"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 2020-01-01", {}, "training.steps is a date or a time"},
@@ -361,9 +373,6 @@ const ConfigFault faults[] = {
      {"--training.stpes=5"},
      "command line: there is no key training.stpes; did you mean training.steps?"},
     {"[model]\npreset = 'llama-1m'", {"--training.steps=5x"}, "training.steps = \"5x\" is not an integer"},
-    {"[model]\npreset = 'llama-1m'",
-     {"--training.steps=99999999999999999999"},
-     "training.steps = 1e+20 is not an integer"},
     {"[model]\npreset = 'llama-1m'", {"--training.steps"}, "--training.steps has no value"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.deterministic=yes"},
@@ -432,6 +441,9 @@ TEST(ConfigReader, RefusesFilesThatItCannotRead) {
               ThrowsMessage<Error>(HasSubstr("'/nonexistent/run.toml' cannot be read")));
   EXPECT_THAT([] { (void)read_run_config({.path = scratch_folder(), .arguments = {}, .read_model = {}}); },
               ThrowsMessage<Error>(HasSubstr("is a folder")));
+  const std::string below_a_file = write_file("") + "/run.toml";
+  EXPECT_THAT([&] { (void)read_run_config({.path = below_a_file, .arguments = {}, .read_model = {}}); },
+              ThrowsMessage<Error>(EndsWith("run.toml' cannot be read: Not a directory")));
 }
 
 }  // namespace

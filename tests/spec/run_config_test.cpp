@@ -76,7 +76,7 @@ const Contradiction batch_faults[] = {
      }},
     {"[grad_scaler] does not apply to training.dtype = 'float32', which does not scale gradients (use float16)",
      [](RunConfig& c) { c.grad_scaler.init_scale = 2; }},
-    {"grad_scaler.backoff_factor = 1 is not between 0 and 1 (use 0.5)",
+    {"grad_scaler.backoff_factor = 1 is above 0.999 (use 0.999)",
      [](RunConfig& c) {
        c.training.dtype = DType::float16;
        c.grad_scaler.backoff_factor = 1;
@@ -162,7 +162,7 @@ const Contradiction batch_faults[] = {
     {"training.max_norm = -1 is below 0", [](RunConfig& c) { c.training.max_norm = -1; }},
     {"training.max_norm = inf is not a finite number, such as 1", [](RunConfig& c) { c.training.max_norm = infinity; }},
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
-    {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
+    {"optimizer.beta2 = 1 is above 0.999999 (use 0.999999)", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
     {"training.dtype = 'int32' is not one of float32, bfloat16, float16, float64; did you mean ",
      [](RunConfig& c) { c.training.dtype = DType::int32; }},
     {"optimizer.moments_dtype = 'float16' is not one of float32, bfloat16; did you mean bfloat16?",

@@ -71,6 +71,7 @@ constexpr ValueRange degree = {1, 1 << 20};
 constexpr ValueRange padding = {0, 1 << 16};
 constexpr ValueRange unit = {0, 1};
 constexpr ValueRange not_negative = {0};
+constexpr ValueRange below_one = {0, 0.999999};
 
 constexpr auto model = &RunConfig::model;
 constexpr auto data = &RunConfig::data;
@@ -208,8 +209,8 @@ const ConfigKey keys[] = {
     {"moe.bias_update_rate", at<moe, &E::bias_update_rate>, "step of the bias of the choice towards even loads (DeepSeek-V3), where the family has one", not_negative},
 
     {"lora.rank", at<lora, &A::rank>, "rank of low-rank adapters; 0: none, and all weights are trained", {0, 1 << 16}},
-    {"lora.alpha", at<lora, &A::alpha>, "scale of adapters: alpha / rank", not_negative},
-    {"lora.dropout", at<lora, &A::dropout>, "0 only: there is no dropout", unit},
+    {"lora.alpha", at<lora, &A::alpha>, "scale of adapters: alpha / rank", {0.001, 1e9}},
+    {"lora.dropout", at<lora, &A::dropout>, "0 only: there is no dropout", {0, 0}},
     {"lora.target_modules", at<lora, &A::target_modules>, "linear layers with adapters: all-linear (but routed experts and gates) | a list of the files' names, such as q_proj,v_proj"},
     {"lora.use_rslora", at<lora, &A::use_rslora>, "the scale is alpha / sqrt(rank)"},
     {"lora.initial_load_path", at<lora, &A::initial_load_path>, "PEFT's folder of the first adapters; empty: drawn"},
@@ -217,10 +218,10 @@ const ConfigKey keys[] = {
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
-    {"optimizer.beta1", at<optimizer, &O::beta1>, "decay of the first moment", unit},
-    {"optimizer.beta2", at<optimizer, &O::beta2>, "decay of the second moment", unit},
-    {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
-    {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
+    {"optimizer.beta1", at<optimizer, &O::beta1>, "decay of the first moment", below_one},
+    {"optimizer.beta2", at<optimizer, &O::beta2>, "decay of the second moment", below_one},
+    {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", {1e-30, 1e30}},
+    {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", {0, 1e6}},
     {"optimizer.moments_dtype", choice<optimizer, &O::moments_dtype>, "AdamW's moments: float32 | bfloat16: rounded stochastically; empty: float64 for float64, else float32"},
     {"optimizer.store_param_remainders", at<optimizer, &O::store_param_remainders>, "bfloat16: store only the bits of the master weight that the parameter lacks, 2 bytes instead of 4"},
 
@@ -230,8 +231,8 @@ const ConfigKey keys[] = {
     {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
 
     {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: initial factor of the loss", {1, 1e30}},
-    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "factor of the scale after growth_interval steps without overflow", {1, 1e6}},
-    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "factor of the scale when gradients overflow and the step is skipped", unit},
+    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "factor of the scale after growth_interval steps without overflow", {1.001, 1e6}},
+    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "factor of the scale when gradients overflow and the step is skipped", {0.001, 0.999}},
     {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
 
     {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},

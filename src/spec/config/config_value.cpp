@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace echelon {
@@ -37,9 +38,38 @@ const T& get(const ConfigKey& key, const ConfigValue& value, std::string_view ex
   throw_wrong_type(key, value, expected);
 }
 
+constexpr double beyond = 9223372036854775808.0;  // the least double above all int64
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+bool is_beyond(double number) {
+  return std::isfinite(number) && std::trunc(number) == number && std::abs(number) >= beyond;
+}
+
+/// Throws Error for a whole number that int64 cannot hold; on the command line it is a text, with all its digits.
+void require_held(const ConfigKey& key, const ConfigValue& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  const auto* real = std::get_if<double>(&value);
+  const std::optional<double> number = text ? parse_number<double>(*text) : real ? std::optional(*real) : std::nullopt;
+  if (!number || !is_beyond(*number)) return;
+  using Limits = std::numeric_limits<std::int64_t>;
+  const bool is_above = *number > 0;
+  const double bound = is_above ? key.range.most : key.range.least;
+  const std::int64_t closest = std::abs(bound) < beyond ? static_cast<std::int64_t>(bound)
+                               : is_above               ? Limits::max()
+                                                        : Limits::min();
+  throw Error(fmt::format("{} = {} is {} {} (use {})", key.name, text ? *text : to_toml(value),
+                          is_above ? "above" : "below", closest, closest));
+}
+
 // 1e6 counts as a whole number.
 std::optional<std::int64_t> as_whole(const ConfigValue& value) {
-  constexpr double beyond = 9223372036854775808.0;
   const double* number = std::get_if<double>(&value);
   if (number == nullptr || std::trunc(*number) != *number || std::abs(*number) >= beyond) return std::nullopt;
   return static_cast<std::int64_t>(*number);
@@ -51,6 +81,7 @@ struct Assign {
   RunConfig& config;
 
   void operator()(FieldOf<std::int64_t> field) const {
+    require_held(key, value);
     const auto whole = as_whole(value);
     field(config) = whole ? *whole : get<std::int64_t>(key, value, "an integer");
   }
@@ -137,14 +168,6 @@ struct Read {
   ConfigValue operator()(auto field) const { return field(config); }
 };
 
-template <class T>
-std::optional<T> parse_number(std::string_view text) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 // "[a, b]" or "a,b"; elements may be quoted.
 std::vector<std::string> split_list(std::string_view text) {
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
@@ -214,7 +237,9 @@ ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
   } else if (std::holds_alternative<FieldOf<std::int64_t>>(key.field) ||
              std::holds_alternative<FieldOf<double>>(key.field)) {
     if (const auto whole = parse_number<std::int64_t>(text)) return *whole;
-    if (const auto number = parse_number<double>(text)) return *number;
+    const auto number = parse_number<double>(text);
+    const bool loses_digits = number && is_beyond(*number) && std::holds_alternative<FieldOf<std::int64_t>>(key.field);
+    if (number && !loses_digits) return *number;
   }
   return std::string(text);
 }

@@ -6,10 +6,13 @@
 #include "spec/config/key_words.h"
 
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 namespace echelon {
 namespace {
@@ -30,8 +33,12 @@ std::string hint_for_file(const std::filesystem::path& path) {
 std::string config_text(const std::string& path) {
   require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; check the path", path);
   std::optional<std::string> text = read_text_file(path);
-  require(text.has_value(), "the config file '{}' cannot be read; check the path{}", path, hint_for_file(path));
-  return *std::move(text);
+  if (text) return *std::move(text);
+  const int reason = access(path.c_str(), R_OK) == 0 ? 0 : errno;
+  require(reason == 0 || reason == ENOENT, "the config file '{}' cannot be read: {}", path,
+          std::generic_category().message(reason));
+  throw Error(fmt::format("the config file '{}' cannot be read; check the path{}", path,
+                          reason == ENOENT ? hint_for_file(path) : ""));
 }
 
 std::string with_underscores(std::string_view name) {

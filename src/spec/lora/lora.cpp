@@ -131,7 +131,6 @@ void validate(const LoraConfig& lora, const ModelSpec& model) {
   require(lora.rank <= most, "lora.rank = {} is more than the {} columns of a linear layer (use {})", lora.rank, most,
           most);
   require(lora.alpha > 0, "lora.alpha = {} adds nothing to the weights (use 16)", lora.alpha);
-  require(lora.dropout == 0, "lora.dropout = {} is not supported: Echelon has no dropout (use 0)", lora.dropout);
   check_targets(lora, model);
   check_modules_to_save(lora, model);
 }
