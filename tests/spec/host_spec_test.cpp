@@ -110,7 +110,11 @@ TEST(HostSpec, MistakesAreNamed) {
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2\n", "")); },
               ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = -2")); },
-              ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
+              ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 1 (use 1)")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = 0")); },
+              ThrowsMessage<Error>(HasSubstr("machine.num_cores = 0 is below 1 (use 1)")));
+  EXPECT_THAT([&] { (void)read_host(with("float32_flops = ", "float32_flops = nan # ")); },
+              ThrowsMessage<Error>(HasSubstr("device.float32_flops = nan is not a finite number")));
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); },
               ThrowsMessage<Error>(HasSubstr("machine.num_cores is not a number")));
   EXPECT_THAT([&] { (void)read_host(with("[16, 16, 16, 8192, ", "[16, 16, 8192, ")); },

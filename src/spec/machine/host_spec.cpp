@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <variant>
 #include <vector>
@@ -71,7 +72,12 @@ void take(const toml::node_view<const toml::node>& node, T& value, const std::st
   const auto found = node.value<T>();
   require(found.has_value(), "{} is not {}", where, std::is_same_v<T, std::string> ? "text" : "a number");
   value = *found;
-  if constexpr (!std::is_same_v<T, std::string>) require(value >= 0, "{} = {} is below 0 (use 0)", where, value);
+  if constexpr (std::is_same_v<T, double>)
+    require(std::isfinite(value), "{} = {} is not a finite number", where, value);
+  if constexpr (!std::is_same_v<T, std::string>) {
+    const T least = where.ends_with("machine.num_cores") ? 1 : 0;
+    require(value >= least, "{} = {} is below {} (use {})", where, value, least, least);
+  }
 }
 
 void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
@@ -149,7 +155,8 @@ std::vector<Point> read_points(const toml::node& list, const std::string& where)
     Numbers numbers;
     for (const toml::node& column : *columns) {
       const auto number = column.value<double>();
-      require(number.has_value() && *number > 0, "{}[{}]: every number is above 0", where, points.size());
+      require(number.has_value() && *number > 0 && std::isfinite(*number), "{}[{}]: every number is above 0", where,
+              points.size());
       numbers.push_back(*number);
     }
     set(points.emplace_back(), numbers);
