@@ -1,5 +1,9 @@
 #include "verify/verify.h"
 
+#include "base/error.h"
+
+#include <cmath>
+
 namespace echelon {
 namespace {
 
@@ -54,6 +58,32 @@ void explain_by_choice(const ChoiceComparison& choices, const Difference& first,
   finding.evidence = choices.sentence;
 }
 
+bool is_finite(const TensorCollection& tensors) {
+  for (const auto& [name, values] : tensors.tensors())
+    for (const double value : values)
+      if (!std::isfinite(value)) return false;
+  return true;
+}
+
+/// The first quantity of a step that is not finite, with its value; empty: none.
+std::string diverged_quantity(const ReferenceStep& step) {
+  if (!std::isfinite(step.loss)) return fmt::format("a loss of {}", step.loss);
+  if (!std::isfinite(step.grad_norm)) return fmt::format("a gradient norm of {}", step.grad_norm);
+  return is_finite(step.gradients) && is_finite(step.weights) ? "" : "a gradient or a weight that is not finite";
+}
+
+/// NaN is equal to nothing: a layout without a fault would differ.
+void require_finite(const Reference& reference, const RunConfig& config) {
+  for (std::int64_t i = 1; i <= reference.num_steps(); ++i) {
+    const std::string diverged = diverged_quantity(reference.step(i));
+    if (diverged.empty()) continue;
+    throw Failure(fmt::format(
+        "step {} of one rank has {}: the run diverges, and no layout can be compared with it (use {}a lower "
+        "optimizer.lr = {})",
+        i, diverged, i > 1 ? fmt::format("--steps={} or ", i - 1) : "", config.optimizer.lr));
+  }
+}
+
 }  // namespace
 
 Verdict verify(const RunConfig& config, const BatchSource& batches, const VerifyOptions& options) {
@@ -63,6 +93,7 @@ Verdict verify(const RunConfig& config, const BatchSource& batches, const Verify
     verdict.choices = run_replaying(config, batches, options, reference);
   else
     run_reference(config, batches, options.num_steps, reference);
+  require_finite(reference, config);
   const ComparedRun layout(config, batches, reference, options.interpose);
 
   verdict.tolerances = tolerances_of(config.training.dtype);

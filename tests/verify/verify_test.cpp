@@ -517,6 +517,16 @@ TEST(Controls, ZerosAreEqual) {
   EXPECT_TRUE(verdict_of(at_rest, {}).is_equal());
 }
 
+// NaN is equal to nothing, so that each layout would differ from one rank.
+TEST(Controls, ARunThatDivergesIsNotCompared) {
+  RunConfig config = config_of({});
+  config.optimizer.lr = 1e200;
+  EXPECT_THAT([&] { (void)verdict_of(config, {}); },
+              ::testing::ThrowsMessage<Failure>(
+                  ::testing::AllOf(::testing::HasSubstr("of one rank has a "), ::testing::HasSubstr("the run diverges"),
+                                   ::testing::HasSubstr("(use --steps=1 or a lower optimizer.lr = 1e+200)"))));
+}
+
 /// Doubles sums over tp; without tp a rank fails.
 class DoubledAndLost final : public Plant {
  public:
