@@ -168,7 +168,8 @@ void upcycle_folder(const std::filesystem::path& source, const std::filesystem::
                       .model = weights.spec(),
                       .dtype = written,
                       .tokenizer = has_target(tokenizer) ? tokenizer : std::filesystem::path(),
-                      .special_tokens = options.special_tokens});
+                      .special_tokens = options.special_tokens,
+                      .training = {.seq_len = read_training_seq_len(source)}});
   writer.begin();
   move_weights(global_parameters(weights.spec()), weights, writer, [&](const std::string&) { return written; });
   writer.finish();

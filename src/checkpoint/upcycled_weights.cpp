@@ -25,6 +25,8 @@ Family mixture_of(const std::filesystem::path& source, Family dense) {
 }
 
 ModelSpec upcycled(const std::filesystem::path& source, const ModelSpec& dense, const Upcycling& upcycling) {
+  require(!dense.mixture.exists(), "{}: model_type = '{}' has experts already; --upcycle takes a dense model",
+          source.string(), name_of(dense.family));
   ModelSpec model = dense;
   model.family = mixture_of(source, dense.family);
   model.mixture = family_defaults(model.family).mixture;

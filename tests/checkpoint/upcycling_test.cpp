@@ -60,6 +60,17 @@ INSTANTIATE_TEST_SUITE_P(Families, Upcycled,
                          ::testing::Values(std::pair{"llama", Family::mixtral}, std::pair{"mistral", Family::mixtral},
                                            std::pair{"qwen3", Family::qwen3_moe}));
 
+// `echelon eval` takes sequences of this length.
+TEST(Upcycling, KeepsTheLengthOfTraining) {
+  const ScratchFolder scratch;
+  const std::filesystem::path dense = scratch / "dense";
+  std::filesystem::copy(dense_fixtures / "llama", dense, std::filesystem::copy_options::recursive);
+  std::string config = get(dense / "config.json");
+  put(dense / "config.json", config.insert(config.find('{') + 1, "\"training_seq_len\": 7,"));
+  convert_model(dense, scratch / "mixture", {.upcycling = {2, 1}});
+  EXPECT_EQ(read_training_seq_len(scratch / "mixture"), 7);
+}
+
 TEST(Upcycling, IsRefusedByName) {
   const ScratchFolder scratch;
   const auto refusal = [&](const char* fixture, const std::string& text) {
@@ -71,7 +82,7 @@ TEST(Upcycling, IsRefusedByName) {
   EXPECT_THAT(refusal("llama", "2,3"), HasSubstr("has more choices than experts (use 2,2)"));
   EXPECT_THAT(refusal("llama", "9000,2"), HasSubstr("model.num_experts = 9000"));
   EXPECT_THAT(refusal("gpt2", "8,2"), HasSubstr("model_type = 'gpt2' has no mixture of experts"));
-  EXPECT_THAT(refusal("mixtral", "8,2"), HasSubstr("model_type = 'mixtral' has no mixture of experts"));
+  EXPECT_THAT(refusal("mixtral", "8,2"), HasSubstr("model_type = 'mixtral' has experts already"));
 }
 
 }  // namespace
