@@ -151,11 +151,24 @@ TEST_F(Damaged, OtherRequestsAreRefusedByName) {
   std::filesystem::create_directory(checkpoint("run", 8));
   put(checkpoint("run", 8) / "notes.txt", "of a person");
   EXPECT_THAT(refusal(config("run")), AllOf(HasSubstr("step-8"), HasSubstr("no manifest")));
+  std::filesystem::remove_all(checkpoint("run", 8));
+  std::filesystem::create_directory_symlink(checkpoint("run", 7), checkpoint("run", 8));
+  EXPECT_THAT(refusal(config("run")), AllOf(HasSubstr("step-8 is a link"), HasSubstr("use another output.dir")));
+  std::filesystem::remove(checkpoint("run", 8));
+  std::filesystem::create_directory(checkpoint("run", 8));
+  put(checkpoint("run", 8) / "notes.txt", "of a person");
   RunConfig elsewhere = config("elsewhere");
   elsewhere.checkpoint.load = checkpoint("run", 8).string();
   EXPECT_THAT(refusal(elsewhere), HasSubstr("no manifest"));
+  elsewhere.checkpoint.load = checkpoint("run", 7).parent_path().string();
+  EXPECT_THAT(refusal(elsewhere), HasSubstr("(use " + checkpoint("run", 7).string() + ")"));
   elsewhere.checkpoint.load = (scratch_ / "nowhere").string();
   EXPECT_THAT(refusal(elsewhere), HasSubstr("is not auto, none, latest, a step or a step's folder"));
+  RunConfig from_nowhere = config("from_nowhere");
+  from_nowhere.checkpoint.initial_load_path = "nowhere";
+  EXPECT_THAT(refusal(from_nowhere), HasSubstr("checkpoint.initial_load_path = 'nowhere' is not a folder"));
+  from_nowhere.lora.rank = 1;
+  EXPECT_THAT(refusal(from_nowhere), HasSubstr("checkpoint.initial_load_path = 'nowhere' is not a folder"));
   elsewhere.checkpoint.load = "latets";
   EXPECT_THAT(refusal(elsewhere), AllOf(HasSubstr("'latets'"), HasSubstr("(use latest)")));
 }

@@ -22,6 +22,8 @@ bool is_of_model(const std::filesystem::path& folder, const std::filesystem::pat
 void require_only_model(const std::filesystem::path& folder) {
   const NameKind kind = kind_of(folder);
   if (kind == NameKind::nothing) return;
+  require(kind != NameKind::other,
+          "{} is a link, which is not replaced; move it away, or choose another name for the model", folder.string());
   require(kind == NameKind::folder, "{} exists and is not a folder; move it away, or choose another name for the model",
           folder.string());
   for (const std::string& name : list_folder(folder))

@@ -1,6 +1,8 @@
 #include "train/start/initial_weights.h"
 
 #include "base/error.h"
+#include "checkpoint/hf/adapter/adapter_config.h"
+#include "files/file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,8 +11,15 @@
 
 namespace echelon {
 
+void require_initial_folder(const RunConfig& config) {
+  require(is_folder(config.checkpoint.initial_load_path),
+          "checkpoint.initial_load_path = '{}' is not a folder (use that of a model, or a step's)",
+          config.checkpoint.initial_load_path);
+}
+
 std::optional<ModelReader> initial_weights(const RunConfig& config) {
   if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
+  require_initial_folder(config);
   ModelReader reader(config.checkpoint.initial_load_path);
   ModelSpec expected = config.model, found = reader.spec();
   expected.initializer_range = found.initializer_range;  // irrelevant for loaded weights
@@ -23,6 +32,8 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
 std::optional<AdapterReader> initial_adapters(const RunConfig& config, const std::optional<Digest>& base) {
   const LoraConfig& lora = config.lora;
   if (lora.initial_load_path.empty()) return std::nullopt;
+  require(is_adapter_folder(lora.initial_load_path),
+          "lora.initial_load_path = '{}' has no adapter_config.json (use a folder of PEFT)", lora.initial_load_path);
   AdapterReader reader(lora.initial_load_path, config.model);
   const AdapterConfig& found = reader.config();
   const auto require_same = [&](std::string_view key, const auto& wanted, const auto& is) {

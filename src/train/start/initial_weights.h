@@ -9,6 +9,9 @@
 
 namespace echelon {
 
+/// Throws Error, for a checkpoint.initial_load_path that is read.
+void require_initial_folder(const RunConfig& config);
+
 /// Of checkpoint.initial_load_path; none: they are drawn. Throws Error if that is another model.
 [[nodiscard]] std::optional<ModelReader> initial_weights(const RunConfig& config);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/base_digest.h"
+#include "checkpoint/model_reader.h"
 #include "checkpoint/state/saved_config.h"
 #include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
@@ -9,6 +10,7 @@
 #include "spec/config/config_changes.h"
 #include "train/data/data_fingerprint.h"
 #include "train/save/state_saver.h"
+#include "train/start/initial_weights.h"
 #include "train/start/load_choice.h"
 
 #include <algorithm>
@@ -26,7 +28,9 @@ class PassedOver : public Error {
 std::optional<Digest> base_of(const RunConfig& config) {
   const std::string& folder = config.checkpoint.initial_load_path;
   if (!config.lora.exists()) return std::nullopt;
-  return folder.empty() ? digest_of_drawn_base(config.training.seed) : digest_of_base(folder);
+  if (folder.empty()) return digest_of_drawn_base(config.training.seed);
+  require_initial_folder(config);
+  return digest_of_base(folder);
 }
 
 std::string of_all(const std::vector<KeyChange>& changes) {
@@ -37,6 +41,17 @@ std::string of_all(const std::vector<KeyChange>& changes) {
 
 std::int64_t closest_step(const std::vector<std::int64_t>& steps, std::int64_t wanted) {
   return *std::ranges::min_element(steps, {}, [&](std::int64_t step) { return std::abs(step - wanted); });
+}
+
+/// checkpoint.load may name the folder of all steps, or that of the run.
+void require_step_folder(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return;
+  std::string hint;
+  for (const std::filesystem::path& steps_in : {folder, folder / "checkpoint"})
+    if (const std::vector<SavedStep> saved = saved_steps(steps_in); !saved.empty() && hint.empty())
+      hint = fmt::format(" (use {})", step_folder(steps_in, saved.back().step).string());
+  throw Error(fmt::format("checkpoint.load = '{}' has no manifest, so it is not a complete checkpoint{}",
+                          folder.string(), hint));
 }
 
 }  // namespace
@@ -50,10 +65,9 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
   if (!asked_step && !other_run && !config.checkpoint.enable) return;
   if (config.checkpoint.enable)
     for (const std::filesystem::path& folder : foreign_step_folders(base))
-      throw Error(
-          fmt::format("{} is not a checkpoint (no manifest), so a save would mix with what is in it; use "
-                      "another output.dir, or move it away",
-                      folder.string()));
+      throw Error(fmt::format(
+          "{} is {}, so a save would mix with what is in it; use another output.dir, or move it away", folder.string(),
+          kind_of(folder) == NameKind::other ? "a link" : "not a checkpoint (no manifest)"));
   const std::vector<SavedStep> saved = saved_steps(base);
   std::vector<std::int64_t> steps;
   for (const SavedStep& one : saved) steps.push_back(one.step);
@@ -76,6 +90,7 @@ Resume::Resume(const RunConfig& config, const DataFingerprint& data,
           "checkpoint.load = '{}' is not auto, none, latest, a step or a step's folder (use {})", load,
           closest_name(load, load_words));
   if (other_run && steps.empty()) {
+    require_step_folder(*other_run);
     add(*other_run);
     return;
   }
