@@ -1,6 +1,7 @@
 // echelon inspect: describes a model folder, a checkpoint, token files, a run's metrics.jsonl, or a config.
 #include "checkpoint/hf/adapter/adapter_config.h"
 #include "checkpoint/model_reader.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/inspect/inspect_adapter.h"
 #include "cli/inspect/inspect_checkpoint.h"
@@ -38,8 +39,8 @@ ExitStatus inspect_token_files(const InspectArguments& arguments) {
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
   const std::string prefix =
       is_file_name && fs::exists(path) ? fs::path(path).replace_extension().string() : arguments.path;
-  require(fs::exists(prefix + ".idx"), "inspect '{}': there is no such model folder, and no {}.idx", arguments.path,
-          prefix);
+  require(fs::exists(prefix + ".idx"), "inspect '{}': there is no such model folder, and no {}.idx{}", arguments.path,
+          prefix, hint_for_preset(arguments.path));
   return arguments.sample > 0 ? inspect_sample(prefix, arguments.sample, arguments.json)
                               : inspect_tokens(prefix, arguments.json);
 }
@@ -56,6 +57,10 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
   const bool is_config = path.ends_with(".toml") || is_preset(path) || (path.empty() && !config_arguments.empty());
   const bool is_metrics = path.ends_with(".jsonl");
   if (is_config || is_metrics || fs::is_directory(path)) require_no_sample(arguments);
+  require(!is_config || !arguments.verify,
+          "--verify: {} is a config, which has no digests; a run writes checkpoints, such as "
+          "out/checkpoint/step-100",
+          path.empty() ? "the keys" : path);
   if (is_config) return inspect_config(path, config_arguments, arguments.json);
   require(
       !path.empty(),
@@ -68,10 +73,11 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
   require(!arguments.verify || fs::exists(path),
           "inspect '{}' --verify: there is no such folder; a run writes checkpoints, such as out/checkpoint/step-100",
           path);
+  const bool is_model_folder = fs::is_directory(path) && !is_adapter_folder(path);
+  if (is_model_folder) return inspect_model(path, arguments.verify, arguments.json);
   require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", path);
   if (is_metrics) return inspect_metrics(read_metrics(path), arguments.json);
   if (is_adapter_folder(path)) return inspect_adapter(path, arguments.json);
-  if (fs::is_directory(path)) return inspect_model(path, arguments.json);
   return inspect_token_files(arguments);
 }
 
@@ -82,12 +88,12 @@ CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& con
   app.add_option(
       "model", arguments->path,
       "a config (TOML), a Hugging Face or PEFT folder, a checkpoint, a preset, a run's metrics.jsonl, or the prefix of "
-      "a .bin and an .idx; without one, the keys below make a config");
+      ".bin and .idx; without one, the keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
-  app.add_flag("--verify", arguments->verify, "read all of a checkpoint and compare it with its digests");
+  app.add_flag("--verify", arguments->verify, "read and check all values of a model or checkpoint");
   app.add_option("--sample", arguments->sample,
-                 "so many documents of token files as text, what is trained in brackets or green")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+                 "documents of token files as text, what is trained in brackets or green")
+      ->check(in_range(1, 1000));
   return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };
 }
 

@@ -1,5 +1,7 @@
 #include "cli/model_argument.h"
 
+#include "base/error.h"
+#include "base/text/similar.h"
 #include "checkpoint/model_reader.h"
 
 #include <algorithm>
@@ -13,6 +15,11 @@ bool is_preset(const std::string& model) {
   const std::vector<std::string_view> names = preset_names();
   std::error_code ignored;
   return std::find(names.begin(), names.end(), model) != names.end() && !fs::exists(model, ignored);
+}
+
+std::string hint_for_preset(const std::string& model) {
+  const std::string closest = similar(model, preset_names());
+  return closest.empty() ? "" : fmt::format("; did you mean the preset {}?", closest);
 }
 
 ConfigSource source_of_model(const std::string& model, std::vector<std::string> settings) {

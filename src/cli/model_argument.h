@@ -18,4 +18,7 @@ inline constexpr const char* model_argument_help =
 /// Whether `model` is the name of a preset and not of a file.
 [[nodiscard]] bool is_preset(const std::string& model);
 
+/// "; did you mean the preset llama-10m?", for a name that is similar to one; else empty.
+[[nodiscard]] std::string hint_for_preset(const std::string& model);
+
 }  // namespace echelon

@@ -148,6 +148,7 @@ std::vector<std::string> CraftedFolder::on_model(const std::string& command) con
             "--training.steps=1",
             "--training.global_batch_size=1"};
   if (command == "eval") return {"eval", "--model", model(), "--data", path_ / "data"};
+  if (command == "verify") return {"inspect", model(), "--verify"};
   return {command, model()};
 }
 
@@ -195,7 +196,7 @@ void expect_refused_checkpoints(const std::vector<Crafted>& table) {
 }
 
 void expect_refused_models(const std::vector<Crafted>& table) {
-  expect_refused(table, {"train", "eval", "inspect"}, &CraftedFolder::on_model);
+  expect_refused(table, {"train", "eval", "inspect", "verify"}, &CraftedFolder::on_model);
 }
 
 }  // namespace echelon

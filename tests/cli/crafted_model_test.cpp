@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-const Commands of_weights = {"train", "eval"};
+const Commands of_weights = {"train", "eval", "verify"};
 
 auto config(const std::string& from, const std::string& to) {
   return [=](const CraftedFolder& folder) { folder.change_file(folder.model() / "config.json", from, to); };

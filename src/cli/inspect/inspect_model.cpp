@@ -5,7 +5,9 @@
 #include "checkpoint/model_reader.h"
 #include "cli/inspect/print_json.h"
 #include "cli/inspect/print_tensors.h"
+#include "spec/parameter_list.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace echelon {
@@ -13,15 +15,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Throws Error for a value that training would refuse.
+void read_values(const fs::path& folder) {
+  constexpr std::int64_t chunk = 1 << 22;
+  const ModelReader reader(folder);
+  std::vector<float> values;
+  for (const NamedShape& parameter : global_parameters(reader.spec())) {
+    const TensorSlice whole(parameter.sizes);
+    for (std::int64_t first = 0; first < whole.num_elements(); first += chunk) {
+      const std::int64_t count = std::min(chunk, whole.num_elements() - first);
+      values.resize(static_cast<std::size_t>(count));
+      reader.read(parameter.name, whole.elements({first, count}), DType::float32, values.data());
+    }
+  }
+}
+
 struct ModelFolder {
   FolderVerdict verdict{};
+  bool has_read_values = false;
   std::vector<ListedTensor> tensors;  // none if the files cannot be read, which the verdict says
 };
 
-ModelFolder read_model(const fs::path& folder) {
+ModelFolder read_model(const fs::path& folder, bool reads_values) {
   require_model(folder);
   ModelFolder model;
   model.verdict = verdict_of(folder);
+  model.has_read_values = reads_values && model.verdict.missing.empty();
+  try {
+    if (model.has_read_values) read_values(folder);
+  } catch (const Error& error) {
+    model.verdict.missing.emplace_back(error.what());
+  }
   try {
     model.tensors = list_tensors(folder);
   } catch (const Error& error) {
@@ -32,7 +56,9 @@ ModelFolder read_model(const fs::path& folder) {
 
 void print(const ModelFolder& model) {
   print_tensors(model.verdict.model_type, model.tensors);
-  fmt::print("{}\n", model.verdict.missing.empty() ? "it can be trained" : "it cannot be trained:");
+  fmt::print("{}\n", !model.verdict.missing.empty() ? "it cannot be trained:"
+                     : model.has_read_values        ? "it can be trained"
+                                             : "it can be trained if all values are finite (--verify reads them)");
   for (const auto* sentences : {&model.verdict.missing, &model.verdict.notes})
     for (const std::string& sentence : *sentences) fmt::print("  {}\n", printable(sentence));
 }
@@ -46,8 +72,8 @@ nlohmann::ordered_json to_json(const ModelFolder& model) {
 
 }  // namespace
 
-ExitStatus inspect_model(const std::filesystem::path& folder, bool json) {
-  const ModelFolder model = read_model(folder);
+ExitStatus inspect_model(const std::filesystem::path& folder, bool reads_values, bool json) {
+  const ModelFolder model = read_model(folder, reads_values);
   json ? print_json(to_json(model)) : print(model);
   std::fflush(stdout);
   if (!model.verdict.missing.empty()) throw Error(model.verdict.missing.front());
