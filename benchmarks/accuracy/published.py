@@ -52,6 +52,6 @@ def predict_with(echelon, rows, constants, options):
                 json.dump(constants, file)
             command += ["--constants", path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        if not done.stdout:  # a row that is wrong says so in its own object
             raise SystemExit(done.stderr)
         return json.loads(done.stdout)

@@ -114,7 +114,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name,
                               std::span<const std::string_view> needed) {
   const auto is_control = [](char c) { return c >= 0 && c < ' ' && c != '\t' && c != '\r' && c != '\n'; };
   const auto control = std::ranges::find_if(text, is_control);
-  require(control == text.end(), "{} is no table of text: it has a byte {}", name,
+  require(control == text.end(), "{} is no table of text: it contains a byte of value {}", name,
           static_cast<int>(control == text.end() ? 0 : *control));
   const std::vector<CsvRecord> records = csv_records(text, name);
   require(!records.empty(), "{} has no header with the names of its columns", name);

@@ -76,17 +76,25 @@ bool replaces(const NamedFile& written, const NamedFile& other) {
   return whole(written.path) == whole(other.path);
 }
 
+/// `--model=a b` has two models where the argument without a name is the same option.
+void require_named_once(const CLI::Option& option, std::string_view name, const std::string& other) {
+  require(other.empty() || !option.get_positional() || option.get_expected_max() > 1,
+          "'{}' is a second value of {}; give it once", other, name);
+}
+
 }  // namespace
 
 std::vector<std::string> with_values_apart(const CLI::App& command, const std::vector<std::string>& arguments) {
   std::vector<std::string> apart;
   std::vector<const CLI::Option*> given;
+  std::string positional;  // the first argument without a name, after the command's own
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
     const CLI::Option* option = name.starts_with("--") ? command.get_option_no_throw(name) : nullptr;
     apart.push_back(argument);
+    if (i > 0 && !argument.starts_with('-') && positional.empty()) positional = argument;
     if (option == nullptr || option->get_items_expected_min() == 0) continue;
     const bool has_value =
         equals != std::string::npos || (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"));
@@ -100,6 +108,7 @@ std::vector<std::string> with_values_apart(const CLI::App& command, const std::v
             apart.back(), name);
     given.push_back(option);
   }
+  for (const CLI::Option* option : given) require_named_once(*option, "--" + option->get_lnames().front(), positional);
   return apart;
 }
 

@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <thread>
 
 namespace echelon {
@@ -193,6 +194,12 @@ int run_cli(const std::vector<std::string>& arguments) noexcept {
   } catch (const std::filesystem::filesystem_error& error) {
     return failed(fmt::format("'{}' cannot be used: {}", error.path1().string(), error.code().message()),
                   ExitStatus::bad_input);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return failed(error.what(), ExitStatus::failure);
+    return failed(
+        "the system has no memory or no room for another thread (ulimit -v, ulimit -u): make training.num_threads "
+        "smaller",
+        ExitStatus::failure);
   } catch (const std::exception& error) {
     return failed(fmt::format("internal error: {}", error.what()), ExitStatus::failure);
   }

@@ -38,6 +38,8 @@ ExitStatus run_conversion(const ConvertArguments& arguments) {
   ConvertOptions options = {
       .text_only = arguments.text_only, .merged = arguments.merged, .special_tokens = special_tokens};
   if (!arguments.dtype.empty()) options.dtype = parse_training_dtype("--dtype", arguments.dtype);
+  require(arguments.merged.empty() || is_adapter_folder(arguments.merged) || is_checkpoint(arguments.merged),
+          "--merge={} has no adapters: use PEFT's folder, or a step's folder of a run with [lora]", arguments.merged);
   if (!arguments.upcycled.empty()) options.upcycling = parse_upcycling(arguments.upcycled);
   require_tokenizer_of_model(arguments.source);
   convert_model(arguments.source, arguments.folder, options);

@@ -1,4 +1,5 @@
 // echelon eval: the loss of a saved model on prepared text.
+#include "base/error.h"
 #include "base/text/counted.h"
 #include "base/text/tell.h"
 #include "checkpoint/model_reader.h"
@@ -60,6 +61,11 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
   std::error_code ignored;
   if (arguments.model.empty() && std::filesystem::is_directory(arguments.config, ignored))
     std::swap(arguments.model, arguments.config);
+  require(!std::filesystem::is_directory(arguments.config, ignored),
+          "eval '{}' --model={} are two models; give one, or a config (TOML) with --model", arguments.config,
+          arguments.model);
+  require(!arguments.config.empty() || !arguments.model.empty() || sets_key(settings, "checkpoint.initial_load_path"),
+          "eval has no model: give its folder, such as out/model (checkpoint.initial_load_path)");
   const RunConfig config = config_of(arguments, settings);
   const EvaluationResult result = evaluate(config, most_batches(arguments, settings, config));
   if (!placement_of(config).is_first_process()) return ExitStatus::success;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/text/counted.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -137,7 +138,7 @@ void declare_chat(CLI::App& app, ChatOptions& chat) {
              {"assistant", "last", "all"})
       ->needs(is_on);
   CLI::Option* const max_tokens = app.add_option("--max-tokens", chat.max_tokens, "of a conversation; 0: any")
-                                      ->check(CLI::NonNegativeNumber)
+                                      ->check(in_range(0, 2147483647))
                                       ->capture_default_str()
                                       ->needs(is_on);
   add_choice(app, "--too-long", "refuse, truncate or drop conversations of more than --max-tokens", chat.too_long,

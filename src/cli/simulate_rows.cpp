@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -80,6 +82,16 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
   return json;
 }
 
+/// Throws Error if a row was not predicted, after all have been printed.
+void require_predicted(const std::vector<Json>& rows, const std::string& path) {
+  const auto is_wrong = [](const Json& row) { return row.contains("error"); };
+  const auto first = std::ranges::find_if(rows, is_wrong);
+  require(first == rows.end(), "--rows={}: {} of {} rows cannot be predicted; the first has id '{}': {}", path,
+          std::ranges::count_if(rows, is_wrong), rows.size(),
+          first == rows.end() ? "" : first->at("id").get<std::string>(),
+          first == rows.end() ? "" : first->at("error").get<std::string>());
+}
+
 /// " (2.1 to 2.7)"; empty where there is no interval.
 std::string interval_text(const Json& row) {
   if (!row.contains("interval_seconds")) return "";
@@ -111,6 +123,8 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
   if (arguments.json) {
     // ids may be any bytes, even invalid UTF-8
     fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+    require_predicted(all, arguments.path);
     return ExitStatus::success;
   }
   for (const Json& each : all) {
@@ -124,6 +138,8 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
     for (const Json& sentence : each.value("assumed", Json::array()))
       fmt::print("  {}\n", printable(sentence.get<std::string>()));
   }
+  std::fflush(stdout);
+  require_predicted(all, arguments.path);
   return ExitStatus::success;
 }
 

@@ -162,6 +162,7 @@ CommandAction declare_verify(CLI::App& app, const std::vector<std::string>& conf
       ->check(in_range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--hidden", arguments->request.hidden_size, "width of a smaller model; 0: the config's")
+      ->check(in_range(0, 2147483647))
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "the verdict as JSON");
   return [arguments, config_arguments] { return run_verification(*arguments, config_arguments); };

@@ -137,7 +137,8 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
   text += "wrong,24,2304,24,2048,,32,512,,\n";
   const std::string path = written("rows.csv", text);
   const Outcome outcome = run_echelon({"simulate", "--rows", path, "--json"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("1 of 7 rows cannot be predicted; the first has id 'wrong': "));
   const nlohmann::json rows = nlohmann::json::parse(outcome.out);
   ASSERT_EQ(rows.size(), 7U);
   const std::vector<std::string> read = {"a", "b, \"c\"", "\xE2\x98\x83", "caf\xEF\xBF\xBD", "", "a"};

@@ -117,7 +117,7 @@ TEST_F(ClaimingCores, TakesTheThreadsThatAreAskedFor) {
   RunConfig config;
   config.training.num_threads = 5;
   EXPECT_EQ(place(1, config)[0].cores.num_threads, 5);
-  for (const char* wrong : {"0", "-1", "many", "2x"}) {
+  for (const char* wrong : {"0", "-1", "many", "2x", "4097"}) {
     setenv("OMP_NUM_THREADS", wrong, 1);
     try {
       (void)num_threads_of_environment();

@@ -57,12 +57,16 @@ int num_threads_of_environment() {
   if (value == nullptr || *value == '\0') return 0;
   const std::string_view text(value);
   int number = 0;
+  constexpr int most_threads = 4096;  // as for training.num_threads
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_number = error == std::errc() && number >= 1 && (end == text.data() + text.size() || *end == ',');
   require(is_number,
           "the environment variable OMP_NUM_THREADS = '{}' is not a number of threads; unset it or use "
           "training.num_threads",
           text);
+  require(number <= most_threads,
+          "the environment variable OMP_NUM_THREADS = '{}' is above {}; unset it or use training.num_threads = {}",
+          text, most_threads, most_threads);
   return number;
 }
 

@@ -178,8 +178,7 @@ std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& mac
   if (machine.host) {
     const std::int64_t num_ranks = question.gpus.value_or(machine.host->num_cores);
     const std::int64_t most = machine.nodes.front().num_devices;
-    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be (use {})", num_ranks,
-            most);
+    require(num_ranks <= most, "--gpus={} is more than the {} threads of one process (use {})", num_ranks, most, most);
     return num_ranks;
   }
   const auto devices = machine.num_devices();

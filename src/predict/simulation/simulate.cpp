@@ -17,8 +17,8 @@ namespace {
 
 void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
   for (const auto& [rank, factor] : slow_ranks) {
-    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} is not one of the {} ranks (use {})", rank, factor,
-            num_ranks, std::clamp(rank, 0, num_ranks - 1));
+    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} is not a rank: the last one is {} (use {})", rank, factor,
+            num_ranks - 1, std::clamp(rank, 0, num_ranks - 1));
     constexpr double slowest = 1e6;
     require(factor > 0 && factor <= slowest, "--slow rank={}:{} is not a factor of a rank's time (use {})", rank,
             factor, factor > slowest ? slowest : 1);
