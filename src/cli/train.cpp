@@ -5,7 +5,6 @@
 #include "base/text/counted.h"
 #include "base/text/printable.h"
 #include "base/text/tell.h"
-#include "base/text/utf8.h"
 #include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -210,12 +209,6 @@ ExitStatus status_of(RunRequest end) {
   return end == RunRequest::restart ? ExitStatus::restart : ExitStatus::interrupted;
 }
 
-void require_utf8(const std::string& toml) {
-  const std::size_t valid = valid_utf8_prefix(toml), line = toml.rfind('\n', valid) + 1;
-  require(valid == toml.size(), "--show-config: TOML is UTF-8, which this value is not: {}",
-          toml.substr(line, toml.find('\n', valid) - line));
-}
-
 ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>& config_arguments) {
   end_on_requests();  // to read a pipe may take any time
   ConfigSource source = source_of_model(arguments.config, config_arguments);
@@ -226,9 +219,7 @@ ExitStatus run_training(TrainArguments arguments, const std::vector<std::string>
   RunConfig config = read_run_config(source);
   const RunRequests& requests = watch_for_requests();
   if (arguments.show_config) {
-    const std::string text = to_toml(config);
-    require_utf8(text);
-    fmt::print("{}", text);
+    fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
   if (!model_path.empty() && config.checkpoint.initial_load_path.empty())

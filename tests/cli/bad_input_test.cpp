@@ -167,7 +167,7 @@ const BadInput train_arguments[] = {
      {".toml:4", "data.path is a list", "not supported here"},
      "[model]\npreset = 'llama-1m'\n[data]\npath = [0.5, 'a', 0.5, 'b']\n"},
     {{"train", good, data, "--checkpoint.initial_load_path=/nonexistent/model", "--show-config", "--output.dir=\xff"},
-     {"--show-config: TOML is UTF-8, which this value is not: dir = \"\\xff\""}},
+     {"'--output.dir=\\xff' is not UTF-8"}},
     {{"train", good, "--training.dtype=float8"}, {"training.dtype = 'float8'"}},
     {{"train", good, data, "--training.global_batch_size=3", "--training.micro_batch_size=2"},
      {"training.global_batch_size = 3", "(use 2)"}},
