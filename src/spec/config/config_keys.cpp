@@ -232,7 +232,7 @@ const ConfigKey keys[] = {
 
     {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: initial factor of the loss", {1, 1e30}},
     {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "factor of the scale after growth_interval steps without overflow", {1.001, 1e6}},
-    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "factor of the scale when gradients overflow and the step is skipped", {0.001, 0.999}},
+    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "factor of the scale when gradients overflow and the step is skipped", {1e-6, 0.999}},
     {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
 
     {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
