@@ -194,8 +194,8 @@ std::shared_ptr<const PassCosts> CostTable::unexchanged_costs(const UnitKind& ki
   of_any.exchange = {};
   std::shared_ptr<const PassCosts>& known = passes_->unexchanged[{pass_degrees(kind, of_any), kind}];
   if (known != nullptr) return known;
-  const std::int64_t seq_len = request_->base.training.seq_len, cp = shape.cp;
-  const double more_pairs = static_cast<double>(seq_len + 1) / static_cast<double>(seq_len / cp + 1);
+  const std::int64_t seq_len = request_->base.training.seq_len, cp = shape.cp, num_own = seq_len / cp;
+  const double more_pairs = static_cast<double>(seq_len + 1) / static_cast<double>(num_own + 1);
   auto costs = std::make_shared<PassCosts>();
   tracer.tell_first_passes(kind, [&](PassKind pass, bool /*is_first*/, CallTrace& trace) {
     for (TraceEvent& event : trace.events) {
