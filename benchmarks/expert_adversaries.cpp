@@ -9,7 +9,7 @@
 //
 // Time is that of a core for each rank (rank_seconds.h). Ranks share one core, so none helps another one. Loads are
 // measured in turns.
-#include "machine/cpus.h"
+#include "in_turns.h"
 #include "parity/trained_loads.h"
 #include "rank_seconds.h"
 #include "spec/config/config_reader.h"
@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -134,15 +133,5 @@ void compare(const RunConfig& config, int num_rounds) {
 
 int main(int argc, char** argv) {
   using namespace echelon;
-  try {
-    const int num_rounds = argc > 1 ? std::atoi(argv[1]) : 3;
-    std::vector<std::string> options = default_options();
-    if (argc > 2) options.insert(options.end(), argv + 2, argv + argc);
-    bind_this_thread({allowed_cpus().front()});
-    compare(read_run_config({.path = {}, .arguments = options, .read_model = {}}), num_rounds);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return static_cast<int>(error.status());
-  }
+  return run_in_turns(argc, argv, 3, default_options(), compare);
 }

@@ -8,8 +8,8 @@
 //
 // Time is that of a core for each rank (rank_seconds.h). Ranks share one core, so none helps another one. The ratio is
 // the median over turns.
+#include "in_turns.h"
 #include "known_loads.h"
-#include "machine/cpus.h"
 #include "parity/trained_loads.h"
 #include "rank_seconds.h"
 #include "spec/config/config_reader.h"
@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -144,15 +143,5 @@ void compare(const RunConfig& config, int num_turns) {
 
 int main(int argc, char** argv) {
   using namespace echelon;
-  try {
-    const int num_turns = argc > 1 ? std::atoi(argv[1]) : 5;
-    std::vector<std::string> options = default_options();
-    if (argc > 2) options.insert(options.end(), argv + 2, argv + argc);
-    bind_this_thread({allowed_cpus().front()});
-    compare(read_run_config({.path = {}, .arguments = options, .read_model = {}}), num_turns);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return static_cast<int>(error.status());
-  }
+  return run_in_turns(argc, argv, 5, default_options(), compare);
 }

@@ -9,7 +9,7 @@
 // over one that computes meanwhile.
 //
 // Time is that of a core for each rank. Ranks share one core, so none helps another one.
-#include "machine/cpus.h"
+#include "in_turns.h"
 #include "rank_events.h"
 #include "rank_seconds.h"
 #include "some_tokens.h"
@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
 
 namespace echelon {
 namespace {
@@ -133,17 +132,8 @@ void compare_on_cores(const RunConfig& config, int num_turns) {
 
 int main(int argc, char** argv) {
   using namespace echelon;
-  try {
-    const int num_turns = argc > 1 ? std::atoi(argv[1]) : 5;
-    std::vector<std::string> options = default_options();
-    if (argc > 2) options.insert(options.end(), argv + 2, argv + argc);
-    bind_this_thread({allowed_cpus().front()});
-    const RunConfig config = read_run_config({.path = {}, .arguments = options, .read_model = {}});
+  return run_in_turns(argc, argv, 5, default_options(), [](const RunConfig& config, int num_turns) {
     compare_on_links(config, num_turns);
     compare_on_cores(config, num_turns);
-    return 0;
-  } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return static_cast<int>(error.status());
-  }
+  });
 }
