@@ -17,8 +17,7 @@ class StreamedSums {
   void multiply(GemmRange rows) {
     units_ = call_.depths.units(0);
     const std::int64_t width = call_.panel_columns();
-    packed_ =
-        HugeBuffer::of_this_thread(HugeBuffer::own).floats(units_ * (g_.n + tiles_at_once * call_.kernels.panel_rows));
+    packed_ = HugeBuffer::of_this_thread(HugeBuffer::own).floats(units_ * (g_.n + call_.kernels.panel_rows));
     a_ = packed_ + units_ * g_.n;
     for (std::int64_t column = 0; column < g_.n; column += width)
       call_.streamed.pack_rows({.from = g_.b.data + column * call_.value,
@@ -26,47 +25,43 @@ class StreamedSums {
                                 .k = g_.k,
                                 .count = width,
                                 .into = packed_ + column * units_});
-    const std::int64_t end = rows.first + rows.size;
-    for (std::int64_t first = rows.first; first < end; first += rows_at_once)
-      multiply_rows({first, std::min(rows_at_once, end - first)});
+    const std::int64_t end = rows.first + rows.size, at_once = call_.kernels.panel_rows / most_rows * most_rows;
+    for (std::int64_t first = rows.first; first < end; first += at_once)
+      multiply_panel({first, std::min(at_once, end - first)});
   }
 
  private:
-  // Tiles that use a panel while the first cache holds it.
-  static constexpr std::int64_t tiles_at_once = 4, rows_at_once = tiles_at_once * StreamedKernels::most_rows;
+  static constexpr std::int64_t most_rows = StreamedKernels::most_rows;
+  static constexpr std::int64_t units_ahead = 256;  // of tiles, until one's sums are in the second cache
 
-  void multiply_rows(GemmRange rows) const {
-    const std::int64_t width = call_.panel_columns(), num_panels = g_.n / width,
-                       num_tiles = parts_of(rows.size, StreamedKernels::most_rows),
-                       a_units = units_ * call_.kernels.panel_rows;
-    for (std::int64_t index = 0; index < num_tiles; ++index) {
-      const GemmRange tile = streamed_tile(rows.size, index);
-      call_.kernels.pack_a_columns({.from = g_.a.data + (rows.first + tile.first) * call_.value,
-                                    .stride = g_.a.stride,
-                                    .k = g_.k,
-                                    .count = tile.size,
-                                    .into = a_ + index * a_units});
-    }
+  void multiply_panel(GemmRange rows) const {
+    call_.kernels.pack_a_columns({.from = g_.a.data + rows.first * call_.value,
+                                  .stride = g_.a.stride,
+                                  .k = g_.k,
+                                  .count = rows.size,
+                                  .into = a_});
+    for (std::int64_t first = 0; first < rows.size; first += most_rows)
+      multiply_rows({rows.first + first, std::min(most_rows, rows.size - first)}, a_ + first);
+  }
+
+  /// Row by row of tiles, since c is read faster in the order of its memory.
+  void multiply_rows(GemmRange rows, const float* a) const {
     StreamedTile t{.streamed = Streamed::c,
+                   .a = a,
                    .a_stride = call_.kernels.panel_rows,
                    .c_stride = g_.c_stride,
                    .depth = units_,
+                   .rows = static_cast<int>(rows.size),
                    .vectors = call_.streamed.most_vectors,
                    .adds = true};
-    // Panels whose tiles take some thousand cycles.
-    const std::int64_t ahead = std::max<std::int64_t>(1, 256 / (units_ * num_tiles));
+    const std::int64_t width = call_.panel_columns(), num_panels = g_.n / width,
+                       ahead = std::max<std::int64_t>(1, units_ahead / units_);
     for (std::int64_t panel = 0; panel < num_panels; ++panel) {
       const std::int64_t later = panel + ahead;
-      for (std::int64_t index = 0; index < num_tiles; ++index) {
-        const GemmRange tile = streamed_tile(rows.size, index);
-        const std::int64_t row = rows.first + tile.first;
-        t.a = a_ + index * a_units;
-        t.b = packed_ + panel * width * units_;
-        t.c = place_of(row, panel * width);
-        t.rows = static_cast<int>(tile.size);
-        t.later_c = place_of(later < num_panels ? row : row + rows.size, later % num_panels * width);
-        call_.streamed.multiply(t);
-      }
+      t.b = packed_ + panel * width * units_;
+      t.c = place_of(rows.first, panel * width);
+      t.later_c = place_of(later < num_panels ? rows.first : rows.first + rows.size, later % num_panels * width);
+      call_.streamed.multiply(t);
     }
   }
 

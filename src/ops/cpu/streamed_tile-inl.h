@@ -7,28 +7,13 @@
 //                     vector of sums, at most, where Source are units: those that registers hold.
 // Not guarded: each instruction set has its own.
 
-constexpr int lines_per_unit = 2;
-/// Those of a later tile. A few are fetched for each unit, since more at once would wait for each other; what is left
-/// over, here.
-template <int rows, int columns>
-LinesAhead lines_of_c(const StreamedTile& t) {
-  constexpr std::uint32_t line = 16, per_row = columns / line, all = rows * per_row;
-  LinesAhead lines = {.next = reinterpret_cast<const std::byte*>(t.later_c),
-                      .row_skip = (t.c_stride - columns) * static_cast<std::int64_t>(sizeof(float)),
-                      .per_row = per_row,
-                      .left_in_row = per_row,
-                      .left = all};
-  while (static_cast<std::int64_t>(lines.left) > lines_per_unit * t.depth) lines.fetch();
-  return lines;
-}
-
 /// c[rows, vectors] (+)= a b.
 template <class V, int rows, int vectors, Streamed streamed>
 HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
   const StreamedTile t = args;  // a copy that no store to c can change
   const V of;
   constexpr int width = V::width;
-  constexpr bool is_of_b = streamed != Streamed::a && streamed != Streamed::c, is_by_k = streamed == Streamed::c;
+  constexpr bool is_of_b = streamed != Streamed::a;
   typename V::Sums sums[rows][vectors];
   HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
     HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) {
@@ -39,18 +24,17 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
   constexpr int line = 16, interval = is_of_b ? StreamedKernels::burst_units : line, ahead = 8;  // values, units, units
   LinesAhead lines;
   if constexpr (is_of_b) lines = *t.ahead;
-  if constexpr (is_by_k) lines = lines_of_c<rows, vectors * width>(t);
   const float* a = t.a;
   const std::int64_t a_stride = streamed == Streamed::lone_b ? StreamedKernels::lone_stride : t.a_stride;
   float* b = t.b;
   const auto* from = static_cast<const typename V::Source*>(t.source);
-  for (std::int64_t first = 0; first < t.depth; first += is_by_k ? t.depth : interval) {
+  for (std::int64_t first = 0; first < t.depth; first += interval) {
     if constexpr (is_of_b) lines.burst();
     if constexpr (streamed == Streamed::a) {
       HWY_UNROLL(8)
       for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (V::rows_ahead(vectors) + i) * t.a_stride, 0, 2);
     }
-    const std::int64_t last = is_by_k ? t.depth : std::min(t.depth, first + interval);
+    const std::int64_t last = std::min(t.depth, first + interval);
     HWY_UNROLL(4)
     for (std::int64_t l = first; l < last; ++l) {
       typename V::Row b_row[vectors];
@@ -69,20 +53,13 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
         b_row[0] = V::row(from);
         from += t.source_stride;
       } else {
-        if constexpr (is_by_k) {
-          HWY_UNROLL(2)
-          for (int i = 0; i < lines_per_unit; ++i)
-            if (lines.left > 0) lines.fetch();
-          HWY_UNROLL(4)
-          for (int i = 0; i < vectors * width; i += line) __builtin_prefetch(b + ahead * vectors * width + i);
-        }
         HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) b_row[v] = V::row(b + v * width);
       }
       HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
-        const auto a_unit = V::broadcast(is_by_k ? a[i] : a[i * a_stride]);
+        const auto a_unit = V::broadcast(a[i * a_stride]);
         HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) sums[i][v] = V::multiply_add(sums[i][v], a_unit, b_row[v]);
       }
-      a += is_by_k ? a_stride : 1;
+      ++a;
       b += vectors * width;
     }
   }
@@ -95,6 +72,57 @@ HWY_NOINLINE void multiply_streamed(const StreamedTile& args) {
   }
 }
 
+template <class V, int rows, int vectors>
+HWY_INLINE void add_unit(typename V::Sums (&sums)[rows][vectors], const float* a, const float* b) {
+  typename V::Row b_row[vectors];
+  HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) b_row[v] = V::row(b + v * V::width);
+  HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
+    const auto a_unit = V::broadcast(a[i]);
+    HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) sums[i][v] = V::multiply_add(sums[i][v], a_unit, b_row[v]);
+  }
+}
+
+/// c[rows, vectors] += a b, a by k. While units are multiplied, this tile's sums are fetched from the second cache, and
+/// those of a later one into it: a few at once, since more would wait for each other.
+template <class V, int rows, int vectors>
+HWY_NOINLINE void add_streamed(const StreamedTile& args) {
+  const StreamedTile t = args;
+  constexpr int width = V::width, line = 16, columns = vectors * width, steps = columns > line ? 2 : 1;
+  typename V::Sums sums[rows][vectors];
+  HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
+    HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) sums[i][v] = V::zero();
+  }
+  const float *a = t.a, *b = t.b, *own = t.c, *later = t.later_c;
+  std::int64_t left = t.depth;
+  HWY_UNROLL(8) for (int i = 0; i < rows; ++i) {
+    HWY_UNROLL(2) for (int step = 0; step < steps; ++step) {
+      HWY_UNROLL(4) for (int j = step * columns / steps; j < (step + 1) * columns / steps; j += line) {
+        __builtin_prefetch(later + j, 0, 2);
+        __builtin_prefetch(own + j);
+      }
+      if (left > 0) {
+        add_unit<V>(sums, a, b);
+        a += t.a_stride;
+        b += columns;
+        --left;
+      }
+    }
+    later += t.c_stride;
+    own += t.c_stride;
+  }
+  HWY_UNROLL(4) for (; left > 0; --left) {
+    add_unit<V>(sums, a, b);
+    a += t.a_stride;
+    b += columns;
+  }
+  HWY_UNROLL(32) for (int i = 0; i < rows; ++i) {
+    HWY_UNROLL(4) for (int v = 0; v < vectors; ++v) {
+      float* c = t.c + i * t.c_stride + v * width;
+      V::store(c, V::add(V::load(c), sums[i][v]));
+    }
+  }
+}
+
 using MultiplyStreamed = void (*)(const StreamedTile&);
 using StreamedRows = std::make_integer_sequence<int, StreamedKernels::most_rows>;
 using StreamedVectors = std::make_integer_sequence<int, most_vectors>;
@@ -103,6 +131,10 @@ template <class V, int vectors, Streamed streamed, int... rows_minus_one>
 constexpr auto table_of(std::integer_sequence<int, rows_minus_one...> /*rows*/) {
   return std::array<MultiplyStreamed, sizeof...(rows_minus_one)>{
       &multiply_streamed<V, rows_minus_one + 1, vectors, streamed>...};
+}
+template <class V, int... rows_minus_one>
+constexpr auto table_of_c(std::integer_sequence<int, rows_minus_one...> /*rows*/) {
+  return std::array<MultiplyStreamed, sizeof...(rows_minus_one)>{&add_streamed<V, rows_minus_one + 1, most_vectors>...};
 }
 template <class V, int... vectors_minus_one>
 constexpr auto tables_of_a(std::integer_sequence<int, vectors_minus_one...> /*vectors*/) {
@@ -118,7 +150,7 @@ void multiply_streamed_tile(const StreamedTile& t) {
   static constexpr auto of_packed_b = table_of<Whole, most_vectors, Streamed::packed_b>(StreamedRows());
   static constexpr auto of_lone_b =
       table_of<OfSource, 1, Streamed::lone_b>(std::make_integer_sequence<int, OfSource::lone_rows>());
-  static constexpr auto of_c = table_of<Whole, most_vectors, Streamed::c>(StreamedRows());
+  static constexpr auto of_c = table_of_c<Whole>(StreamedRows());
   const auto index = static_cast<std::size_t>(t.rows - 1), vectors = static_cast<std::size_t>(t.vectors - 1);
   switch (t.streamed) {
     case Streamed::a: return (t.is_half ? halves_of_a : of_a)[vectors][index](t);
