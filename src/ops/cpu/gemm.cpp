@@ -123,15 +123,17 @@ GemmProduct part_of(const GemmProduct& whole, DType dtype, GemmRange rows, GemmR
 
 }  // namespace
 
+void multiply_part(const GemmKernels& kernels, const GemmProduct& product, GemmRange rows, GemmRange columns) {
+  Multiplication(kernels, part_of(product, kernels.dtype, rows, columns), 1, 1).run();
+}
+
 void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads) {
   const bool is_small = product.m * product.n * product.k < (std::int64_t{1} << 20);
   const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads);
   const GemmGrid grid(product.m, product.n, kernels, threads);
   if (grid.size() == 1) return Multiplication(kernels, product, num_threads, threads).run();
-  const auto multiply_part = [&](int index) {
-    Multiplication(kernels, part_of(product, kernels.dtype, grid.rows(index), grid.columns(index)), 1, 1).run();
-  };
-  Team::of_this_thread(num_threads).run(grid.size(), multiply_part);
+  const auto multiply_one = [&](int index) { multiply_part(kernels, product, grid.rows(index), grid.columns(index)); };
+  Team::of_this_thread(num_threads).run(grid.size(), multiply_one);
 }
 
 }  // namespace echelon

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/gemm_splits.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -30,5 +31,8 @@ struct GemmProduct {
 };
 
 void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads);
+
+/// Some rows and columns of c, by the calling thread alone.
+void multiply_part(const GemmKernels& kernels, const GemmProduct& product, GemmRange rows, GemmRange columns);
 
 }  // namespace echelon
