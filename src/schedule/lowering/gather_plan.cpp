@@ -1,6 +1,8 @@
 #include "schedule/lowering/gather_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -15,21 +17,42 @@ struct Span {
     first = std::min(first, position);
     last = std::max(last, position);
   }
-  [[nodiscard]] bool goes_on_after(int position) const { return first <= position && position < last; }
+};
+
+/// What has started by a position, and not ended.
+class Spans {
+ public:
+  explicit Spans(const std::map<int, Span>& of_microbatches) {
+    for (const auto& [microbatch, span] : of_microbatches) spans_.push_back(span);
+    std::ranges::sort(spans_, std::ranges::less(), &Span::first);
+    for (std::size_t i = 1; i < spans_.size(); ++i) spans_[i].last = std::max(spans_[i].last, spans_[i - 1].last);
+  }
+  [[nodiscard]] bool go_on_after(int position) const {
+    const auto later = std::ranges::upper_bound(spans_, position, std::ranges::less(), &Span::first);
+    return later != spans_.begin() && position < std::prev(later)->last;
+  }
+
+ private:
+  std::vector<Span> spans_;  // by their first positions; the last one is that of any so far
 };
 
 class Uses {
  public:
   Uses(const UnitPasses& passes, const LoweringOptions& options)
       : keeps_(options.keeps_gathered), depth_(options.prefetch_depth) {
+    std::map<UnitKey, std::map<int, Span>> kept;
     for (const Action& pass : passes) {
       const int position = static_cast<int>(units_.size());
       units_.push_back(units_of(pass, options));
       for (const UnitKey& key : units_.back()) {
-        if (keeps_ == KeepsGathered::for_backward) of_microbatch_[key][pass.microbatch].add(position);
-        of_step_[key].add(position);
+        switch (keeps_) {
+          case KeepsGathered::for_next_pass: break;
+          case KeepsGathered::for_backward: kept[key][pass.microbatch].add(position); break;
+          case KeepsGathered::for_step: kept[key][0].add(position); break;
+        }
       }
     }
+    for (const auto& [key, of_microbatches] : kept) spans_.emplace(key, of_microbatches);
   }
 
   [[nodiscard]] const std::vector<UnitKey>& at(int position) const {
@@ -40,24 +63,15 @@ class Uses {
   [[nodiscard]] bool keeps(const UnitKey& key, int position) const {
     for (int next = position + 1; next <= position + depth_; ++next)
       if (std::find(at(next).begin(), at(next).end(), key) != at(next).end()) return true;
-    switch (keeps_) {
-      case KeepsGathered::for_next_pass: return false;
-      case KeepsGathered::for_backward: {
-        const auto& spans = of_microbatch_.at(key);
-        return std::any_of(spans.begin(), spans.end(),
-                           [&](const auto& span) { return span.second.goes_on_after(position); });
-      }
-      case KeepsGathered::for_step: return of_step_.at(key).goes_on_after(position);
-    }
-    return false;
+    const auto found = spans_.find(key);
+    return found != spans_.end() && found->second.go_on_after(position);
   }
 
  private:
   KeepsGathered keeps_;
   int depth_;
   std::vector<std::vector<UnitKey>> units_;  // by position
-  std::map<UnitKey, std::map<int, Span>> of_microbatch_;
-  std::map<UnitKey, Span> of_step_;
+  std::map<UnitKey, Spans> spans_;
 };
 
 }  // namespace
