@@ -1,7 +1,7 @@
 // The kernels of a training step on one GPU, by operation, before and after what src/cuda fuses and joins; what a host
 // calls; and the bytes of all operands. Counted from the blueprint, without a GPU. The configs are those of
 // benchmarks/gpu/cases.py. usage: bench_gpu_kernels
-#include "cuda/gpu_kernels.h"
+#include "ops/gpu/gpu_kernels.h"
 
 #include "comm/trace/trace_mesh.h"
 #include "engine/layout_run.h"

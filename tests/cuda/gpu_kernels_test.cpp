@@ -1,11 +1,11 @@
-// What the emulated device receives in a step is what cuda/gpu_kernels.h predicts from the operations.
-#include "cuda/gpu_kernels.h"
+// What the emulated device receives in a step is what ops/gpu/gpu_kernels.h predicts from the operations.
+#include "cuda/cuda_backend.h"
 
 #include "comm/thread/thread_world.h"
-#include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
 #include "engine/layout_run.h"
 #include "engine/run_device.h"
+#include "ops/gpu/gpu_kernels.h"
 #include "parity/layout.h"
 #include "parity/training_run.h"
 

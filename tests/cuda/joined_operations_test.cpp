@@ -1,5 +1,5 @@
 // Fills, rotations, sums of squares and updates that follow each other are one launch, with the values of one each
-// (cuda/ops/joined_operations.h).
+// (ops/gpu/joined_operations.h).
 #include "cuda/emulated/runtime.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"

@@ -1,10 +1,10 @@
 // What kernels and matmuls read and write on the emulated device are the bytes of ops/cost.h, less what fusing saves
-// (cuda/gpu_kernels.h). Of kernels that read each operand once, in packs of 16 bytes; norms, softmax and attention read
-// rows again, from caches.
+// (ops/gpu/gpu_kernels.h). Of kernels that read each operand once, in packs of 16 bytes; norms, softmax and attention
+// read rows again, from caches.
 #include "cuda/emulated/runtime.h"
-#include "cuda/gpu_kernels.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
+#include "ops/gpu/gpu_kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A norm's gradient and the norm after it, or a row_exp and its losses, are one launch with the values of both
-// (cuda/ops/paired_operations.h).
+// (ops/gpu/paired_operations.h).
 #include "cuda/emulated/runtime.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"

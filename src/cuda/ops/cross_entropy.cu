@@ -11,7 +11,7 @@
 #include "cuda/device/tickets.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/ops/paired_operations.h"
+#include "ops/gpu/paired_operations.h"
 
 #include <algorithm>
 #include <limits>

@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "cuda/ops/cudnn_attention.h"
-#include "cuda/ops/joined_operations.h"
-#include "cuda/ops/paired_operations.h"
 #include "cuda/ops/pending_product.h"
 #include "ops/description.h"
+#include "ops/gpu/joined_operations.h"
+#include "ops/gpu/paired_operations.h"
 
 namespace echelon::cuda {
 

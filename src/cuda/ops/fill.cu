@@ -2,9 +2,9 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
-#include "cuda/ops/joined_operations.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/segments.h"
+#include "ops/gpu/joined_operations.h"
 
 namespace echelon::cuda {
 namespace {

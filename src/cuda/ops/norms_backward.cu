@@ -5,7 +5,7 @@
 #include "cuda/ops/column_sums.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/norm_row.h"
-#include "cuda/ops/paired_operations.h"
+#include "ops/gpu/paired_operations.h"
 
 #include <cassert>
 #include <cmath>

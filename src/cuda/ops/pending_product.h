@@ -3,8 +3,8 @@
 // not fused, and why: docs/internals/gpu.md.
 #pragma once
 
-#include "cuda/ops/product_calls.h"
 #include "cuda/ops/products.h"
+#include "ops/gpu/product_calls.h"
 
 #include <functional>
 

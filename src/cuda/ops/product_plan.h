@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cuda/device/workspace.h"
-#include "cuda/ops/product_calls.h"
+#include "ops/gpu/product_calls.h"
 
 #include <cublasLt.h>
 

@@ -4,9 +4,9 @@
 #include "cuda/device/packs.h"
 #include "cuda/device/tickets.h"
 #include "cuda/ops/cuda_ops.h"
-#include "cuda/ops/joined_operations.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/segments.h"
+#include "ops/gpu/joined_operations.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cuda/ops/joined_operations.h"
+#include "ops/gpu/joined_operations.h"
 
 #include <algorithm>
 #include <array>

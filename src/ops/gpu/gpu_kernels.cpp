@@ -1,4 +1,4 @@
-#include "cuda/gpu_kernels.h"
+#include "ops/gpu/gpu_kernels.h"
 
 #include "ops/description.h"
 
@@ -123,18 +123,10 @@ void GpuKernelCount::count(const ProductCall& call) {
 }
 
 void GpuKernelCount::count(OpKind kind, std::int64_t kernels, std::int64_t bytes) {
-  Counted& counted = counts_[static_cast<std::size_t>(kind)];
-  counted.kernels += kernels;
-  counted.bytes += bytes;
-}
-
-GpuKernelCount::Counted GpuKernelCount::total() const {
-  Counted total;
-  for (const Counted& each : counts_) {
-    total.kernels += each.kernels;
-    total.bytes += each.bytes;
+  for (Counted* const counted : {&counts_[static_cast<std::size_t>(kind)], &total_}) {
+    counted->kernels += kernels;
+    counted->bytes += bytes;
   }
-  return total;
 }
 
 }  // namespace echelon::cuda

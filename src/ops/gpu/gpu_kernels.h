@@ -3,9 +3,9 @@
 // emulated device receives.
 #pragma once
 
-#include "cuda/ops/joined_operations.h"
-#include "cuda/ops/paired_operations.h"
-#include "cuda/ops/product_calls.h"
+#include "ops/gpu/joined_operations.h"
+#include "ops/gpu/paired_operations.h"
+#include "ops/gpu/product_calls.h"
 #include "ops/operation.h"
 
 #include <array>
@@ -17,8 +17,8 @@ namespace echelon::cuda {
 [[nodiscard]] std::int64_t num_gpu_kernels(const Operation& operation);
 
 /// Counts those of a sequence of operations on one device. Matmuls are fused with what follows them, if the library has
-/// algorithms for that (cuda/ops/product_calls.h). Fills, rotations, sums of squares and
-/// updates are joined (cuda/ops/joined_operations.h), and others paired (cuda/ops/paired_operations.h), so tensors need
+/// algorithms for that (ops/gpu/product_calls.h). Fills, rotations, sums of squares and
+/// updates are joined (ops/gpu/joined_operations.h), and others paired (ops/gpu/paired_operations.h), so tensors need
 /// addresses, but no memory.
 class GpuKernelCount {
  public:
@@ -31,7 +31,7 @@ class GpuKernelCount {
     std::int64_t kernels = 0, bytes = 0;
   };
   [[nodiscard]] Counted of(OpKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
-  [[nodiscard]] Counted total() const;
+  [[nodiscard]] Counted total() const { return total_; }
 
  private:
   [[nodiscard]] bool is_fused(const Operation& operation);
@@ -41,6 +41,7 @@ class GpuKernelCount {
   void count(const ProductCall& call);
 
   std::array<Counted, num_op_kinds> counts_ = {};
+  Counted total_ = {};
   ProductCalls products_;
   JoinedOperations joined_;
   PairedOperations paired_;

@@ -1,4 +1,4 @@
-#include "cuda/ops/product_calls.h"
+#include "ops/gpu/product_calls.h"
 
 #include <algorithm>
 #include <optional>
@@ -98,13 +98,14 @@ bool ProductCalls::add(const Tensor& out, const Tensor& a, const Tensor& b) {
 
 std::vector<ProductCall> ProductCalls::take() {
   std::vector<ProductCall> calls;
-  for (ProductCall& next : std::exchange(waiting_, {})) {
+  for (ProductCall& next : waiting_) {
     std::optional<ProductCall> batch = calls.empty() ? std::nullopt : joined(calls.back(), next);
     if (batch && has_algorithm_(*batch))
       calls.back() = *std::move(batch);
     else
       calls.push_back(std::move(next));
   }
+  waiting_.clear();
   return calls;
 }
 

@@ -1,4 +1,4 @@
-#include "cuda/ops/paired_operations.h"
+#include "ops/gpu/paired_operations.h"
 
 #include <algorithm>
 #include <initializer_list>
