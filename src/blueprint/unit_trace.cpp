@@ -9,13 +9,19 @@
 namespace echelon {
 namespace {
 
+/// Far apart, so that no two buffers overlap. No memory is there.
+std::byte* address_of_buffer(std::int64_t number) {
+  constexpr std::uintptr_t most_bytes = std::uintptr_t{1} << 46U;
+  return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number + 1) * most_bytes);
+}
+
 /// Buffers without data. Regions have no limit and report what was taken.
 class SizedBuffers final : public Buffers {
  public:
-  [[nodiscard]] Tensor tensor(BufferKey /*key*/, DType dtype, const Sizes& sizes) override {
-    return {nullptr, dtype, sizes};
+  [[nodiscard]] Tensor tensor(BufferKey key, DType dtype, const Sizes& sizes) override {
+    return {address_of(key), dtype, sizes};
   }
-  [[nodiscard]] Stack region(BufferKey /*key*/) override { return {}; }
+  [[nodiscard]] Stack region(BufferKey key) override { return Stack(address_of(key)); }
   void note_use(BufferKey key, const RegionUse& use) override {
     RegionUse& most = use_[key.role];
     if (use.num_bytes > most.num_bytes) most = use;
@@ -28,7 +34,13 @@ class SizedBuffers final : public Buffers {
   }
 
  private:
+  std::byte* address_of(const BufferKey& key) {
+    const auto number = static_cast<std::int64_t>(addresses_.size()) + 1;  // 0 is the workspace of repeated calls
+    return addresses_.try_emplace(key, address_of_buffer(number)).first->second;
+  }
+
   std::map<BufferRole, RegionUse> use_;
+  std::map<BufferKey, std::byte*> addresses_;
 };
 
 /// Executes actions on tensors without data and records them.
@@ -50,6 +62,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
     values_.trains = trains;
     values_.has_loss_scale = part.options.dtype == DType::float16;
     ops_.listen([this](const OpRecord& record) { events_.emplace_back(record); });
+    ops_.count_kernels([this](std::int64_t kernels) { add_late(kernels); });
     mesh_.listen(*this);
     executor_.start(buffers_, values_);
   }
@@ -86,6 +99,14 @@ class Tracer final : public CommListener, public RepeatedCalls {
   [[nodiscard]] RegionUse use_of(BufferRole role) const { return buffers_.use_of(role); }
 
  private:
+  /// Kernels that nothing follows which they are fused with, to the last operation.
+  void add_late(std::int64_t kernels) {
+    for (auto event = events_.rbegin(); event != events_.rend(); ++event)
+      if (auto* const operation = std::get_if<OpRecord>(&*event)) {
+        operation->num_kernels += static_cast<std::int32_t>(kernels);
+        return;
+      }
+  }
   void started(const CommRecord& record) override {
     CommRecord of_block = record;
     of_block.window = window_;
@@ -102,9 +123,11 @@ class Tracer final : public CommListener, public RepeatedCalls {
   }
   /// Makes the call, on a workspace that measures it alone. Returns what it took.
   std::int64_t record(const Key& key, Stack& workspace, const std::function<void()>& call) {
+    ops_.publish();
     const std::size_t first_event = events_.size(), first_start = num_starts_;
-    const Stack before = std::exchange(workspace, {});
+    const Stack before = std::exchange(workspace, Stack(address_of_buffer(0)));
     call();
+    ops_.publish();
     RecordedCall recorded = {.workspace_bytes = std::exchange(workspace, before).peak_bytes()};
     recorded.events.assign(events_.begin() + static_cast<std::ptrdiff_t>(first_event), events_.end());
     recorded.num_starts = num_starts_ - first_start;
@@ -116,6 +139,7 @@ class Tracer final : public CommListener, public RepeatedCalls {
     return recorded_.emplace(key, std::move(recorded)).first->second.workspace_bytes;
   }
   std::int64_t repeat(const RecordedCall& recorded) {
+    ops_.publish();
     for (TraceEvent event : recorded.events) {
       if (auto* const wait = std::get_if<CommWait>(&event)) wait->start += num_starts_;
       events_.push_back(event);
@@ -132,7 +156,9 @@ class Tracer final : public CommListener, public RepeatedCalls {
     starts_.clear();
     num_starts_ = 0;
     mesh_.clear();
+    ops_.publish();
     std::vector<Pending> in_progress = call();
+    ops_.publish();
     CallTrace trace = {std::move(events_), buffers_.use_of(BufferRole::workspace).num_bytes};
     for (Pending& pending : in_progress) pending.wait();
     return trace;

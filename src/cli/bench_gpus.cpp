@@ -95,6 +95,8 @@ MachineSpec measure_gpus(Backend& backend, const DeviceMeasurement& options) {
   device.memory_bandwidth = std::max(device.memory_bandwidth, measured.device.memory_bandwidth);
   device.memory_efficiency = measured.device.memory_bandwidth / device.memory_bandwidth;
   device.operation_seconds = measured.device.operation_seconds;
+  device.launch_seconds = measured.device.launch_seconds;
+  if (device.collective_launch_seconds == 0) device.collective_launch_seconds = usual_collective_launch_seconds;
   device.host_bandwidth = measured.device.host_bandwidth;
   take_formats(measured, device);
   node.link.measured = measure_links(backend, options);
@@ -108,6 +110,7 @@ std::string gpus_to_text(const MachineSpec& machine) {
                                  static_cast<double>(device.memory_bytes) / gib, device.num_multiprocessors);
   text += line_of("memory copy, GB/s", fmt::format("{:.1f}", device.memory_bandwidth * device.memory_efficiency / 1e9));
   text += line_of("smallest operation, us", fmt::format("{:.2f}", device.operation_seconds * 1e6));
+  text += line_of("its launch by the host, us", fmt::format("{:.2f}", device.launch_seconds * 1e6));
   text += line_of("from the host, GB/s", fmt::format("{:.1f}", device.host_bandwidth / 1e9));
   for (const auto& [format, rates] : device.formats) {
     if (rates.points.empty()) continue;
@@ -142,6 +145,7 @@ std::string gpus_to_json(const MachineSpec& machine) {
                                  {"memory_bytes", device.memory_bytes},
                                  {"copy_bandwidth", device.memory_bandwidth * device.memory_efficiency},
                                  {"operation_seconds", device.operation_seconds},
+                                 {"launch_seconds", device.launch_seconds},
                                  {"host_bandwidth", device.host_bandwidth}};
   if (node.disk.is_known()) json["disk"] = to_json(node.disk);
   for (const auto& [format, rates] : device.formats) {

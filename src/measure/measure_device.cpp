@@ -111,6 +111,19 @@ class Meter {
     for (int round = 0; round < options_.num_rounds; ++round) seconds.push_back(run(times));
     return median(std::move(seconds));
   }
+  /// Of the host, to issue one call, while the device is not so far behind that the host waits for it.
+  template <class Enqueue>
+  double issue_seconds_of(Enqueue&& enqueue) {
+    constexpr int num_issued = 64;
+    std::vector<double> seconds;
+    for (int round = 0; round < options_.num_rounds; ++round) {
+      ops_.finish();
+      const double start = now_seconds();
+      for (int i = 0; i < num_issued; ++i) enqueue();
+      seconds.push_back((now_seconds() - start) / num_issued);
+    }
+    return median(std::move(seconds));
+  }
 
  private:
   Ops& ops_;
@@ -189,7 +202,7 @@ AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std:
   return time;
 }
 
-/// The other rates: memory bandwidth, the smallest operation, and transfers from the host.
+/// The other rates: memory bandwidth, the smallest operation and its launch, and transfers from the host.
 void measure_memory(RankDevice& device, Meter& meter, DeviceSpec& spec, std::int64_t largest_size) {
   const std::int64_t count = std::min<std::int64_t>(std::int64_t{64} << 20U, largest_size * largest_size / 4);
   const Arena arena(2 * aligned(count * size_of(DType::float32)), device.memory());
@@ -199,7 +212,9 @@ void measure_memory(RankDevice& device, Meter& meter, DeviceSpec& spec, std::int
   ops.fill(x, 1);
   const auto bytes = static_cast<double>(x.num_bytes());
   spec.memory_bandwidth = 2 * bytes / meter.seconds_of([&] { ops.copy(y, x); });
-  spec.operation_seconds = meter.seconds_of([&] { ops.scale(y.rows(0, 1), 1); });
+  const auto smallest = [&] { ops.scale(y.rows(0, 1), 1); };
+  spec.operation_seconds = meter.seconds_of(smallest);
+  spec.launch_seconds = meter.issue_seconds_of(smallest);
   const std::vector<float> host(static_cast<std::size_t>(count), 1.0F);
   spec.host_bandwidth = bytes / meter.seconds_of([&] { ops.upload(x, host.data()); });
 }

@@ -96,6 +96,7 @@ std::vector<HtmlBars::Segment> page_segments(const StepParts& parts) {
     bars.push_back({"exposed, " + group, seconds});
   bars.insert(bars.end(), {{"bubble", parts.bubble_seconds},
                            {"waiting for slower replicas", parts.waiting_seconds},
+                           {"waiting for the host", parts.waits_for_host() ? parts.host_seconds : 0},
                            {"optimizer", parts.optimizer_seconds},
                            {"other", parts.other_seconds}});
   return bars;

@@ -86,6 +86,7 @@ std::string parts_table(const Simulation& result) {
     add("exposed communication, " + group, seconds);
   add("bubble", parts.bubble_seconds);
   add("waiting for slower replicas", parts.waiting_seconds);
+  if (parts.waits_for_host()) add("waiting for the host", parts.host_seconds);
   add("optimizer", parts.optimizer_seconds);
   add("other", parts.other_seconds);
   return text_table(rows);
@@ -189,6 +190,7 @@ Json to_json(const StepParts& parts) {
           {"exposed_communication_seconds", parts.exposed_communication_seconds},
           {"bubble_seconds", parts.bubble_seconds},
           {"waiting_seconds", parts.waiting_seconds},
+          {"host_seconds", parts.host_seconds},
           {"optimizer_seconds", parts.optimizer_seconds},
           {"other_seconds", parts.other_seconds}};
 }

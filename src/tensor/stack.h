@@ -19,6 +19,8 @@ class Stack {
  public:
   /// Measures only: tensors without data, no limit.
   Stack() = default;
+  /// The same, but tensors have addresses from `base` on, where no memory is.
+  explicit Stack(std::byte* base) : base_(base) {}
   /// Hands out [base, base + capacity_bytes).
   Stack(std::byte* base, std::int64_t capacity_bytes)
       : base_(base), capacity_bytes_(capacity_bytes), measures_(false) {}

@@ -131,6 +131,9 @@ TEST_F(GpuProgram, MeasuresAMachineToPlanFor) {
   const DeviceSpec& device = machine.nodes.front().device;
   EXPECT_EQ(device.memory_bytes, measured["memory_bytes"]);
   EXPECT_GT(device.operation_seconds, 0);
+  EXPECT_EQ(device.launch_seconds, measured["launch_seconds"]);
+  EXPECT_NE(device.launch_seconds, usual_launch_seconds) << "not the estimate";
+  EXPECT_EQ(device.collective_launch_seconds, usual_collective_launch_seconds);
   for (const char* format : {"bfloat16", "float16", "float8", "tensorfloat32", "float32", "float64"}) {
     ASSERT_TRUE(device.formats.contains(format)) << format;
     const FormatRates& rates = device.formats.find(format)->second;

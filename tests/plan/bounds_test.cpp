@@ -423,6 +423,43 @@ TEST(BoundsOfProfiles, AreBelowTheBlueprintsNumbers) {
     }
 }
 
+/// The bounds of any layout, its programs and its blueprint, on a machine whose hosts are so slow.
+void compare_with_slow_hosts(double launch_seconds, double collective_seconds,
+                             const std::vector<std::string>& settings) {
+  PlanRequest request = request_of({"", "llama3-8b", "h100", 16, 32, 1024, 0, settings});
+  DeviceSpec& device = request.machine.nodes.front().device;
+  device.launch_seconds = launch_seconds;
+  device.collective_launch_seconds = collective_seconds;
+  PlanRequest free = request;
+  DeviceSpec& without = free.machine.nodes.front().device;
+  without.launch_seconds = without.collective_launch_seconds = 0;
+  const PlanSpace space(request);
+  PlanBounds bounds(space, request);
+  LayoutSteps steps(space, request, bounds.costs());
+  std::mt19937 random(3);
+  for (int i = 0; i < 25; ++i) {
+    const PlanChoice choice = any_choice(space, random);
+    const Plan plan = evaluate(request, choice);
+    SCOPED_TRACE(to_toml(plan.config).substr(to_toml(plan.config).find("[training]")));
+    const std::optional<LayoutStep> step = steps.play(choice);
+    ASSERT_TRUE(step && step->is_exact);
+    EXPECT_NEAR(step->seconds, plan.outcome.step_seconds, 1e-10 * plan.outcome.step_seconds);
+    EXPECT_LE(bounds.seconds(choice), step->seconds);
+    EXPECT_GT(plan.outcome.parts.host_seconds, 0);
+    EXPECT_GT(plan.outcome.step_seconds, evaluate(free, choice).outcome.step_seconds + launch_seconds / 2);
+  }
+}
+
+TEST(BoundsOfHosts, AreBelowAndProgramsAreExact) {
+  for (const auto& [launch, collective] : {std::pair(1e-2, 1e-3), std::pair(1e-4, 0.1)})
+    compare_with_slow_hosts(launch, collective, {});
+}
+
+TEST(BoundsOfHosts, KnowsGraphs) {
+  compare_with_slow_hosts(
+      0.1, 0.1, {"--training.cuda_graphs=true", "--training.device=cuda", "--parallelism.pipeline_parallel_degree=1"});
+}
+
 /// The request with snapshots of so many bytes at most.
 PlanRequest with_snapshots(PlanRequest request, std::int64_t most_bytes) {
   request.base.checkpoint.async_mode = AsyncMode::async;

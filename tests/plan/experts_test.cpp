@@ -60,7 +60,7 @@ TEST(PlanForExperts, PolishesEveryListedTriple) {
                         .global_batch_size = 512,
                         .seq_len = 4096,
                         // half of it is for the proof
-                        .work = 16'000'000};
+                        .work = 24'000'000};
   const PlanResult found = find_plans(read_plan_request(asked));
   ASSERT_FALSE(found.is_complete);
   for (const Plan& plan : found.plans) {

@@ -72,6 +72,20 @@ TEST(MachineSpec, MixedKindsOfNodesAreCounted) {
   EXPECT_EQ(machine.num_devices(), 3 * 2 + 5 * 4);
 }
 
+TEST(MachineSpec, AHostTakesItsUsualSecondsOrThoseOfTheFile) {
+  const DeviceSpec usual = parse_machine(small, "").nodes.front().device;
+  EXPECT_EQ(usual.launch_seconds, usual_launch_seconds);
+  EXPECT_EQ(usual.collective_launch_seconds, usual_collective_launch_seconds);
+  const auto with_line = [](const std::string& line) {
+    return with(small, "memory_gib = 16", "memory_gib = 16\n" + line);
+  };
+  EXPECT_DOUBLE_EQ(parse_machine(with_line("launch_us = 5"), "").nodes.front().device.launch_seconds, 5e-6);
+  for (const char* key : {"launch_us", "collective_launch_us"})
+    for (const char* value : {"0", "-1"})
+      EXPECT_EQ(error_of(with_line(fmt::format("{} = {}", key, value))),
+                fmt::format("two.toml: node[0].device.{} = {} is impossible; it is above 0", key, value));
+}
+
 TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
   EXPECT_THAT(error_of(with(small, "num_nics", "num_nic")),
               HasSubstr("two.toml: node[0].num_nic: unknown key; did you mean num_nics?"));

@@ -28,17 +28,41 @@ void TraceOps::perform(const Operation& operation) {
     record.is_float8 = product->is_float8();
     record.is_weight_gradient = product->transpose_a;
   }
+  if (kernels_) {
+    const std::int64_t before = kernels_->total().kernels;
+    kernels_->add(operation);
+    record.num_kernels = static_cast<std::int32_t>(kernels_->total().kernels - before);
+  }
   note(record);
+}
+
+void TraceOps::count_kernels(std::function<void(std::int64_t)> late) {
+  kernels_.emplace();
+  late_ = std::move(late);
+}
+
+void TraceOps::publish() {
+  if (!kernels_) return;
+  const std::int64_t before = kernels_->total().kernels;
+  kernels_->flush();
+  if (const std::int64_t released = kernels_->total().kernels - before; released > 0) late_(released);
 }
 
 void TraceOps::upload(Tensor out, const void* /*host*/) {
   if (operand_listener_) operand_listener_({.dtype = out.dtype, .reads = {}, .overwrites = {out}});
-  note(record_of(OpKind::upload, out.dtype, cost_of_transfer(out)));
+  transfer(OpKind::upload, out);
 }
 
 void TraceOps::download(void* /*host*/, Tensor x) {
   if (operand_listener_) operand_listener_({.dtype = x.dtype, .reads = {x}, .overwrites = {}});
-  note(record_of(OpKind::download, x.dtype, cost_of_transfer(x)));
+  transfer(OpKind::download, x);
+}
+
+void TraceOps::transfer(OpKind kind, const Tensor& x) {
+  publish();
+  OpRecord record = record_of(kind, x.dtype, cost_of_transfer(x));
+  record.num_kernels = 0;
+  note(record);
 }
 
 void TraceOps::note(const OpRecord& record) {

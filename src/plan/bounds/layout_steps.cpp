@@ -3,6 +3,7 @@
 #include "blueprint/blueprint.h"
 #include "predict/machine/least_communication.h"
 #include "predict/step/context_rank.h"
+#include "predict/step/host_lane.h"
 #include "spec/config/pipeline.h"
 
 #include <algorithm>
@@ -19,9 +20,11 @@ class LayoutFold {
              const LayoutProgram& program, const std::vector<StageUnits>& stages)
       : config_(config),
         layers_(costs.layers(choice.shape, choice.recompute.operations)),
-        states_(costs.traces(choice.shape, choice.data)),
+        unit_states_(costs.traces(choice.shape, choice.data)),
         program_(program),
         devices_(config.mesh_shape(), machine),
+        device_(machine.nodes.front().device),
+        is_host_free_(HostCosts{device_.launch_seconds, device_.collective_launch_seconds}.is_free()),
         timer_(costs.timer()),
         context_ranks_(config),
         // A group's nodes may be connected to one switch or to several.
@@ -34,8 +37,13 @@ class LayoutFold {
   /// Fills the seconds of a rank's works in.
   void fill(int rank, std::vector<Work>& works) {
     start(rank);
-    for (const Action& action : program_.programs[static_cast<std::size_t>(rank)])
-      works[static_cast<std::size_t>(action.id)].seconds = seconds_of(action);
+    for (const Action& action : program_.programs[static_cast<std::size_t>(rank)]) {
+      const LaneTime time = time_of(action);
+      Work& work = works[static_cast<std::size_t>(action.id)];
+      work.seconds = time.seconds;
+      work.issue = time.issue;
+    }
+    if (config_.training.cuda_graphs) issue_as_graph(device_.launch_seconds, works);
   }
 
   [[nodiscard]] std::int64_t peak_bytes(int rank) const {
@@ -72,7 +80,19 @@ class LayoutFold {
       return tied_weight;
     }
   };
-  using PassSeconds = std::array<double, num_pass_kinds>;
+  /// What an action, or a part of it, takes of the device and of its host.
+  struct LaneTime {
+    double seconds = 0;
+    IssueTime issue = {};
+
+    void then(const LaneTime& next, std::int64_t count = 1) {
+      if (count == 0) return;
+      const double all = static_cast<double>(count) * next.seconds;
+      issue.then(next.issue.repeated(count, next.seconds), all);
+      seconds += all;
+    }
+  };
+  using PassTimes = std::array<LaneTime, num_pass_kinds>;
   struct Communication {
     CommRecord record;
     double seconds = 0;
@@ -82,9 +102,9 @@ class LayoutFold {
     Stage& stage = stages_.emplace_back();
     stage.has_tied_weight = units.has_tied_weight;
     if (units.has_tied_weight || units.borrows_tied_weight)
-      stage.tied_weight = {nullptr, &states_.of(units.tied_weight), 1};
+      stage.tied_weight = {nullptr, &unit_states_.of(units.tied_weight), 1};
     for (const auto& [kind, count] : units.runs) {
-      stage.runs.push_back({&layers_.of(kind), &states_.of(kind), count});
+      stage.runs.push_back({&layers_.of(kind), &unit_states_.of(kind), count});
       stage.cost.add(*stage.runs.back().passes, count);
     }
     stage.cost.stash_bytes += (stage.cost.num_units - 1) * layers_.boundary_bytes;
@@ -103,58 +123,64 @@ class LayoutFold {
     communications_.clear();
     if (!ranks_differ_ && rank > 0) return;
     passes_.clear();
-    states_seconds_.clear();
+    states_.clear();
   }
 
-  [[nodiscard]] double seconds_of(const ActionCost& cost) {
-    return cost.events.seconds([&](const CommRecord& record) {
+  [[nodiscard]] LaneTime time_of(const ActionCost& cost) {
+    const auto seconds_of = [&](const CommRecord& record) {
       const auto same = std::ranges::find(communications_, record, &Communication::record);
       if (same != communications_.end()) return same->seconds;
       communications_.push_back({record, least_communication_seconds(record, mesh_rank_, devices_)});
       return communications_.back().seconds;
-    });
+    };
+    LaneTime time = {.seconds = cost.events.seconds(seconds_of)};
+    if (!is_host_free_) time.issue = cost.events.issue_time(device_.collective_launch_seconds, seconds_of);
+    return time;
   }
 
   /// Of the microbatch whose weight gradients are computed first, or of the others.
-  const PassSeconds& passes(const UnitCost& unit, bool is_first) {
+  const PassTimes& passes(const UnitCost& unit, bool is_first) {
     const auto [known, is_new] = passes_.try_emplace({&unit, is_first});
     for (std::size_t pass = 0; is_new && pass < num_pass_kinds; ++pass)
-      known->second[pass] = seconds_of(unit.costs->of(pass, is_first));
+      known->second[pass] = time_of(unit.costs->of(pass, is_first));
     return known->second;
   }
 
-  double state(const UnitState& unit, ActionKind kind) {
-    const auto [known, is_new] = states_seconds_.try_emplace({&unit, kind}, 0);
+  LaneTime state(const UnitState& unit, ActionKind kind) {
+    const auto [known, is_new] = states_.try_emplace({&unit, kind});
     if (const auto found = unit.costs.find(kind); is_new && found != unit.costs.end())
-      known->second = seconds_of(found->second);
+      known->second = time_of(found->second);
     return known->second;
   }
 
-  double state_of_all(ActionKind kind) {
-    double seconds = 0;
+  LaneTime state_of_all(ActionKind kind) {
+    LaneTime time;
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       if (!is_of(i, pipeline_rank_)) continue;
-      for (const Run& run : stages_[i].runs) seconds += static_cast<double>(run.count) * state(*run.state, kind);
-      if (stages_[i].has_tied_weight) seconds += state(*stages_[i].tied_weight.state, kind);
+      for (const Run& run : stages_[i].runs) time.then(state(*run.state, kind), run.count);
+      if (stages_[i].has_tied_weight) time.then(state(*stages_[i].tied_weight.state, kind));
     }
-    return seconds;
+    return time;
   }
 
   /// Of what does not depend on units.
-  double once(const Action& action) {
+  LaneTime once(const Action& action) {
     const int peer = lane_of(action.kind) == Lane::transfer ? program_.peer_of(action) : -1;
-    const auto [known, is_new] = once_.try_emplace({action.kind, peer}, 0);
+    const auto [known, is_new] = once_.try_emplace({action.kind, peer});
     if (is_new)
-      known->second =
-          seconds_of(timer_.cost_of(trace_without_units(config_, mesh_rank_, without_units_, action, true)));
+      known->second = time_of(timer_.cost_of(trace_without_units(config_, mesh_rank_, without_units_, action, true)));
     return known->second;
   }
 
-  double seconds_of(const Action& action) {
-    if (const std::optional<PassKind> pass = pass_of(action.kind)) return pass_seconds(action, *pass);
+  LaneTime time_of(const Action& action) {
+    if (const std::optional<PassKind> pass = pass_of(action.kind)) return pass_time(action, *pass);
     switch (action.kind) {
       case ActionKind::clear_gradients: return state_of_all(action.kind);
-      case ActionKind::clip: return state_of_all(action.kind) + once(action);
+      case ActionKind::clip: {
+        LaneTime time = state_of_all(action.kind);
+        time.then(once(action));
+        return time;
+      }
       case ActionKind::load_batch:
       case ActionKind::count_tokens:
       case ActionKind::report:
@@ -166,16 +192,20 @@ class LayoutFold {
     }
   }
 
-  double pass_seconds(const Action& action, PassKind pass) {
+  LaneTime pass_time(const Action& action, PassKind pass) {
     // In buffers of their own the gradients of every microbatch are the first ones.
     const bool is_first = program_.options.shards_gradients ||
                           action.microbatch == program_.first_to_compute[static_cast<std::size_t>(action.stage)];
     const auto kind = static_cast<std::size_t>(pass);
     const Stage& of = stage(action.stage);
     if (action.unit != whole_stage) return passes(*of.run_of(action.unit).passes, is_first)[kind];
-    double seconds = 0;
-    for (const Run& run : of.runs) seconds += static_cast<double>(run.count) * passes(*run.passes, is_first)[kind];
-    return seconds;
+    LaneTime time;
+    const auto add = [&](const Run& run) { time.then(passes(*run.passes, is_first)[kind], run.count); };
+    if (pass == PassKind::forward)
+      std::for_each(of.runs.begin(), of.runs.end(), add);
+    else
+      std::for_each(of.runs.rbegin(), of.runs.rend(), add);
+    return time;
   }
 
   [[nodiscard]] std::int64_t bytes_of(const BufferLifetime& lifetime, const Program& program) const {
@@ -203,7 +233,7 @@ class LayoutFold {
   }
 
   [[nodiscard]] std::int64_t persistent_bytes(int rank) const {
-    std::int64_t bytes = states_.constant_bytes;
+    std::int64_t bytes = unit_states_.constant_bytes;
     for (const std::int64_t size : layers_.batch_elements)
       bytes += aligned(config_.num_microbatches() * size * size_of(DType::int32));
     for (std::size_t i = 0; i < stages_.size(); ++i) {
@@ -236,19 +266,21 @@ class LayoutFold {
 
   const RunConfig& config_;
   const LayerCosts& layers_;
-  const UnitStates& states_;
+  const UnitStates& unit_states_;
   const LayoutProgram& program_;
   DeviceMap devices_;
+  const DeviceSpec& device_;
+  bool is_host_free_;
   CostTimer& timer_;
   ContextRanks context_ranks_;
   bool ranks_differ_;
   ModelPart without_units_;
   std::vector<Stage> stages_;
   int pipeline_rank_ = 0, mesh_rank_ = 0;
-  std::map<std::pair<const UnitCost*, bool>, PassSeconds> passes_;
-  std::map<std::pair<const UnitState*, ActionKind>, double> states_seconds_;
-  std::map<std::pair<ActionKind, int>, double> once_;  // by peer
-  std::vector<Communication> communications_;          // a few: the hops of a ring are the same
+  std::map<std::pair<const UnitCost*, bool>, PassTimes> passes_;
+  std::map<std::pair<const UnitState*, ActionKind>, LaneTime> states_;
+  std::map<std::pair<ActionKind, int>, LaneTime> once_;  // by peer
+  std::vector<Communication> communications_;            // a few: the hops of a ring are the same
 };
 
 }  // namespace

@@ -67,6 +67,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
         {"exposed_communication_seconds", exposed},
         {"bubble_seconds", outcome.parts.bubble_seconds},
         {"waiting_seconds", outcome.parts.waiting_seconds},
+        {"host_seconds", outcome.parts.host_seconds},
         {"optimizer_seconds", outcome.parts.optimizer_seconds},
         {"other_seconds", outcome.parts.other_seconds}}},
       {"memory", memory},

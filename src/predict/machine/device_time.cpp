@@ -102,7 +102,7 @@ double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {
   const double rate = arithmetic_rate(operation, device);
   const double arithmetic = rate > 0 ? static_cast<double>(operation.flops) / rate : 0;
   const double memory = static_cast<double>(operation.bytes) / (device.memory_bandwidth * device.memory_efficiency);
-  return std::max(arithmetic, memory) + device.operation_seconds;
+  return std::max(arithmetic, memory) + operation.num_kernels * device.operation_seconds;
 }
 
 }  // namespace echelon

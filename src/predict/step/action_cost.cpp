@@ -48,9 +48,10 @@ ActionCost CostTimer::cost_of(const CallTrace& trace) {
   double least_seconds = std::numeric_limits<double>::max();
   for (const MachineSpec& machine : machines_) {
     KnownSeconds known;
-    ActionCost cost = {.events = cost_events(trace, [&](const OpRecord& operation) {
-                         return known.of(operation, machine.nodes.front().device);
-                       })};
+    const DeviceSpec& device = machine.nodes.front().device;
+    ActionCost cost = {
+        .events = cost_events(
+            trace, [&](const OpRecord& operation) { return known.of(operation, device); }, device.launch_seconds)};
     if (const double seconds = cost.compute_seconds(); seconds < least_seconds) {
       least_seconds = seconds;
       least = std::move(cost);

@@ -18,9 +18,10 @@
 
 namespace echelon {
 
-/// The events of a trace.
+/// The events of a trace, whose kernels a host issues in `launch_seconds` each.
 template <class SecondsOfOperation>
-[[nodiscard]] CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of);
+[[nodiscard]] CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of,
+                                     double launch_seconds = 0);
 
 /// On a host the seconds are those with all its cores, communication included.
 struct ActionCost {
@@ -62,7 +63,7 @@ class CostTimer {
 };
 
 template <class SecondsOfOperation>
-CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) {
+CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of, double launch_seconds) {
   constexpr std::size_t of_one_rank = static_cast<std::size_t>(-1);
   CostEvents events;
   std::vector<std::size_t> starts;  // by number in the trace: its number in the list
@@ -70,7 +71,8 @@ CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) 
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const TraceEvent& event = trace.events[i];
     if (const auto* operation = std::get_if<OpRecord>(&event)) {
-      events.compute(seconds_of(*operation));
+      const double seconds = seconds_of(*operation);
+      events.compute(seconds, issue_of_kernels(operation->num_kernels, launch_seconds, seconds));
     } else if (std::holds_alternative<CommRecord>(event)) {
       const auto& [started, num_records] = posted_at(trace.events, i);
       starts.insert(starts.end(), num_records, started.group_size > 1 ? num_starts++ : of_one_rank);

@@ -39,7 +39,7 @@ IssueTime ActionTimer::issued(const Action& action, const CallTrace& trace) cons
   for (const Member& member : members_) {
     const DeviceSpec& device = member.kind->device;
     const HostCosts costs = {device.launch_seconds, device.collective_launch_seconds, profile_.host,
-                             profile_.host.updates_all_at_once && !is_compute(action.kind)};
+                             profile_.host.updates_all_at_once && !is_compute(action.kind), profile_.is_echelon};
     const IssueTime time = issue_time(
         trace, costs, [&](const OpRecord& operation) { return member.factor * operation_seconds(operation, device); },
         [&](const CommRecord& record) { return communication_seconds(record, rank_, devices_); });
@@ -76,7 +76,7 @@ ActionTime ActionTimer::timed(const Action& action, const CallTrace& trace) cons
   time.seconds = events.seconds(seconds_of, [&](const CommRecord& record, double start, double end) {
     time.messages.push_back({record.kind, record.group, record.purpose, start, end});
   });
-  if (!config_.training.cuda_graphs) time.issue = issued(action, trace);
+  time.issue = issued(action, trace);
   const int coordinate = devices_.mesh().coordinate(rank_, Axis::cp);
   for (const OpRecord& operation : trace.operations()) time.flops += context_ranks_.mean_flops(operation, coordinate);
   return time;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "blueprint/call_trace.h"
+#include "predict/step/issue_time.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -30,8 +31,9 @@ class CostEvents {
   }
 
   /// Without a communication between them, computations become one event.
-  void compute(double seconds) {
+  void compute(double seconds, const IssueTime& issue = {}) {
     if (events_.empty() || events_.back().kind != Kind::computing) events_.push_back({.kind = Kind::computing});
+    events_.back().issue.then(issue, seconds);
     events_.back().seconds += seconds;
   }
   void start(const CommRecord& record) {
@@ -81,6 +83,25 @@ class CostEvents {
   [[nodiscard]] double seconds(SecondsOfCommunication&& seconds_of) const {
     return seconds(seconds_of, [](const CommRecord&, double, double) {});
   }
+  /// By a host that takes `collective_seconds` to issue a communication.
+  template <class SecondsOfCommunication>
+  [[nodiscard]] IssueTime issue_time(double collective_seconds, SecondsOfCommunication&& seconds_of) const {
+    double host = 0, computed = 0, communicated = 0;  // until when each is busy
+    std::vector<double> ends;                         // of communications
+    for (const Event& event : events_) switch (event.kind) {
+        case Kind::computing:
+          computed = std::max(computed + event.seconds, host + event.issue.after_host_seconds);
+          host += event.issue.issue_seconds;
+          break;
+        case Kind::start:
+          host += collective_seconds;
+          communicated = std::max({communicated, computed, host}) + seconds_of(records_[event.index]);
+          ends.push_back(communicated);
+          break;
+        case Kind::wait: computed = std::max(computed, ends[event.index]); break;
+      }
+    return {host, std::max({host, computed, communicated})};
+  }
   bool operator==(const CostEvents&) const = default;
 
  private:
@@ -89,6 +110,7 @@ class CostEvents {
     Kind kind = Kind::computing;
     std::uint32_t index = 0;  // of a record, or of a start
     double seconds = 0;       // of computing
+    IssueTime issue = {};     // likewise
     bool operator==(const Event&) const = default;
   };
 

@@ -6,8 +6,9 @@ namespace echelon {
 namespace {
 
 /// Copies from and to the host are queued with the kernel that needs them.
-bool is_kernel(const OpRecord& operation) {
-  return operation.kind != OpKind::upload && operation.kind != OpKind::download;
+std::int32_t kernels_of(const OpRecord& operation, const HostCosts& costs) {
+  if (operation.kind == OpKind::upload || operation.kind == OpKind::download) return 0;
+  return costs.counts_kernels ? operation.num_kernels : 1;
 }
 
 /// The three clocks of an action whose device was idle: until when each is busy.
@@ -16,10 +17,10 @@ class Issue {
   explicit Issue(const HostCosts& costs) : costs_(costs) {}
 
   void compute(const OpRecord& operation, double seconds) {
-    if (is_kernel(operation) && !(costs_.is_one_kernel && has_issued_)) {
-      host_ += costs_.kernel_seconds;
-      has_issued_ = true;
-    }
+    std::int32_t num_kernels = kernels_of(operation, costs_);
+    if (costs_.is_one_kernel) num_kernels = std::min(num_kernels, has_issued_ ? 0 : 1);
+    host_ += num_kernels * costs_.kernel_seconds;
+    has_issued_ = has_issued_ || num_kernels > 0;
     computed_ = std::max(computed_, host_) + seconds;
     if (costs_.rules.waits_for_kernels) host_ = computed_;
   }

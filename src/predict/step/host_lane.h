@@ -10,6 +10,7 @@
 
 #include "blueprint/call_trace.h"
 #include "predict/software/overlap.h"
+#include "predict/step/issue_time.h"
 
 #include <algorithm>
 #include <functional>
@@ -26,13 +27,8 @@ struct HostCosts {
   double collective_seconds = 0;  // to issue a collective or a message
   HostRules rules = {};
   bool is_one_kernel = false;  // all that is computed
+  bool counts_kernels = true;  // Echelon's, which are counted; of other software each operation is one
   [[nodiscard]] bool is_free() const { return kernel_seconds == 0 && collective_seconds == 0; }
-};
-
-/// What an action takes of its host; 0 where the host is free.
-struct IssueTime {
-  double issue_seconds = 0;       // until the host has issued all of it
-  double after_host_seconds = 0;  // from when the host starts until the action ends on a device that was idle
 };
 
 using SecondsOfOperation = std::function<double(const OpRecord&)>;

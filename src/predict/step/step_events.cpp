@@ -103,8 +103,8 @@ class StepPlay {
   void issue_on_host(Place place) {
     RankState& own = state(place.rank);
     if (work(place).starts_in_step) own.host = std::max(own.host, now_);
-    own.earliest[std::size_t(place.action)] = own.host + work(place).after_host_seconds;
-    own.host += work(place).issue_seconds;
+    own.earliest[std::size_t(place.action)] = own.host + work(place).issue.after_host_seconds;
+    own.host += work(place).issue.issue_seconds;
   }
   [[nodiscard]] double earliest_end(Place place) { return state(place.rank).earliest[std::size_t(place.action)]; }
 
@@ -142,9 +142,11 @@ class StepPlay {
     times(place).end = now_;
     own.has_ended[std::size_t(place.action)] = true;
     if (work(place).holds_host) own.host = std::max(own.host, now_);
-    if (work(place).lane == compute_lane)
+    if (work(place).lane == compute_lane) {
+      const Running& ran = own.running;
+      times(place).host_seconds = std::max(0.0, now_ - (ran.since + std::max(0.0, ran.seconds_left) * ran.slowdown));
       own.running.action = -1;
-    else if (work(place).is_hidden)
+    } else if (work(place).is_hidden)
       change_load(place, -1);
     if (own.standing == place.action) own.standing = -1;
     std::deque<int>& lane = own.lanes[std::size_t(work(place).lane)];
@@ -197,6 +199,11 @@ class StepPlay {
 };
 
 }  // namespace
+
+void issue_as_graph(double launch_seconds, std::vector<Work>& works) {
+  for (std::size_t i = 1; i + 1 < works.size(); ++i)
+    works[i].issue = i == 1 ? issue_of_kernels(1, launch_seconds, works[i].seconds) : IssueTime();
+}
 
 StepEvents play(const StepWork& step) { return StepPlay(step).run(); }
 

@@ -8,6 +8,7 @@
 // ends no earlier than its kernels can after the host has issued them.
 #pragma once
 
+#include "predict/step/issue_time.h"
 #include "schedule/action.h"
 
 #include <cstdint>
@@ -24,12 +25,15 @@ struct Work {
   int lane = compute_lane;         // of its rank; wires to and from each neighbour have lanes of their own
   int rendezvous = no_rendezvous;  // the works of several ranks that are one: a send and its receive, a collective
   bool is_hidden = false;          // the next action may start before this one has ended
-  // Of the host, which issues its rank's actions one after the other (predict/step/host_lane.h).
-  double issue_seconds = 0, after_host_seconds = 0;
-  bool starts_in_step = false;  // the host issues it once all in its `after` have ended, not before
-  bool holds_host = false;      // the host waits until it has ended
+  IssueTime issue = {};            // of the host, which issues its rank's actions one after the other
+  bool starts_in_step = false;     // the host issues it once all in its `after` have ended, not before
+  bool holds_host = false;         // the host waits until it has ended
   bool operator==(const Work&) const = default;
 };
+
+/// Of a step that is recorded as a CUDA graph: one launch, before the second action. The first and the last one are
+/// outside of it.
+void issue_as_graph(double launch_seconds, std::vector<Work>& works);
 
 struct RankWork {
   const Program* program = nullptr;
@@ -47,6 +51,7 @@ struct StepWork {
 /// When a rank started an action, and when the action came to the head of its lane, started there and ended. Seconds.
 struct ActionTimes {
   double issued = 0, ready = 0, begin = 0, end = 0;
+  double host_seconds = 0;  // of what computes: how much earlier it would have ended if its host were free
 };
 
 struct StepEvents {

@@ -77,10 +77,14 @@ struct Now {
     }
   }
 
-  void attribute(StepParts& parts, const RankTimes& rank, double seconds) const {
-    if (computing >= 0)
-      add_action(parts, rank, computing, seconds);
-    else if (collective >= 0)
+  void attribute(StepParts& parts, const RankTimes& rank, const std::vector<ActionTimes>& events,
+                 double seconds) const {
+    if (computing >= 0) {
+      const ActionTimes& at = events[static_cast<std::size_t>(computing)];
+      const double of_host = seconds * at.host_seconds / (at.end - at.begin);
+      parts.host_seconds += of_host;
+      add_action(parts, rank, computing, seconds - of_host);
+    } else if (collective >= 0)
       add_action(parts, rank, collective, seconds);
     else if (num_transfers > 0)
       parts.exposed_communication_seconds[name_of(pipeline_group)] += seconds;
@@ -92,7 +96,7 @@ struct Now {
 }  // namespace
 
 double StepParts::total_seconds() const {
-  double sum = compute_seconds + bubble_seconds + waiting_seconds + optimizer_seconds + other_seconds;
+  double sum = compute_seconds + bubble_seconds + waiting_seconds + optimizer_seconds + other_seconds + host_seconds;
   for (const auto& [name, seconds] : exposed_communication_seconds) sum += seconds;
   return sum;
 }
@@ -103,13 +107,15 @@ StepParts& StepParts::operator+=(const StepParts& other) {
   waiting_seconds += other.waiting_seconds;
   optimizer_seconds += other.optimizer_seconds;
   other_seconds += other.other_seconds;
+  host_seconds += other.host_seconds;
   for (const auto& [name, seconds] : other.exposed_communication_seconds)
     exposed_communication_seconds[name] += seconds;
   return *this;
 }
 
 StepParts& StepParts::operator*=(double factor) {
-  for (double* part : {&compute_seconds, &bubble_seconds, &waiting_seconds, &optimizer_seconds, &other_seconds})
+  for (double* part :
+       {&compute_seconds, &bubble_seconds, &waiting_seconds, &optimizer_seconds, &other_seconds, &host_seconds})
     *part *= factor;
   for (auto& [name, seconds] : exposed_communication_seconds) seconds *= factor;
   return *this;
@@ -142,11 +148,11 @@ StepParts parts_of(const RankTimes& rank, const std::vector<ActionTimes>& events
   Now now;
   double time = 0;
   for (const Change& change : changes_of(rank, events, waits_since)) {
-    if (change.time > time) now.attribute(parts, rank, change.time - time);
+    if (change.time > time) now.attribute(parts, rank, events, change.time - time);
     time = std::max(time, change.time);
     now.apply(change);
   }
-  if (step_seconds > time) now.attribute(parts, rank, step_seconds - time);
+  if (step_seconds > time) now.attribute(parts, rank, events, step_seconds - time);
   return parts;
 }
 

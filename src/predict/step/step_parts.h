@@ -1,6 +1,7 @@
 // Where the time of a step goes on one rank: every moment belongs to one part, so they add up to the step.
 //
 //   Compute, optimizer, other   while the rank computes; what is sent inside its layers counts under its group.
+//   Host                        of this, how much longer it takes because kernels are issued too late.
 //   Exposed communication       while it does not compute, and something that it sends or receives is under way.
 //   Waiting                     while it does not compute, and its next collective waits for other replicas, while
 //                               all of its own have come.
@@ -24,8 +25,11 @@ struct StepParts {
   double waiting_seconds = 0;
   double optimizer_seconds = 0;  // clipping and the update
   double other_seconds = 0;      // gradients cleared, stored and converted
+  double host_seconds = 0;       // the device waits for its host
 
   [[nodiscard]] double total_seconds() const;
+  /// Not only for the step's first kernels.
+  [[nodiscard]] bool waits_for_host() const { return host_seconds >= 5e-4 * total_seconds(); }
   StepParts& operator+=(const StepParts& other);
   StepParts& operator*=(double factor);
 };

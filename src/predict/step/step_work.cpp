@@ -72,18 +72,9 @@ int StepWorks::num_alike(int simulated) const {
   return replicas_.size_of(simulated / num_stages_) * mesh.degree(Axis::cp) * mesh.degree(Axis::tp);
 }
 
-/// A step that is recorded as a CUDA graph is one launch, before its first action.
-void StepWorks::add_graph(double launch_seconds, RankWork& own) {
-  if (launch_seconds == 0 || own.works.empty()) return;
-  Work& first = own.works.front();
-  first.issue_seconds = launch_seconds;
-  first.after_host_seconds = launch_seconds + first.seconds;
-}
-
 void StepWorks::add_issue(const Action& action, const ActionTime& time, RankWork& own) const {
   Work& work = own.works.back();
-  work.issue_seconds = time.issue.issue_seconds;
-  work.after_host_seconds = time.issue.after_host_seconds;
+  work.issue = time.issue;
   const bool is_in_parts = host_.copies_parts && work.lane == collective_lane;
   work.holds_host = is_in_parts || (host_.waits_for_kernels && !work.is_hidden);
   work.starts_in_step = is_in_parts || (host_.waits_for_transfers &&
@@ -115,7 +106,7 @@ void StepWorks::add_works(int simulated, StepLanes& lanes) {
     add_issue(action, time, own);
   }
   if (blueprint_.config().training.cuda_graphs)
-    add_graph(timers_[static_cast<std::size_t>(simulated)].launch_seconds(), own);
+    issue_as_graph(timers_[static_cast<std::size_t>(simulated)].launch_seconds(), own.works);
   own.num_lanes = lanes.num_lanes();
   lane_names_.push_back(lanes.lane_names());
 }

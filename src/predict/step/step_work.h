@@ -48,7 +48,6 @@ class StepWorks {
   const std::vector<int>& participants(int simulated, const Group& group);
   void add_works(int simulated, StepLanes& lanes);
   void add_issue(const Action& action, const ActionTime& time, RankWork& own) const;
-  static void add_graph(double launch_seconds, RankWork& own);
 
   const Blueprint& blueprint_;
   ProgramKind kind_;

@@ -64,8 +64,8 @@ void visit(Fields& fields, DeviceSpec& device) {
   fields.number("memory_efficiency", device.memory_efficiency, unit::one, FieldRange::fraction);
   fields.number("vector_tflops", device.vector_flops, unit::tera);
   fields.number("operation_us", device.operation_seconds, unit::micro);
-  fields.number("launch_us", device.launch_seconds, unit::micro);
-  fields.number("collective_launch_us", device.collective_launch_seconds, unit::micro);
+  fields.number("launch_us", device.launch_seconds, unit::micro, FieldRange::positive);
+  fields.number("collective_launch_us", device.collective_launch_seconds, unit::micro, FieldRange::positive);
   fields.number("host_gb_per_s", device.host_bandwidth, unit::giga);
   fields.number("num_multiprocessors", device.num_multiprocessors);
   fields.inline_list("tiles", device.tiles);

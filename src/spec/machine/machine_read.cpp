@@ -73,6 +73,10 @@ class TableReader {
     // A machine of one node has no network.
     if (node == nullptr && (std::is_same_v<Value, NetworkSpec> || std::is_same_v<Value, DiskSpec>)) return;
     require(node != nullptr && node->is_table(), "{}{} is missing; it is a table", where_, key);
+    if constexpr (std::is_same_v<Value, DeviceSpec>) {
+      value.launch_seconds = usual_launch_seconds;
+      value.collective_launch_seconds = usual_collective_launch_seconds;
+    }
     read(*node->as_table(), fmt::format("{}{}.", where_, key), value);
   }
   template <class Value>

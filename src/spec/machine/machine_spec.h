@@ -52,6 +52,12 @@ struct MatmulTile {
 inline constexpr std::string_view format_names[] = {"float64",  "float32", "tensorfloat32",
                                                     "bfloat16", "float16", "float8"};
 
+/// Of a program in C++ whose machine file does not say: kernels of 2.9 us that a loop launches take 3.8 us each (Gray
+/// 2019, developer.nvidia.com/blog/cuda-graphs, on a V100).
+inline constexpr double usual_launch_seconds = 3.8e-6;
+/// Likewise; an estimate: NCCL makes a thread for each launch of a nonblocking communicator (cuda/comm/nccl_link.h).
+inline constexpr double usual_collective_launch_seconds = 2e-5;
+
 struct DeviceSpec {
   std::string name;
   // Memory that the driver gives to a program, slightly less than the data sheet's.
@@ -61,9 +67,9 @@ struct DeviceSpec {
   double memory_bandwidth = 0;          // bytes read and written per second, of the data sheet
   double memory_efficiency = 1;         // fraction that large elementwise operations reach
   double vector_flops = 0;              // outside of matrix units, float32; 0: no limit known
-  // Fixed time of any operation: a kernel's launch and tail.
+  // Fixed time of any kernel: its start and tail.
   double operation_seconds = 0;
-  // Of the host, to issue a kernel, and a collective or message: a device that is faster waits.
+  // Of Echelon's host, to issue a kernel, and a collective or message: a device that is faster waits. 0: no time.
   double launch_seconds = 0, collective_launch_seconds = 0;
   double host_bandwidth = 0;  // bytes per second to the memory of the host; 0: not known
   // Multiprocessors, which compute a matmul's tiles in waves; 0: matmuls are not tiled.
