@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-/// Far apart, so that no two buffers overlap. No memory is there.
+/// Far apart, so that no two buffers overlap. They have no memory.
 std::byte* address_of_buffer(std::int64_t number) {
   constexpr std::uintptr_t most_bytes = std::uintptr_t{1} << 46U;
   return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number + 1) * most_bytes);

@@ -111,7 +111,7 @@ class Meter {
     for (int round = 0; round < options_.num_rounds; ++round) seconds.push_back(run(times));
     return median(std::move(seconds));
   }
-  /// Of the host, to issue one call, while the device is not so far behind that the host waits for it.
+  /// Of the host, to issue one call, while so few are pending that it does not wait for the device.
   template <class Enqueue>
   double issue_seconds_of(Enqueue&& enqueue) {
     constexpr int num_issued = 64;

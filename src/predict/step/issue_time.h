@@ -12,7 +12,7 @@ struct IssueTime {
   double after_host_seconds = 0;  // from when the host starts until the action ends on a device that was idle
   bool operator==(const IssueTime&) const = default;
 
-  /// Adds what comes next, which takes `seconds` of a device that is behind its host.
+  /// Adds what comes next, which takes `seconds` of a device whose host is ahead.
   void then(const IssueTime& next, double seconds) {
     after_host_seconds = std::max(after_host_seconds + seconds, issue_seconds + next.after_host_seconds);
     issue_seconds += next.issue_seconds;
