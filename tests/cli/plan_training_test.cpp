@@ -44,18 +44,19 @@ TEST(Plan, HoursAndTokensNameTheFewestDevices) {
   const auto asked = [](double hours) {
     return std::vector<std::string>{"--machine=h100", "--gpus=1..4", "--tokens=1B", fmt::format("--hours={}", hours)};
   };
-  const Json points = planned_json(asked(1))["scaling"];
+  const std::string batch = "512";  // of fewer sequences one device is the fastest
+  const Json points = planned_json(asked(1), batch)["scaling"];
   const double hours = points[1]["training"]["days"].get<double>() * 24;
   ASSERT_GT(points[0]["training"]["days"].get<double>() * 24, hours * 1.01);
-  const Json enough = planned_json(asked(hours * 1.001)), less = planned_json(asked(hours * 0.999));
+  const Json enough = planned_json(asked(hours * 1.001), batch), less = planned_json(asked(hours * 0.999), batch);
   EXPECT_EQ(enough["fewest_gpus_within_hours"], 2);
   EXPECT_EQ(less["fewest_gpus_within_hours"], 4);
   EXPECT_FALSE(enough["scaling"][0]["training"]["within_hours"]);
   EXPECT_TRUE(enough["scaling"][1]["training"]["within_hours"]);
-  EXPECT_FALSE(planned_json(asked(hours / 100)).contains("fewest_gpus_within_hours"));
-  EXPECT_THAT(planned(asked(hours * 1.001)).out,
+  EXPECT_FALSE(planned_json(asked(hours / 100), batch).contains("fewest_gpus_within_hours"));
+  EXPECT_THAT(planned(asked(hours * 1.001), batch).out,
               HasSubstr("the fewest of these devices that train 1 billion tokens within"));
-  EXPECT_THAT(planned(asked(hours / 100)).out, HasSubstr("none of these numbers of devices trains"));
+  EXPECT_THAT(planned(asked(hours / 100), batch).out, HasSubstr("none of these numbers of devices trains"));
 }
 
 }  // namespace

@@ -12,15 +12,15 @@
 
 namespace echelon {
 
-inline Outcome planned(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {"plan", "--model=llama-1m", "--global-batch-size=8", "--seq-len=64"};
+inline Outcome planned(const std::vector<std::string>& more, const std::string& batch = "8") {
+  std::vector<std::string> arguments = {"plan", "--model=llama-1m", "--global-batch-size=" + batch, "--seq-len=64"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run_echelon(arguments);
 }
 
-inline nlohmann::json planned_json(std::vector<std::string> more) {
+inline nlohmann::json planned_json(std::vector<std::string> more, const std::string& batch = "8") {
   more.emplace_back("--json");
-  const Outcome outcome = planned(more);
+  const Outcome outcome = planned(more, batch);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return nlohmann::json::parse(outcome.out);
 }

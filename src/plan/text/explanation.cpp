@@ -18,7 +18,7 @@ std::map<std::string, double> seconds_by_part(const Plan& plan) {
   std::map<std::string, double> all = {{"compute", parts.compute_seconds},
                                        {"bubble (waiting for other stages)", parts.bubble_seconds},
                                        {"waiting for slower replicas", parts.waiting_seconds},
-                                       {"waiting for the host", parts.waits_for_host() ? parts.host_seconds : 0},
+                                       {"waiting for the host", parts.host_seconds},
                                        {"optimizer and clipping", parts.optimizer_seconds},
                                        {"other", parts.other_seconds}};
   for (const auto& [group, seconds] : parts.exposed_communication_seconds)
