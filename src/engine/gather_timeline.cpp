@@ -66,8 +66,7 @@ Timeline gather_timeline(Mesh& mesh, const Blueprint& blueprint, const StepTrace
       gathered.events.push_back({static_cast<int>(rank), action.id, lane_of(action.kind), times[0], times[1]});
     }
   }
-  if (blueprint.config().model.mixture.exists())
-    gathered.exchanges = gathered_exchanges(mesh, timeline.exchanges, origin);
+  if (blueprint.config().model.has_experts()) gathered.exchanges = gathered_exchanges(mesh, timeline.exchanges, origin);
   return gathered;
 }
 

@@ -256,7 +256,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     if (role == BufferRole::key_begin) return std::ssize(options.windows) * N;
     const bool is_read = role == BufferRole::tokens || role == BufferRole::targets ||
                          (role == BufferRole::positions && options.has_positions) ||
-                         (role == BufferRole::places && options.model.mixture.exists());
+                         (role == BufferRole::places && options.model.has_experts());
     return is_read ? N : 0;
   }
   const KeyBlockSizes& blocks = options.tokens->blocks;
@@ -268,7 +268,7 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
     case BufferRole::rows_by_position: return options.num_sequences * blocks.num_gathered_rows();
     case BufferRole::rows_by_rank: return is_exchanged ? blocks.ranks_of_block() * N : 0;
     case BufferRole::positions: return options.has_positions ? N : 0;
-    case BufferRole::places: return options.model.mixture.exists() ? N : 0;
+    case BufferRole::places: return options.model.has_experts() ? N : 0;
     default: return N;
   }
 }

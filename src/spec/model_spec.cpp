@@ -52,11 +52,11 @@ std::int64_t ModelSpec::num_parameters() const {
 std::int64_t ModelSpec::num_active_parameters() const {
   const std::int64_t unused = mixture.num_parameters(hidden_size, mixture.num_experts) -
                               mixture.num_parameters(hidden_size, mixture.num_experts_per_tok);
-  return num_parameters() - (mixture.exists() ? mixture.num_layers_of(num_hidden_layers) * unused : 0);
+  return num_parameters() - mixture.num_layers_of(num_hidden_layers) * unused;
 }
 
 std::int64_t ModelSpec::narrowest_mlp() const {
-  return mixture.exists() ? std::min(intermediate_size, mixture.narrowest()) : intermediate_size;
+  return has_experts() ? std::min(intermediate_size, mixture.narrowest()) : intermediate_size;
 }
 
 std::int64_t ModelSpec::end_of_kind_from(std::int64_t layer) const {

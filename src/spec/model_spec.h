@@ -117,6 +117,11 @@ struct ModelSpec {
   /// Those that a token uses: of the experts of a layer the num_experts_per_tok chosen ones.
   [[nodiscard]] std::int64_t num_active_parameters() const;
 
+  /// Of some layer: a family with mixtures may have dense layers alone.
+  [[nodiscard]] bool has_experts() const {
+    return mixture.exists() && (mixture.is_in_all_layers() || mixture.num_layers_of(num_hidden_layers) > 0);
+  }
+
   /// Of a layer; 0: no limit. Which layer has which window is said here alone.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     const bool slides = layer_types.empty()

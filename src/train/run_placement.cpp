@@ -88,7 +88,7 @@ std::string dispatch_description(const RunConfig& config) {
 
 std::string dispatch_description(const RunConfig& config, std::span<const int> hosts) {
   const std::int64_t ep = config.parallelism.expert_parallel_degree;
-  if (const int on_node = config.model.mixture.exists() ? ep_on_node(config) : 0; on_node > 0)
+  if (const int on_node = config.model.has_experts() ? ep_on_node(config) : 0; on_node > 0)
     return fmt::format("experts: rows go in two hops over {} nodes, with {} of the {} ranks of a layer's experts each",
                        ep / on_node, on_node, ep);
   if (!needs_hosts(config) || !are_several(hosts)) return "";

@@ -89,7 +89,7 @@ void require_finite(const Reference& reference, const RunConfig& config) {
 Verdict verify(const RunConfig& config, const BatchSource& batches, const VerifyOptions& options) {
   Reference reference;
   Verdict verdict;
-  if (config.model.mixture.exists())
+  if (config.model.has_experts())
     verdict.choices = run_replaying(config, batches, options, reference);
   else
     run_reference(config, batches, options.num_steps, reference);

@@ -72,7 +72,7 @@ std::string traffic_table(const StepSummary& summary) {
 
 void print(const RunConfig& config, const StepSummary& summary, const std::optional<PredictedSave>& save) {
   const std::string active =
-      config.model.mixture.exists()
+      config.model.has_experts()
           ? fmt::format(", {} active", grouped(static_cast<double>(config.model.num_active_parameters())))
           : "";
   fmt::print("{}: {} parameters{}; {}\n", name_of(config.model.family),
@@ -110,7 +110,7 @@ Json to_json(const RunConfig& config, const StepSummary& summary, const std::opt
                {"world_size", config.mesh_shape().num_ranks()}, {"order", name_of(config.parallelism.order)},
                {"num_microbatches", config.num_microbatches()}, {"model_flops", summary.model_flops},
                {"hardware_flops", summary.hardware_flops},      {"pipeline_ranks", ranks}};
-  if (config.model.mixture.exists()) json["num_active_parameters"] = config.model.num_active_parameters();
+  if (config.model.has_experts()) json["num_active_parameters"] = config.model.num_active_parameters();
   if (save) json["checkpoint"] = to_json(*save);
   return json;
 }

@@ -41,12 +41,13 @@ std::optional<std::vector<std::int32_t>> shared_prompt(Mesh& host, const NextPro
   return prompt;
 }
 
-void require_divided_experts(const MixtureSpec& mixture, std::int64_t ranks) {
+void require_divided_experts(const ModelSpec& model, std::int64_t ranks) {
   require(ranks >= 1, "--expert-parallel={} is no number of ranks (use 1)", ranks);
   if (ranks == 1) return;
-  require(mixture.exists(), "--expert-parallel={} divides experts, and the model has none (use 1)", ranks);
-  require(mixture.num_experts % ranks == 0, "--expert-parallel={} does not divide the model's {} experts (use {})",
-          ranks, mixture.num_experts, closest_divisor(mixture.num_experts, ranks));
+  require(model.has_experts(), "--expert-parallel={} divides experts, and the model has none (use 1)", ranks);
+  const std::int64_t num_experts = model.mixture.num_experts;
+  require(num_experts % ranks == 0, "--expert-parallel={} does not divide the model's {} experts (use {})", ranks,
+          num_experts, closest_divisor(num_experts, ranks));
 }
 
 /// Threads, or processes that a launcher started. A container may have torchrun's variables whatever it runs.
@@ -74,7 +75,7 @@ class Generator {
         note_(reader_.note()) {
     if (const std::string dropless = note_of_capacity(read_capacity_factor(options.model)); !dropless.empty())
       note_ += (note_.empty() ? "" : "; ") + dropless;
-    require_divided_experts(model().mixture, options.expert_parallel);
+    require_divided_experts(model(), options.expert_parallel);
     require_embeddings(tokenizer_, model().vocab_size, fmt::format("the tokenizer of '{}'", options.model.string()),
                        "use the tokenizer that the model was trained with");
     stops_.insert(stops_.end(), options.stop_tokens.begin(), options.stop_tokens.end());

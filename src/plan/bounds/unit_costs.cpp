@@ -213,7 +213,7 @@ std::shared_ptr<const PassCosts> CostTable::unexchanged_costs(const UnitKind& ki
 
 const LayerCosts* CostTable::unexchanged_layers(const PlanShape& shape) {
   const bool is_known = shape.cp > 1 && has_even_tokens(shape) && num_expert_ranks(shape) == 1 &&
-                        !request_->base.model.mixture.exists() && !request_->machine.host &&
+                        !request_->base.model.has_experts() && !request_->machine.host &&
                         request_->documents == nullptr;
   if (!is_known) return nullptr;
   PlanShape of_any = shape;

@@ -22,7 +22,7 @@ PlanChoice choice_of(const RunConfig& config) {
   return {.shape = {p.tensor_parallel_degree, p.sequence_parallel, p.pipeline_parallel_degree,
                     config.data_parallel_degree(), t.micro_batch_size, config.num_microbatches(),
                     p.context_parallel_degree, key_exchange(p), p.expert_parallel_degree, num_feature_ranks(p),
-                    !config.model.mixture.exists() || divides_experts_as_dense(p), ep_on_node(config),
+                    !config.model.has_experts() || divides_experts_as_dense(p), ep_on_node(config),
                     config.moe.dispatch_bound, p.context_parallel_load_balancer},
           .pipeline = std::move(pipeline),
           .recompute = {t.recompute, t.recompute_method == RecomputeMethod::block ? t.recompute_num_layers : 0},

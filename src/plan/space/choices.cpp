@@ -46,11 +46,11 @@ void set_shape(RunConfig& config, const PlanShape& shape) {
   config.parallelism.context_parallel_load_balancer = shape.balancer;
   config.parallelism.hierarchical_context_parallel_sizes = {};
   config.parallelism.expert_parallel_degree = shape.ep;
-  const bool are_as_dense = config.model.mixture.exists() && shape.divides_experts_as_dense;
+  const bool are_as_dense = config.model.has_experts() && shape.divides_experts_as_dense;
   config.parallelism.expert_tensor_parallel_degree = are_as_dense && shape.sequence_parallel ? shape.tp
                                                      : shape.etp > 1                         ? shape.etp
                                                                                              : 0;
-  if (config.model.mixture.exists()) {
+  if (config.model.has_experts()) {
     ParallelConfig& p = config.parallelism;
     const bool is_direct = shape.ranks_per_node == 0;
     if (!is_direct) p.ranks_per_node = shape.ranks_per_node;

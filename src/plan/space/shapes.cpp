@@ -115,26 +115,26 @@ std::vector<LoadBalancer> PlanSpace::balancers(std::int64_t cp, const KeyExchang
 }
 
 std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
-  const MixtureSpec& mixture = request_->base.model.mixture;
+  const ModelSpec& model = request_->base.model;
   const ParallelConfig& fixed = request_->base.parallelism;
   std::vector<PlanShape> all;
   const bool fixes_features = request_->fixes(expert_tensor_key);
   const auto add = [&](std::int64_t ep, std::int64_t etp, bool are_as_dense) {
     if (!fits(expert_key, ep, fixed.expert_parallel_degree)) return;
-    if (fixes_features && fixed.expert_tensor_parallel_degree != (are_as_dense && mixture.exists() ? shape.tp : etp))
+    if (fixes_features && fixed.expert_tensor_parallel_degree != (are_as_dense && model.has_experts() ? shape.tp : etp))
       return;
     all.push_back(shape);
     all.back().ep = ep;
     all.back().etp = etp;
     all.back().divides_experts_as_dense = are_as_dense;
   };
-  if (shape.tp > 1 || !mixture.exists()) add(1, 1, true);
-  if (!mixture.exists() || (shape.tp > 1 && !shape.sequence_parallel)) return all;
+  if (shape.tp > 1 || !model.has_experts()) add(1, 1, true);
+  if (!model.has_experts() || (shape.tp > 1 && !shape.sequence_parallel)) return all;
   // A rank with features of an expert gets the rows of all of them: no more of them than tensor-parallel ranks, whose
   // links are the fastest.
   std::vector<std::int64_t> of_features = divisors(shape.tp);
   if (fixes_features) of_features = {fixed.expert_tensor_parallel_degree};
-  for (const std::int64_t ep : divisors(mixture.num_experts))
+  for (const std::int64_t ep : divisors(model.mixture.num_experts))
     for (const std::int64_t etp : of_features)
       if ((ep > 1 || etp == 1 || etp != shape.tp) &&
           shape.dp % shards_of_experts({.tp = shape.tp, .cp = shape.cp, .ep = ep, .etp = etp}) == 0)

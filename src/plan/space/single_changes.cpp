@@ -61,12 +61,12 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
     candidates.add(method_key, [&](RunConfig& c) { c.parallelism.context_parallel_method = method; });
   for (const std::int64_t degree : divisors_of(config.parallelism.context_parallel_degree))
     candidates.add(ulysses_key, [&](RunConfig& c) { c.parallelism.context_parallel_ulysses_degree = degree; });
-  for (const std::int64_t degree : divisors_of(std::max<std::int64_t>(config.model.mixture.num_experts, 1)))
+  const std::int64_t num_experts = config.model.has_experts() ? config.model.mixture.num_experts : 1;
+  for (const std::int64_t degree : divisors_of(num_experts))
     candidates.add(experts_key, [&](RunConfig& c) { c.parallelism.expert_parallel_degree = degree; });
-  if (config.model.mixture.exists())
+  if (config.model.has_experts()) {
     for (const std::int64_t degree : divisors_of(config.parallelism.tensor_parallel_degree))
       candidates.add(features_key, [&](RunConfig& c) { c.parallelism.expert_tensor_parallel_degree = degree; });
-  if (config.model.mixture.exists()) {
     for (const auto dispatch : {ExpertDispatch::direct, ExpertDispatch::hierarchical})
       candidates.add("parallelism.expert_dispatch", [&](RunConfig& c) { c.parallelism.expert_dispatch = dispatch; });
     for (const double factor : {0.5, 2.0})

@@ -50,7 +50,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
       {"context_parallel_load_balancer", name_of(plan.config.parallelism.context_parallel_load_balancer)},
       {"expert_parallel_degree", shape.ep},
       {"expert_tensor_parallel_degree",
-       plan.config.model.mixture.exists() ? expert_tensor_degree(plan.config.parallelism) : 1},
+       plan.config.model.has_experts() ? expert_tensor_degree(plan.config.parallelism) : 1},
       {"expert_dispatch", name_of(shape.ranks_per_node > 0 ? ExpertDispatch::hierarchical : ExpertDispatch::direct)},
       {"dispatch_bound", shape.dispatch_bound},
       {"data_parallel_replicate_degree", data.replicate},

@@ -81,7 +81,7 @@ Loads read_loads(const std::string& path, const ModelSpec& model) {
 ExpertLoad read_expert_load(const std::string& text, const RunConfig& config) {
   if (text.empty()) return {};
   const ModelSpec& model = config.model;
-  require(model.mixture.exists(), "--expert-load={} is for mixtures of experts, and the model has no experts; omit it",
+  require(model.has_experts(), "--expert-load={} is for mixtures of experts, and the model has no experts; omit it",
           text);
   ExpertLoad load;
   load.name = text;

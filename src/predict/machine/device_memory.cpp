@@ -14,7 +14,7 @@ PartialGroups partial_groups(const ModelSpec& model, int tp, int cp, const KeyEx
           .kv_replicas = kv_replicas(model, tp),
           .head_ranks = exchange.head_ranks,
           .ring_ranks = has_ring ? cp / exchange.head_ranks : 1,
-          .has_experts = model.mixture.exists()};
+          .has_experts = model.has_experts()};
 }
 
 PartialGroups partial_groups(const RunConfig& config) {

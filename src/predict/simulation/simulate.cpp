@@ -97,7 +97,7 @@ void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& eve
 
 /// What is rewritten of mixtures of experts.
 void check_experts(const SoftwareProfile& profile, const RunConfig& config) {
-  if (profile.is_echelon || !config.model.mixture.exists()) return;
+  if (profile.is_echelon || !config.model.has_experts()) return;
   require(!profile.computes_in_fp8,
           "the software profile '{}' has no mixtures of experts in 8 bits (use it without +fp8)", profile.name);
   require(!profile.reruns_whole_blocks || config.training.recompute != whole_block,

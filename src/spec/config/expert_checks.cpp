@@ -54,7 +54,7 @@ void check_capacity(const MoeConfig& moe, bool has_experts) {
 
 void check_router(const RunConfig& config) {
   const MoeConfig& moe = config.moe;
-  const bool has_experts = config.model.mixture.exists();
+  const bool has_experts = config.model.has_experts();
   require(has_experts || moe.dispatch_bound == MoeConfig().dispatch_bound,
           "moe.dispatch_bound = {} is for mixtures of experts, and the model has no experts (use {})",
           moe.dispatch_bound, MoeConfig().dispatch_bound);
@@ -163,7 +163,7 @@ void check_expert_parallel(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const std::int64_t ep = p.expert_parallel_degree, etp = expert_tensor_degree(p), tp = p.tensor_parallel_degree,
                      E = config.model.mixture.num_experts;
-  if (E == 0) {
+  if (!config.model.has_experts()) {
     require(ep == 1 && p.expert_tensor_parallel_degree <= 1,
             "parallelism.{} = {} divides experts, and the model has none (use {})",
             ep > 1 ? "expert_parallel_degree" : "expert_tensor_parallel_degree",
@@ -199,7 +199,7 @@ void check_expert_parallel(const RunConfig& config) {
 
 void check_experts(const RunConfig& config) {
   check_router(config);
-  if (!config.model.mixture.exists()) return;
+  if (!config.model.has_experts()) return;
   require(config.training.linear_dtype != LinearDType::float8,
           "training.linear_dtype = 'float8' is not supported with model.num_experts = {} (omit linear_dtype)",
           config.model.mixture.num_experts);

@@ -83,7 +83,7 @@ int num_expert_holders(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const int num_ranks = num_expert_ranks(p);
   const bool are_as_dense = divides_experts_as_dense(p) || num_ranks * p.tensor_parallel_degree == 1;
-  if (!config.model.mixture.exists() || are_as_dense) return 1;
+  if (!config.model.has_experts() || are_as_dense) return 1;
   return static_cast<int>(p.data_parallel_shard_degree * p.context_parallel_degree * p.tensor_parallel_degree /
                           num_ranks);
 }

@@ -72,11 +72,10 @@ void check_recompute(const RunConfig& config) {
           "training.recompute = 'qk_norm' saves no memory: the model has no norms of q and k (use qkv_proj)");
   for (const BlockOperation part : parts_of_mixture) {
     if (!t.recompute.contain(part) || t.recompute.contain(BlockOperation::mlp)) continue;
-    const MixtureSpec& mixture = config.model.mixture;
-    require(mixture.exists(),
+    require(config.model.has_experts(),
             "training.recompute = '{}' is a part of a mixture of experts, and the model has no experts (use mlp)",
             name_of(part));
-    require(part != BlockOperation::shared_expert || mixture.shared_expert_intermediate_size > 0,
+    require(part != BlockOperation::shared_expert || config.model.mixture.shared_expert_intermediate_size > 0,
             "training.recompute = 'shared_expert' saves no memory: the model has no shared expert (use experts)");
   }
   require(!t.recompute.empty() || !is_block,

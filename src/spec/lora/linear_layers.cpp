@@ -14,7 +14,7 @@ bool has_dense_mlps(const ModelSpec& model) {
 }
 
 bool has_shared_experts(const ModelSpec& model) {
-  return model.mixture.exists() && model.mixture.shared_expert_intermediate_size > 0;
+  return model.has_experts() && model.mixture.shared_expert_intermediate_size > 0;
 }
 
 std::vector<std::string_view> attention_layers(const ModelSpec& model) {

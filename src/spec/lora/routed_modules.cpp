@@ -34,7 +34,7 @@ std::string without_indices(std::string_view name) {
 }  // namespace
 
 std::vector<std::string_view> routed_modules(const ModelSpec& model) {
-  if (!model.mixture.exists()) return {};
+  if (!model.has_experts()) return {};
   std::vector<std::string_view> modules = {router, experts};
   if (model.mixture.gates_shared_expert) modules.push_back(shared_gate);
   return modules;
@@ -48,7 +48,7 @@ std::string_view routed_module_of(std::string_view parameter) {
 }
 
 std::string_view routed_words(const ModelSpec& model, std::string_view name) {
-  if (!model.mixture.exists()) return {};
+  if (!model.has_experts()) return {};
   const std::string wanted = without_indices(name);
   const auto names_one_of = [&](const std::vector<std::string>& modules) {
     return std::ranges::any_of(modules, [&](const std::string& module) { return is_end_of(wanted, module); });

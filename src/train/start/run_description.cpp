@@ -44,7 +44,7 @@ std::string description(const Blueprint& blueprint, const RankPlacement& placeme
       "model: {} of {:.2f} M parameters{}{}; mesh: replicate {} x pipeline {} x shard {} x {}tensor {} = {} as {}; {} "
       "of {} x {} tokens per rank and step",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
-      config.model.mixture.exists()
+      config.model.has_experts()
           ? fmt::format(", {:.2f} M active", static_cast<double>(config.model.num_active_parameters()) / 1e6)
           : "",
       describe_adapters(config), p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p),
