@@ -171,5 +171,34 @@ TEST(WeightFolder, RefusesABadIndex) {
   }
 }
 
+// One of the copies would be read, and the other one ignored.
+TEST(WeightFolder, RefusesATensorInTwoFiles) {
+  const std::string index = R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})",
+                    both = R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})",
+                    file = with_length(good_header, good_data);
+  const char *const index_file = "model.safetensors.index.json", *const shard = "model-00002-of-00002.safetensors";
+  const std::tuple<std::vector<std::pair<const char*, std::string>>, const char*, const char*> cases[] = {
+      {{{"one.safetensors", file}, {"two.safetensors", file}, {index_file, both}},
+       "one.safetensors",
+       "two.safetensors"},
+      {{{"one.safetensors", file}, {shard, file}, {index_file, index}}, "one.safetensors", shard},
+      {{{"model.safetensors", file}, {shard, file}}, "model.safetensors", shard}};
+  for (const auto& [files, taken, other] : cases) {
+    const ScratchFolder scratch;
+    for (const auto& [name, text] : files) put(scratch / name, text);
+    const std::string said = error_of([&] { (void)WeightFolder(scratch.path()); });
+    for (const char* each : {"has tensor '", "' twice, in ", taken, other, " (remove one of them)"})
+      EXPECT_THAT(said, HasSubstr(each));
+  }
+}
+
+// A file of something else may have the same names: an adapter, a copy in another format.
+TEST(WeightFolder, ReadsFilesOfWeightsAlone) {
+  const ScratchFolder scratch;
+  for (const char* name : {"model.safetensors", "model.fp16.safetensors", "adapter_model.safetensors"})
+    put(scratch / name, with_length(good_header, good_data));
+  EXPECT_EQ(WeightFolder(scratch.path()).entries().size(), 2);
+}
+
 }  // namespace
 }  // namespace echelon

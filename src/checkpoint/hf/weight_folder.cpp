@@ -2,6 +2,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
+#include "base/text/printable.h"
 #include "checkpoint/hf/stacked_experts.h"
 #include "files/file.h"
 
@@ -25,19 +26,27 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& folde
   return file_of;
 }
 
+/// As transformers names files of weights.
+bool is_of_weights(std::string_view name) {
+  const bool is_shard = name.starts_with("model-") && name.find("-of-") != std::string_view::npos;
+  return name == single_file_name || (is_shard && name.ends_with(".safetensors"));
+}
+
 }  // namespace
 
 WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   require(is_folder(folder), "{} is not a folder", folder.string());
   const std::filesystem::path single = folder / single_file_name;
+  Headers headers;
   if (has_target(single)) {
-    for (auto& [name, tensor] : read_safetensors_header(single)) entries_[name] = {single, tensor};
+    headers[std::string(single_file_name)] = read_safetensors_header(single);
+    for (const auto& [name, tensor] : headers[std::string(single_file_name)]) entries_[name] = {single, tensor};
+    require_each_once(folder, std::move(headers));
     return;
   }
   const std::filesystem::path index = folder / index_file_name;
   require(has_target(index), "{} has neither {} nor {}{}", folder.string(), single_file_name, index_file_name,
           has_target(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first" : "");
-  std::map<std::string, std::map<std::string, FileTensor>> headers;
   for (const auto& [tensor, file] : read_index(folder)) {
     if (!headers.contains(file)) headers[file] = read_safetensors_header(folder / file);
     const auto found = headers[file].find(tensor);
@@ -45,6 +54,20 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
             index_file_name);
     entries_[tensor] = {folder / file, found->second};
   }
+  require_each_once(folder, std::move(headers));
+}
+
+// Copies may differ, and which of them a program takes depends on the program.
+void WeightFolder::require_each_once(const std::filesystem::path& folder, Headers headers) const {
+  for (const std::string& file : list_folder(folder))
+    if (is_of_weights(file) && !headers.contains(file)) headers[file] = read_safetensors_header(folder / file);
+  for (const auto& [file, tensors] : headers)
+    for (const auto& [name, tensor] : tensors) {
+      const Entry* const taken = find(name);
+      require(taken == nullptr || taken->path.filename() == file,
+              "{} has tensor '{}' twice, in {} and in {} (remove one of them)", folder.string(), printable(name, 200),
+              taken == nullptr ? "" : taken->path.filename().string(), file);
+    }
 }
 
 WeightFolder WeightFolder::with_separate_experts(const std::filesystem::path& folder, const ModelSpec& model) {

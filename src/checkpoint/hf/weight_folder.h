@@ -14,7 +14,8 @@ class WeightFolder {
     FileTensor tensor;
   };
 
-  /// Reads and checks the index and every header. Throws Error naming the file and the fault.
+  /// Reads and checks the index and every header. Throws Error naming the file and the fault; a tensor that is in two
+  /// files is one.
   explicit WeightFolder(const std::filesystem::path& folder);
 
   [[nodiscard]] const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
@@ -25,6 +26,9 @@ class WeightFolder {
   [[nodiscard]] static WeightFolder with_separate_experts(const std::filesystem::path& folder, const ModelSpec& model);
 
  private:
+  using Headers = std::map<std::string, std::map<std::string, FileTensor>>;  // by file, then by tensor
+  void require_each_once(const std::filesystem::path& folder, Headers headers) const;
+
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
