@@ -39,7 +39,7 @@ constexpr Telling telling[] = {
     {"audio_config", "a model of sound and text"},
 };
 
-constexpr std::string_view with_sinks[] = {"gpt_oss"};
+constexpr std::string_view gpt_oss = "gpt_oss";  // has all that is missing, whatever its fields say
 
 std::string refusal_of_quantization(const ConfigFields& config, std::string_view key) {
   const ConfigFields quantization = config.object(key);
@@ -49,10 +49,15 @@ std::string refusal_of_quantization(const ConfigFields& config, std::string_view
       "quant_method", "is a kind of quantized weights, which are not supported; convert them to bfloat16 first");
 }
 
+std::string refusal_of_gpt_oss(const ConfigFields& config) {
+  const bool is_quantized = config.has("quantization_config");
+  return config.refusal("model_type", fmt::format("has attention sinks and experts with biases and a clamped SwiGLU{}, "
+                                                  "which are not supported",
+                                                  is_quantized ? ", in MXFP4" : ""));
+}
+
 void add_fields_of_other_families(const ConfigFields& config, std::vector<std::string>& refusals) {
   const std::string model_type = config.text("model_type");
-  if (std::ranges::find(with_sinks, model_type) != std::ranges::end(with_sinks))
-    refusals.push_back(config.refusal("model_type", "has attention sinks, which are not supported"));
   std::set<std::string> types;
   for (const std::string& type : config.texts("layer_types"))
     if (type != "full_attention" && type != "sliding_attention" && types.insert(type).second)
@@ -66,6 +71,7 @@ void add_fields_of_other_families(const ConfigFields& config, std::vector<std::s
 }  // namespace
 
 std::vector<std::string> unsupported_fields_of(const ConfigFields& config, bool is_family) {
+  if (config.has("model_type") && config.text("model_type") == gpt_oss) return {refusal_of_gpt_oss(config)};
   std::vector<std::string> refusals;
   for (const char* key : {"quantization_config", "compression_config"})
     if (config.has(key)) refusals.push_back(refusal_of_quantization(config, key));
