@@ -125,7 +125,8 @@ TEST(ExpertFeatures, AreRefusedInASentence) {
             "among data_parallel_shard_degree = 4 x context_parallel_degree = 1 x tensor_parallel_degree = 1 ranks "
             "(use 2)");
   EXPECT_EQ(sentence_about({.shard = 16, .experts = 8, .etp = 16}),
-            "parallelism.expert_tensor_parallel_degree = 16 divides model.moe_intermediate_size = 13 features (use 8)");
+            "parallelism.expert_tensor_parallel_degree = 16 is more than the features of an expert, "
+            "model.moe_intermediate_size = 13 (use 8)");
   EXPECT_EQ(sentence_about({.shard = 2, .tp = 2, .experts = 8, .etp = 4}),
             "parallelism.expert_tensor_parallel_degree = 4 has each tensor-parallel rank route tokens of its own, but "
             "parallelism.sequence_parallel = false (use 2)");

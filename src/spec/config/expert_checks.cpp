@@ -116,7 +116,8 @@ void check_features(const RunConfig& config) {
     return degree <= features && are_neighbours(degree, p) && are_neighbours(ep * degree, p);
   });
   require(etp <= features,
-          "parallelism.expert_tensor_parallel_degree = {} divides model.moe_intermediate_size = {} features (use {})",
+          "parallelism.expert_tensor_parallel_degree = {} is more than the features of an expert, "
+          "model.moe_intermediate_size = {} (use {})",
           etp, features, closest);
   require(closest == etp,
           "parallelism.expert_tensor_parallel_degree = {} with expert_parallel_degree = {} is not made of neighbours "
