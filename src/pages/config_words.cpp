@@ -26,7 +26,8 @@ std::string layout_line(const RunConfig& config) {
     if (mesh.degree(*axis) > 1)
       degrees += fmt::format("{}{} {}", degrees.empty() ? " = " : " x ", name_of(*axis), mesh.degree(*axis));
   const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
-  const std::string experts = num_expert_ranks(p) > 1 ? fmt::format(", experts over {}", num_expert_ranks(p)) : "";
+  std::string experts = p.expert_parallel_degree > 1 ? fmt::format(", experts over {}", p.expert_parallel_degree) : "";
+  if (num_feature_ranks(p) > 1) experts += fmt::format(", features of experts over {}", num_feature_ranks(p));
   const std::string order = p.order == AxisOrder() ? "" : fmt::format(", order {}", name_of(p.order));
   return fmt::format("{} {}{}{}{}{}{}; {} {} of {} x {} tokens", grouped(static_cast<double>(mesh.num_ranks())),
                      plural(mesh.num_ranks(), "rank"), degrees, p.sequence_parallel ? ", sequence parallel" : "", zero,

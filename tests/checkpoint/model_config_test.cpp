@@ -218,6 +218,8 @@ TEST(ReadModelSpec, RefusesOtherChoicesOfDeepSeekThanIsComputed) {
       EXPECT_THAT(error_of([&, &key = key, &value = value] { (void)read(changed(config, key, value)); }),
                   HasSubstr(fmt::format("{} = {}", key, value.dump())))
           << name;
+    EXPECT_THAT(error_of([&] { (void)read(changed(config, "moe_layer_freq", 2)); }),
+                HasSubstr("moe_layer_freq = 2 is not supported (use 1)"));
   }
 }
 

@@ -121,6 +121,35 @@ TEST(Simulate, BadInputIsOneSentence) {
   }
 }
 
+Outcome simulated_mixture(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"simulate",
+                                        "--machine=h100",
+                                        "--model.preset=mixtral-8x7b",
+                                        "--training.dtype=bfloat16",
+                                        "--training.global_batch_size=16",
+                                        "--parallelism.data_parallel_shard_degree=8"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_echelon(arguments);
+}
+
+// Nobody set parallelism.ranks_per_node.
+TEST(Simulate, SaysThatAMachineHasNoNodesForTwoHops) {
+  const std::string hierarchical = "--parallelism.expert_dispatch=hierarchical";
+  const Outcome outcome = simulated_mixture({"--parallelism.expert_parallel_degree=8", hierarchical});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("'hierarchical' sends the rows of 8 ranks over nodes with several of them each, "
+                                     "and the machine has 8 devices on a node (use 'direct')"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("ranks_per_node")));
+}
+
+TEST(Simulate, NamesBothPartsOfExperts) {
+  const Outcome both =
+      simulated_mixture({"--parallelism.expert_parallel_degree=4", "--parallelism.expert_tensor_parallel_degree=2"});
+  EXPECT_THAT(both.out, HasSubstr("experts over 4, features of experts over 2"));
+  const Outcome features = simulated_mixture({"--parallelism.expert_tensor_parallel_degree=2"});
+  EXPECT_THAT(features.out, HasSubstr("ZeRO-1, features of experts over 2"));
+}
+
 std::string written(const std::string& name, const std::string& text) {
   const std::string path = scratch_folder() + "/" + name;
   std::ofstream(path, std::ios::binary) << text;

@@ -1,5 +1,7 @@
 #include "predict/experts/expert_nodes.h"
 
+#include "base/error.h"
+
 namespace echelon {
 
 bool asks_for_nodes(const ParallelConfig& p) {
@@ -12,7 +14,13 @@ RunConfig with_nodes_of(RunConfig config, const MachineSpec& machine) {
   const bool asks = asks_for_nodes(p), is_machine = !machine.host && !machine.nodes.empty();
   if (!asks || !is_machine) return config;
   p.ranks_per_node = machine.nodes.front().num_devices;
-  if (p.expert_dispatch == ExpertDispatch::automatic && ep_on_node(config) == 0) p.ranks_per_node = 0;
+  if (ep_on_node(config) == 0) {
+    require(p.expert_dispatch == ExpertDispatch::automatic,
+            "parallelism.expert_dispatch = 'hierarchical' sends the rows of {} ranks over nodes with several of them "
+            "each, and the machine has {} devices on a node (use 'direct')",
+            p.expert_parallel_degree, p.ranks_per_node);
+    p.ranks_per_node = 0;
+  }
   validate(config);
   return config;
 }

@@ -87,7 +87,8 @@ std::int64_t ConfigFields::integer(std::string_view key, std::int64_t max, std::
   if (value == nullptr) refuse_missing(key);
   if (!value->is_number_unsigned() || value->get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
       value->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
-    refuse(key, fmt::format("is not a whole number from {} to {}", least, max));
+    refuse(key, least == max ? fmt::format("is not supported (use {})", max)
+                             : fmt::format("is not a whole number from {} to {}", least, max));
   return value->get<std::int64_t>();
 }
 
