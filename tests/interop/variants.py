@@ -65,7 +65,7 @@ def later_variants(sizes):
         "olmoe_clip": lambda: transformers.OlmoeConfig(
             **sizes, pad_token_id=None, num_experts=4, num_experts_per_tok=2, clip_qkv=0.6, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)
         ),
-    } | idle_variants(sizes)
+    } | idle_variants(sizes) | odd_variants(sizes)
 
 
 def idle_variants(sizes):
@@ -82,6 +82,22 @@ def idle_variants(sizes):
         "olmoe_idle": lambda: transformers.OlmoeConfig(**sizes, pad_token_id=None, num_experts=12, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=plain),
         "deepseek_v2_idle": lambda: transformers.DeepseekV2Config(**of_deepseek | latents, topk_method="greedy"),
         "deepseek_v3_idle": lambda: transformers.DeepseekV3Config(**of_deepseek | latents, num_mtp_layers=0),
+    }
+
+
+def odd_variants(sizes):
+    """Mixtures of five experts, which cannot have equal loads: a layer has 64 rows."""
+    plain = dict(rope_type="default", rope_theta=1000.0)
+    latents = dict(num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, pad_token_id=None, tie_word_embeddings=False)
+    of_deepseek = dict(n_routed_experts=5, num_experts_per_tok=2, n_group=1, topk_group=1, n_shared_experts=1, moe_intermediate_size=8, first_k_dense_replace=1)
+    return {
+        "olmoe_odd": lambda: transformers.OlmoeConfig(
+            **sizes | dict(intermediate_size=8), pad_token_id=None, num_experts=5, num_experts_per_tok=2, tie_word_embeddings=False, rope_parameters=plain
+        ),
+        "qwen2_moe_odd": lambda: transformers.Qwen2MoeConfig(
+            **sizes, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12, mlp_only_layers=[0], tie_word_embeddings=False, rope_parameters=plain
+        ),
+        "deepseek_v3_odd": lambda: transformers.DeepseekV3Config(**sizes | latents | of_deepseek, num_mtp_layers=0, rope_parameters=plain),
     }
 
 
