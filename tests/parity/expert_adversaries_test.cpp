@@ -198,7 +198,7 @@ TEST(AdversarialTraffic, OfFeaturesIsTheClosedForm) {
 /// As many rows that a buffer for those that could come would be larger than what is allowed.
 RunConfig large_config(std::int64_t experts_per_token, Features features, double bound) {
   RunConfig config = config_under({"", experts_per_token, even_choice, 1, 1}, features, bound);
-  config.model.hidden_size = config.model.mixture.moe_intermediate_size = 128;
+  config.model.hidden_size = config.model.mixture.moe_intermediate_size = features == Features::halves ? 192 : 128;
   config.model.max_position_embeddings = config.training.seq_len = 512;
   config.training.micro_batch_size = 1;
   config.training.global_batch_size = forced_ranks;

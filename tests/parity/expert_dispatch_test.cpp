@@ -176,39 +176,69 @@ TEST(HierarchicalDispatch, TwoRunsHaveTheSameBits) {
 }
 
 /// What a block with experts keeps for backward, and works with.
-std::int64_t block_bytes(RunConfig config, double bound) {
+std::int64_t block_bytes(RunConfig config, int ranks_per_node, double bound) {
   config.moe.dispatch_bound = bound;
+  config.parallelism.ranks_per_node = ranks_per_node;
+  config.parallelism.expert_dispatch = ranks_per_node > 0 ? ExpertDispatch::hierarchical : ExpertDispatch::direct;
   const Blueprint blueprint(config);
   const RankBlueprint rank = blueprint.rank(0);
   const MemoryPlan& plan = rank.memory(ProgramKind::training);
   return plan.peak_bytes(MemoryCategory::activations) + plan.peak_bytes(MemoryCategory::workspace);
 }
 
-// At N D of 16 MiB, directly and in two hops: a round then takes all rows of even loads and no more.
+/// A block of N D of 16 MiB.
+RunConfig block_of_experts(int ep, int num_experts) {
+  RunConfig config =
+      config_of({.shard = ep, .microbatches = 1, .layers = 1, .seq_len = 2048, .experts = num_experts, .ep = ep});
+  config.training.dtype = DType::float32;
+  config.training.grad_dtype = DType::float32;
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = ep;
+  config.model.max_position_embeddings = 2048;
+  config.model.hidden_size = 2048;
+  config.model.num_attention_heads = config.model.num_key_value_heads = 16;
+  config.model.head_dim = 128;
+  config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 1024;
+  config.model.mixture.num_experts_per_tok = 6;
+  return config;
+}
+
+RunConfig block_of(const char* preset_name, int ep) {
+  RunConfig config = block_of_experts(ep, ep);
+  config.model = preset(preset_name);
+  config.model.num_hidden_layers = 1;
+  config.training.seq_len = 4096;
+  return config;
+}
+
+// Of known even loads a round takes all rows and no more, and none of them needs two hops.
 TEST(DispatchMemory, IsCloseToThatOfKnownEvenLoads) {
-  for (const int ranks_per_node : {0, 4}) {
-    RunConfig config = config_of({.shard = 8,
-                                  .microbatches = 1,
-                                  .layers = 1,
-                                  .seq_len = 2048,
-                                  .experts = 24,
-                                  .ep = 8,
-                                  .ranks_per_node = ranks_per_node});
-    config.training.dtype = DType::float32;
-    config.training.grad_dtype = DType::float32;
-    config.training.micro_batch_size = 1;
-    config.training.global_batch_size = 8;
-    config.model.max_position_embeddings = 2048;
-    config.model.hidden_size = 2048;
-    config.model.num_attention_heads = config.model.num_key_value_heads = 16;
-    config.model.head_dim = 128;
-    config.model.mixture.moe_intermediate_size = config.model.mixture.shared_expert_intermediate_size = 1024;
-    config.model.mixture.num_experts_per_tok = 6;
-    const auto usual = static_cast<double>(block_bytes(config, MoeConfig().dispatch_bound)),
-               known = static_cast<double>(block_bytes(config, 1));
-    EXPECT_LE(usual, 1.25 * known) << ranks_per_node << " ranks on a node";
-    EXPECT_GT(usual, known);
+  const std::tuple<const char*, RunConfig, int, double, double> blocks[] = {
+      {"two nodes", block_of_experts(8, 24), 4, 1.25, 1.25},
+      {"four nodes", block_of_experts(16, 48), 4, 1.25, 1.25},
+      {"eight nodes", block_of_experts(32, 96), 4, 1.25, 1.25},
+      {"qwen3-30b-a3b over 64", block_of("qwen3-30b-a3b", 64), 8, 1.25, 1.25},
+      {"qwen3-30b-a3b over 128", block_of("qwen3-30b-a3b", 128), 8, 1.25, 1.25}};
+  for (const auto& [name, config, ranks_per_node, most_directly, most_in_two_hops] : blocks) {
+    const double bound = MoeConfig().dispatch_bound;
+    const auto known = static_cast<double>(block_bytes(config, 0, 1)),
+               directly = static_cast<double>(block_bytes(config, 0, bound)) / known,
+               in_two_hops = static_cast<double>(block_bytes(config, ranks_per_node, bound)) / known;
+    fmt::print("{}: {:.3f}x directly, {:.3f}x in two hops\n", name, directly, in_two_hops);
+    EXPECT_GT(directly, 1) << name;
+    EXPECT_LE(directly, most_directly) << name;
+    EXPECT_GT(in_two_hops, 0.5) << name;
+    EXPECT_LE(in_two_hops, most_in_two_hops) << name;
   }
+}
+
+// Tokens at their node and copies of them need no memory of their own: they are where rows were or will be.
+TEST(DispatchMemory, HasNoRoomForTokensOfOthers) {
+  const RunConfig config = block_of_experts(8, 24);
+  const std::int64_t tokens = 2048, rows = 6 * tokens, sent = 2 * tokens, row_bytes = 2048 * 4;
+  const std::int64_t more = block_bytes(config, 4, 1.2) - block_bytes(config, 0, 1.2);
+  // Of x and dy two hops send two rows of a token instead of six.
+  EXPECT_LT(more, (2 * (sent - rows) + tokens) * row_bytes);
 }
 
 // Memory is a function of the bound alone, and grows with it up to all rows that could come.

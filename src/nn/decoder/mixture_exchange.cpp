@@ -55,7 +55,7 @@ void Mixture::receive(Context& context, const Round& round, const Arrived& to, c
                       const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
   const Tensor x = context.workspace.take(to.x.dtype, to.x.sizes);
-  const std::array<ExpertExchange::Matrices, 2> all = {{{x, round.of.x}, {to.rows.weights, round.of.weights}}};
+  const std::array<ExpertExchange::Matrices, 2> all = {{{x, round.of.x, to.x}, {to.rows.weights, round.of.weights}}};
   Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
   if (meanwhile) meanwhile();
   travel.wait();
@@ -87,7 +87,8 @@ void Mixture::reserve_round(Context& context, const Exchanged& of, const Arrived
   for (const Tensor& scratch : {arrived.x, inner.gate}) {
     const Stack::Scope scope(context.workspace);
     (void)context.workspace.take(scratch.dtype, scratch.sizes);
-    const std::array<ExpertExchange::Matrices, 2> all = {{{arrived.x, of.x}, {arrived.rows.weights, of.weights}}};
+    const std::array<ExpertExchange::Matrices, 2> all = {
+        {{arrived.x, of.x, arrived.x}, {arrived.rows.weights, of.weights}}};
     (void)exchange_.take_room(context.workspace, all);
   }
 }
@@ -96,7 +97,7 @@ void Mixture::receive_dy(Context& context, const Round& round, const ExpertRows&
                          const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dy = context.workspace.take(dy_rows.dtype, dy_rows.sizes);
-  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, round.of.dy}}};
+  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, round.of.dy, dy_rows}}};
   Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
   if (meanwhile) meanwhile();
   travel.wait();
@@ -115,7 +116,7 @@ void Mixture::give_back(Context& context, const Round& round, const ExpertRows& 
                         const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
   const std::array<ExpertExchange::Matrices, 2> all = {
-      {{as_they_came(context, rows.rows, from), round.of.x}, {rows.dweights, round.of.weights}}};
+      {{as_they_came(context, rows.rows, from), round.of.x, rows.rows}, {rows.dweights, round.of.weights}}};
   Travel travel = exchange_.give_back(context, round, all, exchange_.take_room(context.workspace, all));
   if (meanwhile) meanwhile();
   travel.wait();
@@ -145,7 +146,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
   exchange_.count(context, {.num_rounds = of.plan.num_rounds(), .num_exchanges = 1});
   const auto like = [&](const Tensor& x) { return context.workspace.take(x.dtype, x.sizes); };
   const Tensor come = like(arrived.x), weights = like(arrived.rows.weights);
-  std::array<ExpertExchange::Matrices, 2> all = {{{come, of.x}, {arrived.rows.weights, of.weights}}};
+  std::array<ExpertExchange::Matrices, 2> all = {{{come, of.x, arrived.x}, {arrived.rows.weights, of.weights}}};
   const ExpertExchange::Room room = exchange_.take_room(context.workspace, all);
   const std::int64_t free = context.workspace.used_bytes();
   int index = of.plan.num_rounds() - 1;
@@ -164,7 +165,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
       const Stack::Scope of_activated(context.workspace);
       experts_.outputs(context, inner, rows, y_rows);
     }
-    const ExpertExchange::Matrices y = {as_they_came(context, y_rows, rows), of.x};
+    const ExpertExchange::Matrices y = {as_they_came(context, y_rows, rows), of.x, y_rows};
     there.wait();
     back = exchange_.give_back(context, Round{of, index}, {&y, 1}, room);
   }

@@ -159,7 +159,7 @@ Travel ExpertExchange::start(Context& context, const Round& round, std::span<con
              .received_parts = parts.received,
              .sent_parts = parts.sent};
   if (way == Way::back) std::swap(hop.received_parts, hop.sent_parts);
-  for (const auto& [arrived, sent] : all)
+  for (const auto& [arrived, sent, free] : all)
     hop.rows.emplace_back(way == Way::there ? arrived : sent, way == Way::there ? sent : arrived);
   Travel travel = start_hop(context, hop);
   count_bytes(context, round, all, way);
@@ -193,7 +193,7 @@ void ExpertExchange::count_bytes(Context& context, const Round& round, std::span
   ExpertTraffic traffic;
   const auto add = [&](const RowCounts& of, std::int64_t& across, std::int64_t& inside) {
     const bool goes = way == Way::there;
-    for (const auto& [arrived, sent] : all) {
+    for (const auto& [arrived, sent, free] : all) {
       inside += (goes ? of.there : of.back) * arrived.size(1) * size_of(arrived.dtype);
       across += (goes ? of.there_across : of.back_across) * sent.size(1) * size_of(sent.dtype);
     }

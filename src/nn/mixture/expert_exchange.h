@@ -107,12 +107,14 @@ class ExpertExchange {
 
   /// Two matrices with the same rows.
   struct Matrices {
-    Tensor arrived;  // [Q, columns]
-    Tensor sent;     // of tokens of this rank; of weights [S, k], where `arrived` is [Q, 1]
+    Tensor arrived;    // [Q, columns]
+    Tensor sent;       // of tokens of this rank; of weights [S, k], where `arrived` is [Q, 1]
+    Tensor free = {};  // like `arrived`: unused before rows have arrived, and after they have left
   };
   /// What rows need on their way in two hops; directly they need nothing.
   struct Room {
-    /// Rows of tokens at their node, and copies of them. To ranks of features: rows that have come, and addends.
+    /// Rows of tokens at their node, and copies of them, unless these are in `arrived` and `free`. To ranks of
+    /// features: rows that have come, and addends.
     struct AtNode {
       Tensor tokens, copies;
     };
@@ -160,6 +162,22 @@ class ExpertExchange {
   }
 
   [[nodiscard]] Travel start(Context& context, const Round& round, std::span<const Matrices> all, Way way) const;
+
+  /// Where tokens and copies, or what has come and addends, of the matrices are.
+  [[nodiscard]] static Room::AtNode at_node(const Matrices& matrices, const Room::AtNode& room) {
+    return {room.tokens.exists() ? room.tokens : matrices.arrived, room.copies.exists() ? room.copies : matrices.free};
+  }
+  /// Of at most so many tokens or copies, unless they need none of their own. Tokens are read before their copies
+  /// arrive, and summed after these have gone back inside.
+  [[nodiscard]] static Tensor take_tokens(Stack& workspace, const Matrices& matrices, std::int64_t most_tokens) {
+    const bool are_in_arrived = matrices.free.exists() && most_tokens <= matrices.arrived.size(0);
+    return are_in_arrived ? Tensor() : workspace.take(matrices.sent.dtype, {most_tokens, matrices.sent.size(1)});
+  }
+  [[nodiscard]] static Tensor take_copies(Stack& workspace, const Matrices& matrices, std::int64_t most_copies) {
+    const bool are_in_free = matrices.free.exists() && most_copies <= matrices.free.size(0);
+    const Tensor& rows = matrices.arrived;
+    return are_in_free ? Tensor() : workspace.take(rows.dtype, {most_copies, rows.size(1)});
+  }
 
   /// Rows between the ranks of a group.
   struct Hop {

@@ -8,9 +8,9 @@ namespace echelon {
 
 ExpertExchange::Room ExpertExchange::take_room_of_features(Stack& workspace, std::span<const Matrices> all) const {
   Room room;
-  for (const auto& [arrived, sent] : all)
-    room.rows.push_back({workspace.take(arrived.dtype, {features_->most_rows, arrived.size(1)}),
-                         workspace.take(arrived.dtype, {features_->most_gathered(), arrived.size(1)})});
+  for (const Matrices& each : all)
+    room.rows.push_back({workspace.take(each.arrived.dtype, {features_->most_rows, each.arrived.size(1)}),
+                         take_copies(workspace, each, features_->most_gathered())});
   room.slots = workspace.take(DType::int32, {features_->most_rows, features_->num_places});
   return room;
 }
@@ -43,7 +43,7 @@ Travel ExpertExchange::give_back_from_features(Context& context, const Round& ro
       across = {RowPurpose::combine, expert_across_group(num_ranks_, features_->num_places), of.across.sent,
                 of.across.received};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& [come, addends] = room.rows[i];
+    const auto& [come, addends] = at_node(all[i], room.rows[i]);
     inside.rows.emplace_back(addends, all[i].arrived);
     across.rows.emplace_back(all[i].sent, come);
   }
@@ -52,9 +52,9 @@ Travel ExpertExchange::give_back_from_features(Context& context, const Round& ro
     const Tensor slots = room.slots.rows(0, of.num_come);
     const bool has_values = context.ops.computes_values();
     const std::vector<std::int32_t> values = has_values ? plan.addends(round.index) : std::vector<std::int32_t>();
-    context.ops.upload_like(slots, values.data(), room.rows.front().copies.rows(0, num_addends));
+    context.ops.upload_like(slots, values.data(), at_node(all[0], room.rows.front()).copies.rows(0, num_addends));
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto& [come, addends] = room.rows[i];
+      const auto& [come, addends] = at_node(all[i], room.rows[i]);
       context.ops.combine_experts(
           {.y = addends.rows(0, num_addends), .slots = slots, .out = come.rows(0, of.num_come)});
     }

@@ -27,9 +27,9 @@ ExpertExchange::Room ExpertExchange::take_room(Stack& workspace, std::span<const
   if (features_) return take_room_of_features(workspace, all);
   Room room;
   if (!nodes_) return room;
-  for (const auto& [arrived, sent] : all)
-    room.rows.push_back({workspace.take(sent.dtype, {nodes_->most_tokens, sent.size(1)}),
-                         workspace.take(arrived.dtype, {nodes_->most_copies, arrived.size(1)})});
+  for (const Matrices& each : all)
+    room.rows.push_back(
+        {take_tokens(workspace, each, nodes_->most_tokens), take_copies(workspace, each, nodes_->most_copies)});
   room.slots = workspace.take(DType::int32, {nodes_->most_tokens, nodes_->experts_per_token});
   return room;
 }
@@ -41,16 +41,19 @@ Travel ExpertExchange::dispatch_by_node(Context& context, const Round& round, st
                 of.sent_across},
       inside = {RowPurpose::dispatch, expert_inner_group(nodes_->ranks_per_node), of.received_inside, of.sent_inside};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    across.rows.emplace_back(room.rows[i].tokens, all[i].sent);
-    inside.rows.emplace_back(all[i].arrived, room.rows[i].copies);
+    const auto& [tokens, copies] = at_node(all[i], room.rows[i]);
+    across.rows.emplace_back(tokens, all[i].sent);
+    inside.rows.emplace_back(all[i].arrived, copies);
   }
   count_bytes(context, round, all, Way::there);
   Travel travel = start_hop(context, across);
   travel.go_on_ = [&context, room, inside, of, matrices = std::vector(all.begin(), all.end())] {
     if (of.num_tokens > 0)
-      context.ops.upload_like(room.slots.rows(0, of.num_tokens), of.copies.data(), room.rows.front().tokens);
+      context.ops.upload_like(room.slots.rows(0, of.num_tokens), of.copies.data(),
+                              at_node(matrices.front(), room.rows.front()).tokens);
     for (std::size_t i = 0; i < matrices.size() && of.num_copies > 0; ++i) {
-      const auto [x, at, y] = copied(of, room.rows[i], room.slots.rows(0, of.num_tokens), are_weights(matrices[i]));
+      const auto [x, at, y] =
+          copied(of, at_node(matrices[i], room.rows[i]), room.slots.rows(0, of.num_tokens), are_weights(matrices[i]));
       context.ops.permute_to_experts({.x = x, .slots = at, .y = y});
     }
     start_hop(context, inside).wait();
@@ -65,15 +68,17 @@ Travel ExpertExchange::give_back_by_node(Context& context, const Round& round, s
       across = {RowPurpose::combine, expert_across_group(num_ranks_, nodes_->ranks_per_node), of.sent_across,
                 of.received_across};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    inside.rows.emplace_back(room.rows[i].copies, all[i].arrived);
-    across.rows.emplace_back(all[i].sent, room.rows[i].tokens);
+    const auto& [tokens, copies] = at_node(all[i], room.rows[i]);
+    inside.rows.emplace_back(copies, all[i].arrived);
+    across.rows.emplace_back(all[i].sent, tokens);
   }
   start_hop(context, inside).wait();
   if (of.num_copies > 0)
     context.ops.upload_like(room.slots.rows(0, of.num_tokens), of.copies.data(),
-                            room.rows.front().copies.rows(0, of.num_copies));
+                            at_node(all[0], room.rows.front()).copies.rows(0, of.num_copies));
   for (std::size_t i = 0; i < all.size() && of.num_copies > 0; ++i) {
-    const auto [out, at, y] = copied(of, room.rows[i], room.slots.rows(0, of.num_tokens), are_weights(all[i]));
+    const auto [out, at, y] =
+        copied(of, at_node(all[i], room.rows[i]), room.slots.rows(0, of.num_tokens), are_weights(all[i]));
     context.ops.combine_experts({.y = y, .slots = at, .out = out});
   }
   count_bytes(context, round, all, Way::back);
