@@ -22,8 +22,10 @@ void set_layers(Draft& draft) {
   const std::int64_t stages = draft.config.parallelism.pipeline_parallel_degree * num_virtual(draft);
   std::int64_t& layers = draft.config.model.num_hidden_layers;
   PipelineLayout& layout = draft.config.parallelism.pipeline_parallel_layout;
+  // Where the first layer is dense, another one has the experts.
+  const std::int64_t least = draft.has_experts && draft.expert_layers != ExpertLayers::all ? 2 : 1;
   switch (draft.split) {
-    case LayerSplit::even: layers = stages; break;
+    case LayerSplit::even: layers = std::max(stages, least); break;
     case LayerSplit::remainder: layers = stages + 1; break;
     case LayerSplit::counts:  // three in the middle
       layers = stages + 2;
@@ -37,7 +39,7 @@ void set_layers(Draft& draft) {
                        : stages == 3 ? "E|tt|tL"
                                      : fmt::format("E|tt|(t|)*{}tL", stages - 3);
       break;
-    case LayerSplit::thin: layers = std::max<std::int64_t>(stages - 2, 1); break;
+    case LayerSplit::thin: layers = std::max(stages - 2, least); break;
   }
 }
 
