@@ -123,8 +123,28 @@ TEST(Promise, HasTheTimeItsIntervalAndTheBestPublished) {
                         2.31 * interval.low, 2.31 * interval.high));
   EXPECT_EQ(warning_of(result, config, machine), "");
   result.model_flops = 0.9 * 2.31;
-  EXPECT_THAT(warning_of(result, config, machine), HasSubstr("90 % MFU is above the best published on A100: 65 %"));
+  EXPECT_THAT(warning_of(result, config, machine), HasSubstr("90 % MFU is above the best published on A100 at this size: 65 %"));
   EXPECT_THAT(promise_text(result, config, machine, software_profile("ideal")), HasSubstr("which no software reaches"));
+}
+
+Simulation with_mfu(double mfu) {
+  Simulation result;
+  result.model_flops = mfu;
+  result.peak_flops = result.step_seconds = 1;
+  return result;
+}
+
+// MT-NLG's 530 B: 56 % by Korthikanti et al., table 5; MegaScale's 65 % is of 175 B.
+TEST(Promise, WarnsAboveTheBestPublishedOfTheSizeThatItPrints) {
+  RunConfig config = config_of("gpt3-175b");
+  config.model.num_hidden_layers *= 3;
+  ASSERT_NEAR(static_cast<double>(config.model.num_parameters()) / 1e9, 530, 15);
+  EXPECT_THAT(warning_of(with_mfu(0.62), config, borrowed("a100-80")),
+              HasSubstr("62 % MFU is above the best published on A100 at this size: 56 %"));
+  EXPECT_EQ(warning_of(with_mfu(0.55), config, borrowed("a100-80")), "");
+  // Of this size none was published on V100, so any counts.
+  EXPECT_THAT(warning_of(with_mfu(0.4), config_of("gpt3-175b", "float16"), borrowed("v100")),
+              HasSubstr("40 % MFU is above the best published on V100: 31 %"));
 }
 
 }  // namespace

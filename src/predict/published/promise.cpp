@@ -68,10 +68,11 @@ nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& c
 
 std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine) {
   if (!is_comparable(config, machine)) return "";
-  const auto best = best_published(machine.nodes.front().device);
+  const auto of_size = published_at(config, machine),
+             best = of_size ? of_size : best_published(machine.nodes.front().device);
   if (!best || result.mfu() <= best->mfu) return "";
-  return fmt::format("{:.0f} % MFU is above the best published on {}: {:.0f} % ({})", 100 * result.mfu(), best->gpu,
-                     100 * best->mfu, best->source);
+  return fmt::format("{:.0f} % MFU is above the best published on {}{}: {:.0f} % ({})", 100 * result.mfu(), best->gpu,
+                     of_size ? " at this size" : "", 100 * best->mfu, best->source);
 }
 
 }  // namespace echelon

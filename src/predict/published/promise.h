@@ -28,7 +28,8 @@ struct SecondsRange {
 [[nodiscard]] SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine,
                                          const SoftwareProfile& profile);
 
-/// A sentence if the step has a higher utilisation than any published one on the GPU; else empty.
+/// A sentence if the step has a higher utilisation than any published one on the GPU at this size, or at any where
+/// there is none; else empty.
 [[nodiscard]] std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine);
 
 }  // namespace echelon
