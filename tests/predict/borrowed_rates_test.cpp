@@ -147,5 +147,23 @@ TEST(Promise, WarnsAboveTheBestPublishedOfTheSizeThatItPrints) {
               HasSubstr("40 % MFU is above the best published on V100: 31 %"));
 }
 
+TEST(Promise, SaysWhatNoRunOfTheIntervalHad) {
+  const SoftwareProfile profile = software_profile("echelon");
+  const auto text = [&](const RunConfig& config, const char* machine) {
+    return promise_text(with_mfu(0.4), config, borrowed(machine), profile);
+  };
+  RunConfig config = config_of("gpt2-124m");
+  for (const char* machine : {"a100-40", "a100-80", "h100", "h100-96"})
+    EXPECT_THAT(text(config, machine), testing::Not(HasSubstr("from no run"))) << machine;
+  EXPECT_THAT(text(config, "b200"), HasSubstr("(0.90 to 1.2, from no run on B200; 40 % MFU"));
+  config.parallelism.context_parallel_degree = 2;
+  EXPECT_THAT(text(config, "h100"), HasSubstr(", from no run of context parallelism;"));
+  config.training.linear_dtype = LinearDType::float8;
+  EXPECT_THAT(text(config, "h200"), HasSubstr(", from no run of context parallelism, in float8 or on H200;"));
+  EXPECT_EQ(promise_json(with_mfu(0.4), config, borrowed("h100"), profile)["interval_without_runs"],
+            (nlohmann::json{"of context parallelism", "in float8"}));
+  EXPECT_THAT(text(config_of("gpt2-124m", "float16"), "v100"), HasSubstr(", from no run on V100;"));
+}
+
 }  // namespace
 }  // namespace echelon

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -20,6 +22,24 @@ bool is_comparable(const RunConfig& config, const MachineSpec& machine) {
 std::optional<BestPublished> published_at(const RunConfig& config, const MachineSpec& machine) {
   if (!is_comparable(config, machine)) return std::nullopt;
   return best_published_at(machine.nodes.front().device, static_cast<double>(config.model.num_parameters()));
+}
+
+struct TimeUnit {
+  double seconds = 1;
+  const char* name = "s";
+};
+
+TimeUnit unit_of(double seconds) { return seconds < 1 ? TimeUnit{1e-3, "ms"} : TimeUnit(); }
+
+/// ", from no run of experts, in float8 or on B200"; empty where runs were like this one.
+std::string no_run_text(const RunConfig& config, const MachineSpec& machine, const SoftwareProfile& profile) {
+  if (!interval_of(profile, machine)) return "";
+  const std::vector<std::string> without = without_runs(config, machine, profile);
+  if (without.empty()) return "";
+  std::string text = ", from no run " + without.front();
+  for (std::size_t i = 1; i < without.size(); ++i)
+    text += (i + 1 < without.size() ? ", " : " or ") + without[i];
+  return text;
 }
 
 /// With as many digits as an interval of some percent is worth.
@@ -43,23 +63,46 @@ SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine,
 
 std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                          const SoftwareProfile& profile) {
-  const bool is_short = result.step_seconds < 1;
-  const double unit = is_short ? 1e-3 : 1;
+  const TimeUnit unit = unit_of(result.step_seconds);
   const SecondsRange range = seconds_range(result, machine, profile);
-  std::string text = fmt::format("{:.3g} {} (", result.step_seconds / unit, is_short ? "ms" : "s");
-  text += range.low < range.high ? fmt::format("{} to {}", rounded(range.low / unit), rounded(range.high / unit))
-                                 : "a bound, which no software reaches";
+  std::string text = fmt::format("{:.3g} {} (", result.step_seconds / unit.seconds, unit.name);
+  if (range.low < range.high)
+    text += fmt::format("{} to {}{}", rounded(range.low / unit.seconds), rounded(range.high / unit.seconds),
+                        no_run_text(config, machine, profile));
+  else
+    text += "a bound, which no software reaches";
   if (result.peak_flops > 0) text += fmt::format("; {:.0f} % MFU{}", 100 * result.mfu(), mfu_share_text(config));
   if (const auto best = published_at(config, machine))
     text += fmt::format("; best published on {} at this size: {:.0f} %", best->gpu, 100 * best->mfu);
   return text + ")";
 }
 
+std::string range_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
+                       const SoftwareProfile& profile) {
+  const TimeUnit unit = unit_of(result.step_seconds);
+  const SecondsRange range = seconds_range(result, machine, profile);
+  std::string text;
+  if (range.low < range.high)
+    text = fmt::format("{} to {} {}", rounded(range.low / unit.seconds), rounded(range.high / unit.seconds), unit.name);
+  if (result.peak_flops > 0)
+    text += fmt::format("{}{:.0f} % MFU{}", text.empty() ? "" : ", ", 100 * result.mfu(), mfu_share_text(config));
+  return text;
+}
+
+std::string without_runs_text(const RunConfig& config, const MachineSpec& machine, const SoftwareProfile& profile) {
+  const std::string text = no_run_text(config, machine, profile);
+  return text.empty() ? "" : "the interval is" + text.substr(1);
+}
+
 nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                     const SoftwareProfile& profile) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   const SecondsRange range = seconds_range(result, machine, profile);
-  if (range.low < range.high) json["interval_seconds"] = {range.low, range.high};
+  if (range.low < range.high) {
+    json["interval_seconds"] = {range.low, range.high};
+    if (const auto without = without_runs(config, machine, profile); !without.empty())
+      json["interval_without_runs"] = without;
+  }
   if (const auto best = published_at(config, machine))
     json["best_published"] = {{"mfu", 100 * best->mfu}, {"gpu", best->gpu}, {"source", best->source}};
   if (const std::string warning = warning_of(result, config, machine); !warning.empty()) json["warning"] = warning;

@@ -9,7 +9,8 @@
 
 namespace echelon {
 
-/// "2.31 s (2.1 to 2.7; 41 % MFU; best published on A100 at this size: 65 %)".
+/// "2.31 s (2.1 to 2.7; 41 % MFU; best published on A100 at this size: 65 %)"; after the interval maybe ", from no run
+/// of experts or on B200".
 [[nodiscard]] std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                        const SoftwareProfile& profile);
 
@@ -17,7 +18,7 @@ namespace echelon {
 /// it; else empty.
 [[nodiscard]] std::string mfu_share_text(const RunConfig& config);
 
-/// interval_seconds, best_published, warning: those that there are.
+/// interval_seconds, interval_without_runs, best_published, warning: those that there are.
 [[nodiscard]] nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config,
                                                   const MachineSpec& machine, const SoftwareProfile& profile);
 
@@ -27,6 +28,13 @@ struct SecondsRange {
 };
 [[nodiscard]] SecondsRange seconds_range(const Simulation& result, const MachineSpec& machine,
                                          const SoftwareProfile& profile);
+
+/// Without the time and the best published one: "2.1 to 2.7 s, 41 % MFU".
+[[nodiscard]] std::string range_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
+                                     const SoftwareProfile& profile);
+/// "the interval is from no run of experts or on B200"; empty where runs were like this one, or there is no interval.
+[[nodiscard]] std::string without_runs_text(const RunConfig& config, const MachineSpec& machine,
+                                            const SoftwareProfile& profile);
 
 /// A sentence if the step has a higher utilisation than any published one on the GPU at this size, or at any where
 /// there is none; else empty.
