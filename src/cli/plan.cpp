@@ -75,7 +75,7 @@ ExitStatus run_comparison(const PlanArguments& arguments) {
   }
   const PlanRequest request = read_plan_request(question);
   const PlanComparison comparison = compare_plans(request, arguments.question, arguments.compared);
-  fmt::print("{}", arguments.json ? to_json(comparison, request) : to_text(comparison));
+  fmt::print("{}", arguments.json ? to_json(comparison, request) : to_text(comparison, request));
   if (!arguments.json) fmt::print("timed at {}\n", rates_text(request.profile, request.machine));
   if (!arguments.json && !request.note.empty()) fmt::print("{}\n", request.note);
   return ExitStatus::success;

@@ -4,6 +4,7 @@
 #include "base/text/written_number.h"
 #include "plan/search/cost.h"
 #include "predict/machine/device_map.h"
+#include "predict/published/promise.h"
 #include "predict/saving/predicted_save.h"
 
 #include <fmt/format.h>
@@ -55,6 +56,15 @@ LongRun run_of_steps(double num_steps, double step_seconds, const std::optional<
   return run;
 }
 
+/// As many as an interval is worth.
+std::string three_digits(double number) { return number > 0 ? written(std::stod(fmt::format("{:.2e}", number))) : "0"; }
+
+/// " (38.9 to 51.8)".
+std::string range_text(double low, double high) {
+  if (std::isinf(high)) return fmt::format(" ({} or more)", three_digits(low));
+  return fmt::format(" ({} to {})", three_digits(low), three_digits(high));
+}
+
 std::string failures_text(const LongRun& run) {
   return fmt::format(
       "of which {:.1f} % is training: the job fails every {} hours on average, restarts in {} s, and saves every "
@@ -89,12 +99,33 @@ LongRun long_run(const Plan& plan, const PlanRequest& request) {
       static_cast<double>(plan.config.training.global_batch_size * plan.config.training.seq_len);
   const std::optional<FailureModel> failures = asked.mtbf ? std::optional(failures_of(plan, request)) : std::nullopt;
   const double step_seconds = plan.outcome.step_seconds;
-  LongRun run = asked.tokens ? long_run(*asked.tokens, tokens_of_step, step_seconds, failures)
-                             : run_of_hours(*asked.hours, tokens_of_step, step_seconds, failures);
+  const auto run_at = [&](double seconds) {
+    LongRun run = asked.tokens ? long_run(*asked.tokens, tokens_of_step, seconds, failures)
+                               : run_of_hours(*asked.hours, tokens_of_step, seconds, failures);
+    run.price = price_per_token(plan, request) * tokens_of_step * run.seconds / step_seconds;
+    return run;
+  };
+  LongRun run = run_at(step_seconds);
   if (asked.tokens && asked.hours) run.is_in_time = run.seconds <= *asked.hours * seconds_of_an_hour;
   run.device_hours = run.seconds / seconds_of_an_hour * static_cast<double>(plan.config.mesh_shape().num_ranks());
-  run.price = price_per_token(plan, request) * tokens_of_step * run.seconds / step_seconds;
+  const SecondsRange range = seconds_range(plan.outcome, request.machine, request.profile);
+  if (range.low >= range.high) return run;
+  const LongRun low = run_at(range.low), high = run_at(range.high);
+  run.range = {low.seconds, high.seconds, low.price, high.price, high.tokens, low.tokens};
   return run;
+}
+
+std::string days_text(const LongRun& run) {
+  constexpr double day = 86400;
+  return written(run.days()) + (run.range ? range_text(run.range->low_seconds / day, run.range->high_seconds / day) : "");
+}
+
+std::string price_text(const LongRun& run) {
+  return written(run.price) + (run.range ? range_text(run.range->low_price, run.range->high_price) : "");
+}
+
+std::string tokens_text(const LongRun& run) {
+  return written(run.tokens) + (run.range ? range_text(run.range->low_tokens, run.range->high_tokens) : "");
 }
 
 std::string to_text(const LongRun& run, const PlanRequest& request) {
@@ -102,17 +133,20 @@ std::string to_text(const LongRun& run, const PlanRequest& request) {
   if (std::isinf(run.seconds))
     return fmt::format("--mtbf={:.6g}/{} leaves no time to train\n", asked.mtbf->hours, name_of(asked.mtbf->of));
   if (run.num_steps < 1) return fmt::format("--hours={} is less than a step\n", *asked.hours);
-  const std::string price = run.price > 0 ? fmt::format(", for a price of {}", written(run.price)) : "";
+  const std::string price = run.price > 0 ? fmt::format(", for a price of {}", asked.tokens ? price_text(run) : written(run.price)) : "";
   const std::string without = run.failures ? "" : ", without failures and checkpoints (--mtbf)";
   std::string text =
       asked.tokens
           ? fmt::format("{} tokens are {} steps: {} days and {} device hours{}{}\n", written(*asked.tokens),
-                        grouped(run.num_steps), written(run.days()), written(run.device_hours), price, without)
+                        grouped(run.num_steps), days_text(run), written(run.device_hours), price, without)
           : fmt::format("{} hours are {} steps: {} tokens in {} device hours{}{}\n", written(*asked.hours),
-                        grouped(run.num_steps), written(run.tokens), written(run.device_hours), price, without);
+                        grouped(run.num_steps), tokens_text(run), written(run.device_hours), price, without);
   if (run.failures) text += failures_text(run);
   if (run.is_in_time)
-    text += fmt::format("that is {} hours, {} --hours={}\n", written(run.seconds / seconds_of_an_hour),
+    text += fmt::format("that is {} hours{}, {} --hours={}\n", written(run.seconds / seconds_of_an_hour),
+                        run.range ? range_text(run.range->low_seconds / seconds_of_an_hour,
+                                               run.range->high_seconds / seconds_of_an_hour)
+                                  : "",
                         *run.is_in_time ? "within" : "more than", *asked.hours);
   return text;
 }
@@ -125,6 +159,12 @@ nlohmann::ordered_json to_json(const LongRun& run) {
                                  {"price", price_json(run.price)},
                                  {"goodput", run.goodput}};
   if (run.is_in_time) json["within_hours"] = *run.is_in_time;
+  if (run.range) {
+    constexpr double day = 86400;
+    json["interval_days"] = {run.range->low_seconds / day, run.range->high_seconds / day};
+    if (run.price > 0) json["interval_price"] = {run.range->low_price, run.range->high_price};
+    json["interval_tokens"] = {run.range->low_tokens, run.range->high_tokens};
+  }
   if (run.failures) {
     json["job_mtbf_hours"] = run.failures->mtbf_seconds / seconds_of_an_hour;
     json["checkpoint_seconds"] = run.failures->checkpoint_seconds;

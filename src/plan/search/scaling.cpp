@@ -22,15 +22,40 @@ std::string remark_of_trainings(const Scaling& scaling, const TrainingRequest& a
   std::vector<std::string> trainings;
   for (const ScalingPoint& each : scaling.points) {
     const LongRun& training = *each.training;
-    const std::string price = training.price > 0 ? fmt::format(" for {}", written(training.price)) : "";
-    trainings.push_back(asked.tokens ? fmt::format("{} days{} on {}", written(training.days()), price, each.num_devices)
-                                     : fmt::format("{}{} on {}", written(training.tokens), price, each.num_devices));
+    const std::string price =
+        training.price > 0 ? fmt::format(" for {}", asked.tokens ? price_text(training) : written(training.price)) : "";
+    trainings.push_back(asked.tokens ? fmt::format("{} days{} on {}", days_text(training), price, each.num_devices)
+                                     : fmt::format("{}{} on {}", tokens_text(training), price, each.num_devices));
   }
   const LongRun& first = *scaling.points.front().training;
   const std::string what = asked.tokens ? fmt::format("a training of {} steps takes", grouped(first.num_steps))
                                         : fmt::format("tokens in {} hours:", written(*asked.hours));
   return fmt::format("{} {} devices{}", what, fmt::join(trainings, ", "),
                      first.failures ? ", with failures and checkpoints" : "");
+}
+
+/// The best published utilisation is one of the model's size, whatever the number of devices.
+std::string remark_of_utilisation(const Scaling& scaling, const MachineSpec& machine) {
+  std::vector<std::int64_t> above;
+  std::string highest;
+  double most = 0;
+  for (const ScalingPoint& each : scaling.points) {
+    const std::string warning = warning_of(each.plan.outcome, each.plan.config, machine);
+    if (warning.empty()) continue;
+    above.push_back(each.num_devices);
+    if (each.plan.outcome.mfu() > most) highest = warning;
+    most = std::max(most, each.plan.outcome.mfu());
+  }
+  return above.empty() ? "" : fmt::format("on {} devices utilisation exceeds what was published: {}",
+                                          fmt::join(above, ", "), highest);
+}
+
+/// Of the first of these plans that has it.
+std::string remark_of_runs(const Scaling& scaling, const PlanRequest& request) {
+  for (const ScalingPoint& each : scaling.points)
+    if (std::string text = without_runs_text(each.plan.config, request.machine, request.profile); !text.empty())
+      return text;
+  return "";
 }
 
 std::string remark_of_hours(const Scaling& scaling, const TrainingRequest& asked) {
@@ -98,6 +123,8 @@ std::vector<std::string> remarks_of(const Scaling& scaling, const PlanRequest& r
       prices.push_back(fmt::format("{} on {}", written(each.price_per_million_tokens), each.num_devices));
     remarks.push_back(fmt::format("a million tokens cost {} devices", fmt::join(prices, ", ")));
   }
+  for (const std::string& remark : {remark_of_utilisation(scaling, request.machine), remark_of_runs(scaling, request)})
+    if (!remark.empty()) remarks.push_back(remark);
   if (!scaling.points.empty() && request.long_training) {
     remarks.push_back(remark_of_trainings(scaling, *request.long_training));
     if (scaling.points.front().training->is_in_time)
@@ -118,13 +145,16 @@ std::string to_text(const Scaling& scaling, const PlanRequest& request) {
   const bool has_context =
       std::any_of(points.begin(), points.end(), [](const ScalingPoint& each) { return each.plan.choice.shape.cp > 1; });
   const auto context = [&](const std::string& word) { return has_context ? fmt::format(" {:>16}", word) : ""; };
-  std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4}{} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %",
-                                 "MFU %", "tp", context("cp"), "pp", "dp", "efficiency");
+  std::string text = fmt::format("{:>8} {:>12} {:>18} {:>7} {:>6}  {:>4}{} {:>4} {:>5}  {}\n", "devices", "s/step",
+                                 "80 % interval", "eff. %", "MFU %", "tp", context("cp"), "pp", "dp", "efficiency");
   for (const ScalingPoint& each : points) {
     const PlanShape& shape = each.plan.choice.shape;
-    text += fmt::format("{:>8} {:>12.4f} {:>7.1f} {:>6.2f}  {:>4}{} {:>4} {:>5}  {}\n", each.num_devices,
-                        each.plan.outcome.step_seconds, 100 * each.efficiency, 100 * each.plan.outcome.mfu(), shape.tp,
-                        context(context_text(shape)), shape.pp, shape.dp,
+    const SecondsRange range = seconds_range(each.plan.outcome, request.machine, request.profile);
+    const std::string interval =
+        range.low < range.high ? fmt::format("{:.3g} to {:.3g}", range.low, range.high) : "none";
+    text += fmt::format("{:>8} {:>12.4f} {:>18} {:>7.1f} {:>6.2f}  {:>4}{} {:>4} {:>5}  {}\n", each.num_devices,
+                        each.plan.outcome.step_seconds, interval, 100 * each.efficiency,
+                        100 * each.plan.outcome.mfu(), shape.tp, context(context_text(shape)), shape.pp, shape.dp,
                         std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
   }
   for (const std::string& remark : remarks_of(scaling, request)) text += remark + "\n";

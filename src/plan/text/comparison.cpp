@@ -6,6 +6,7 @@
 #include "plan/search/tune.h"
 #include "plan/text/explanation.h"
 #include "plan/text/fields.h"
+#include "predict/published/promise.h"
 
 #include <fmt/format.h>
 
@@ -52,7 +53,7 @@ ComparedLayout layout_of(const PlanRequest& request, const PlanQuestion& questio
           result.plans.empty() ? std::move(*result.nearest) : std::move(result.plans.front()), result.within};
 }
 
-std::string sentence_of(const ComparedLayout& layout) {
+std::string sentence_of(const ComparedLayout& layout, const PlanRequest& request) {
   const Plan& plan = layout.plan;
   std::string text =
       fmt::format("{}: {}, {}", layout.name, layout_text(plan.config), name_of(plan.config.training.dtype));
@@ -61,7 +62,9 @@ std::string sentence_of(const ComparedLayout& layout) {
                                    : "; it does not fit, and no layout with these choices that was tried does";
   if (layout.within > 0)
     text += fmt::format("; the search was ended, another may be {:.2g} % faster", 100 * layout.within);
-  return text + "\n";
+  text += fmt::format("\n  {}\n", promise_text(plan.outcome, plan.config, request.machine, request.profile));
+  const std::string warning = warning_of(plan.outcome, plan.config, request.machine);
+  return warning.empty() ? text : text + "  " + warning + "\n";
 }
 
 /// What the second takes more, the largest part first.
@@ -89,12 +92,12 @@ PlanComparison compare_plans(const PlanRequest& request, const PlanQuestion& que
                              : PlanComparison{compared(layouts[0]), compared(layouts[1])};
 }
 
-std::string to_text(const PlanComparison& comparison) {
+std::string to_text(const PlanComparison& comparison, const PlanRequest& request) {
   const Plan &a = comparison.first.plan, &b = comparison.second.plan;
   const auto row = [](double first, double second, const std::string& part) {
     return fmt::format("{:>12.4f} {:>12.4f} {:>+12.4f}  {}\n", first, second, second - first, part);
   };
-  std::string text = sentence_of(comparison.first) + sentence_of(comparison.second);
+  std::string text = sentence_of(comparison.first, request) + sentence_of(comparison.second, request);
   text += fmt::format("{:>12} {:>12} {:>12}\n", "first", "second", "difference");
   text += row(a.outcome.step_seconds, b.outcome.step_seconds, "s, the step, of which");
   std::map<std::string, double> of_first = seconds_by_part(a), of_second = seconds_by_part(b);

@@ -28,7 +28,7 @@ struct PlanComparison {
 [[nodiscard]] PlanComparison compare_plans(const PlanRequest& request, const PlanQuestion& question,
                                            const std::vector<std::string>& layouts);
 
-[[nodiscard]] std::string to_text(const PlanComparison& comparison);
+[[nodiscard]] std::string to_text(const PlanComparison& comparison, const PlanRequest& request);
 /// Both plans as in to_json(PlanResult), and what the second takes more than the first.
 [[nodiscard]] std::string to_json(const PlanComparison& comparison, const PlanRequest& request);
 

@@ -26,13 +26,18 @@ std::string current_text(const Plan& plan, const PlanRequest& request) {
   return text;
 }
 
-std::string change_text(const ChangedPlan& changed, const Plan& current) {
+std::string change_text(const ChangedPlan& changed, const Plan& current, const PlanRequest& request) {
   const KeyChange& change = changed.change.change;
-  std::string text = fmt::format("{} = {} instead of {}: {:.4f} s/step in {:.2f} GiB", change.key, change.is,
-                                 change.was, changed.plan.outcome.step_seconds, peak_gib(changed.plan));
+  const Plan& plan = changed.plan;
+  std::string text =
+      fmt::format("{} = {} instead of {}: {:.4f} s/step ({}) in {:.2f} GiB", change.key, change.is, change.was,
+                  plan.outcome.step_seconds, range_text(plan.outcome, plan.config, request.machine, request.profile),
+                  peak_gib(plan));
   for (const KeyChange& with : changed.change.with) text += fmt::format(", with {} = {}", with.key, with.is);
   text += change.effect == KeyEffect::none ? "\n" : "; it changes how values are rounded\n";
-  for (const std::string& line : differences(current, changed.plan)) text += "  " + line + "\n";
+  const std::string warning = warning_of(plan.outcome, plan.config, request.machine);
+  if (!warning.empty()) text += "  " + warning + "\n";
+  for (const std::string& line : differences(current, plan)) text += "  " + line + "\n";
   return text;
 }
 
@@ -46,7 +51,7 @@ std::string to_text(const Improvement& improvement, const PlanRequest& request) 
   if (improvement.changes.empty()) return text + fmt::format("no single change makes the step shorter: {}\n", tried);
   text += fmt::format("The single changes that help most ({}):\n", tried);
   for (std::size_t i = 0; i < improvement.changes.size(); ++i)
-    text += fmt::format("\n{}. {}", i + 1, change_text(improvement.changes[i], improvement.current));
+    text += fmt::format("\n{}. {}", i + 1, change_text(improvement.changes[i], improvement.current, request));
   return text;
 }
 
