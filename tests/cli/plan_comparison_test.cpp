@@ -70,7 +70,7 @@ TEST(Plan, ComparesTwoConfigsPartByPart) {
   EXPECT_GT(compared["differences"]["parts"]["compute"], 0);
   expect_parts_add_up(compared);
   EXPECT_EQ(compared["rates"],
-            "the rates that measured software has in common, since Echelon was not measured on a GPU");
+            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
 }
 
 TEST(Plan, ComparesAConfigWithTheBestLayoutOfItsModel) {

@@ -37,7 +37,7 @@ TEST(BorrowedRates, AreSharesOfTheMachinesOwn) {
     const std::string name(shipped.name);
     const MachineSpec own = read_machine(name), with = borrowed(name);
     EXPECT_EQ(rates_text(software_profile("echelon"), own),
-              "the rates that measured software has in common, since Echelon was not measured on a GPU");
+              "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
     const FormatRates &of_file = rates_of(device_of(own), DType::float16),
                       &of_echelon = rates_of(device_of(with), DType::float16);
     EXPECT_DOUBLE_EQ(of_echelon.matmul.efficiency, common.matmul_share * of_file.matmul.efficiency) << name;

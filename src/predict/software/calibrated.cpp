@@ -17,6 +17,9 @@ constexpr double older_attention_on_hopper = 0.35 / 0.65;
 /// section 4.1), and this end of it suits llm-foundry's runs.
 constexpr double triton_attention = 1 / 1.3;
 
+/// That of the 12 groups of runs to which the common shares were fitted.
+constexpr std::string_view measured_software = "Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP";
+
 /// `echelon bench` or `echelon tune` measured the device, with Echelon's own kernels.
 bool is_measured(const MachineSpec& machine, const DeviceSpec& device) {
   return machine.has_measured_rates || std::any_of(device.formats.begin(), device.formats.end(),
@@ -76,7 +79,7 @@ std::string rates_text(const SoftwareProfile& profile, const MachineSpec& machin
   if (profile.is_echelon && is_measured(machine, machine.nodes.front().device))
     return "the rates that were measured on it";
   if (!has_own_calibration(profile))
-    return fmt::format("the rates that measured software has in common{}",
+    return fmt::format("the rates that {} have in common on A100 and H100{}", measured_software,
                        profile.is_echelon ? ", since Echelon was not measured on a GPU" : "");
   return fmt::format("the rates that {} reaches", profile.generation);
 }
