@@ -41,7 +41,9 @@ std::optional<PlanDraws> draws_of(const std::vector<Plan>& plans, const PlanRequ
 std::string to_text(const PlanDraws& draws) {
   std::string text =
       fmt::format("the first layout is the fastest in {} of {} draws of the rates", draws.wins.front(), num_draws);
-  if (draws.safest == 0) return text + ", and in the worst of them";
+  for (std::size_t row = 1; row < draws.wins.size(); ++row)
+    if (draws.wins[row] > 0) text += fmt::format(", row {} in {}", row + 1, draws.wins[row]);
+  if (draws.safest == 0) return text + "; the first is the best in the worst of them";
   return text + fmt::format("; row {} is the best in the worst of them: {:.4f} s, the first {:.4f} s", draws.safest + 1,
                             draws.longest_seconds[draws.safest], draws.longest_seconds.front());
 }
