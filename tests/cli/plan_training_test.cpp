@@ -29,6 +29,15 @@ TEST(Plan, TokensHaveDaysAndAPrice) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--tokens=much"}).err, HasSubstr("is not a number of tokens"));
 }
 
+TEST(Plan, ASweepsDaysSayWhatFailuresCost) {
+  const std::vector<std::string> asked = {"--machine=h100", "--gpus=1..2", "--tokens=1B", "--mtbf=100",
+                                          "--checkpoint-seconds=1"};
+  const Json points = planned_json(asked)["scaling"];
+  const double of_two = points[1]["training"]["goodput"];
+  EXPECT_LT(of_two, points[0]["training"]["goodput"]);
+  EXPECT_THAT(planned(asked).out, HasSubstr(fmt::format(", {:.1f} % on 2 is training", 100 * of_two)));
+}
+
 // A step of the plan is of 512 tokens; so many whole steps are in an hour.
 TEST(Plan, HoursHaveTokens) {
   const Json plan = best_plan({"--machine=h100", "--gpus=2", "--hours=1", "--price=3"});

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "plan/search/search.h"
+#include "predict/software/interval.h"
 
 #include <gtest/gtest.h>
 
@@ -61,6 +62,37 @@ TEST(LongRun, OfAPlanCountsItsDevicesAndTheirPrice) {
   EXPECT_NEAR(run.price / (2 * run.device_hours), 1, 1e-9);
   EXPECT_NE(to_text(run, request).find("the job fails every 250 hours"), std::string::npos);
   EXPECT_EQ(to_json(run)["checkpoint_interval_steps"], run.interval_steps);
+}
+
+// MegaScale's ten minutes to find a failure, where nothing is said; threads of a host read their checkpoint again.
+TEST(LongRun, RestartsAfterTenMinutesUnlessItIsTold) {
+  PlanQuestion asked = some_question();
+  asked.training = {.tokens = "1B", .mtbf = "1000", .checkpoint_seconds = 30};
+  const auto restart = [&] {
+    const PlanRequest request = read_plan_request(asked);
+    return long_run(find_plans(request).plans.front(), request).failures->restart_seconds;
+  };
+  EXPECT_EQ(restart(), 600);
+  asked.training.restart_seconds = 0;
+  EXPECT_EQ(restart(), 0);
+}
+
+// Days are those of the step's shortest and longest time.
+TEST(LongRun, HasTheIntervalOfItsStep) {
+  PlanQuestion asked = some_question();
+  asked.price = 2;
+  asked.training = {.tokens = "512M"};
+  const PlanRequest request = read_plan_request(asked);
+  const Plan plan = find_plans(request).plans.front();
+  const LongRun run = long_run(plan, request);
+  const TimeInterval interval = interval_of(request.profile, request.machine).value();
+  ASSERT_TRUE(run.range);
+  EXPECT_NEAR(run.range->low_seconds / run.seconds, interval.low, 1e-9);
+  EXPECT_NEAR(run.range->high_price / run.price, interval.high, 1e-9);
+  EXPECT_EQ(to_json(run)["interval_days"][1], run.range->high_seconds / 86400);
+  EXPECT_NE(to_text(run, request).find(" days and "), std::string::npos);
+  EXPECT_NE(to_text(run, request).find(days_text(run)), std::string::npos);
+  EXPECT_NE(days_text(run).find(" to "), std::string::npos);
 }
 
 // Llama 3's 419 interruptions in 54 days on 16,384 GPUs (Llama Team 2024, arXiv:2407.21783, section 3.3.4) are one in

@@ -41,7 +41,9 @@ FailureModel failures_of(const Plan& plan, const PlanRequest& request) {
   require(checkpoint_seconds && *checkpoint_seconds > 0, unknown_checkpoint_seconds, asked.mtbf->hours,
           name_of(asked.mtbf->of), request.machine.name);
   failures.checkpoint_seconds = *checkpoint_seconds;
-  failures.restart_seconds = asked.restart_seconds ? *asked.restart_seconds : save->load_seconds.value_or(0);
+  const double found = request.machine.host ? 0 : default_restart_seconds;
+  failures.restart_seconds =
+      asked.restart_seconds ? *asked.restart_seconds : found + save->load_seconds.value_or(0);
   return failures;
 }
 

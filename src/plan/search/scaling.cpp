@@ -28,10 +28,15 @@ std::string remark_of_trainings(const Scaling& scaling, const TrainingRequest& a
                                      : fmt::format("{}{} on {}", tokens_text(training), price, each.num_devices));
   }
   const LongRun& first = *scaling.points.front().training;
+  std::vector<std::string> goodputs;
+  for (const ScalingPoint& each : scaling.points)
+    goodputs.push_back(fmt::format("{:.1f} % on {}", 100 * each.training->goodput, each.num_devices));
   const std::string what = asked.tokens ? fmt::format("a training of {} steps takes", grouped(first.num_steps))
                                         : fmt::format("tokens in {} hours:", written(*asked.hours));
   return fmt::format("{} {} devices{}", what, fmt::join(trainings, ", "),
-                     first.failures ? ", with failures and checkpoints" : "");
+                     first.failures ? fmt::format("; with failures and checkpoints, of which {} is training",
+                                                  fmt::join(goodputs, ", "))
+                                    : "");
 }
 
 /// The best published utilisation is one of the model's size, whatever the number of devices.
