@@ -189,7 +189,7 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
   app.add_option("--price", question.price, "per device and hour, for the price of tokens; default: the machine's");
   add_training_options(app, question.training);
-  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B");
+  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B, with all whole nodes if they are 16 at most");
   app.add_option("--compare", arguments->compared,
                  "a layout, such as tp=8,pp=4, or a config, next to the best one, part by part; or give it twice")
       ->type_name("LAYOUT")

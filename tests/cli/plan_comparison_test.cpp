@@ -105,6 +105,25 @@ TEST(Plan, ImprovesAConfig) {
               HasSubstr("training.recompute = \"none\" instead of \"full\""));
 }
 
+// 16 bytes of states and two of gradients for 1.5 B parameters leave little of 40 GiB; a microbatch of 16 needs the rest.
+TEST(Plan, ImprovesAConfigThatDoesNotFitOnItsOnlyDevice) {
+  const ScratchFolder scratch;
+  const auto improved = [&](const std::string& batch, const std::string& model) {
+    const std::string path = scratch / "alone.toml";
+    put(path, "[model]\npreset = \"" + model + "\"\n[training]\nseq_len = 1024\ndtype = \"bfloat16\"\n" +
+                  "global_batch_size = " + batch + "\nmicro_batch_size = " + batch + "\n");
+    const Outcome outcome = run_echelon({"plan", path, "--improve", "--machine=a100-40", "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const Json fits = improved("64", "gpt2-1.5b");
+  EXPECT_FALSE(fits["current"]["fits"]);
+  ASSERT_TRUE(fits["changes"].size() > 0 || fits["together"]["fits"]) << fits;
+  const Json never = improved("1", "llama3-8b");
+  EXPECT_TRUE(never["changes"].empty());
+  EXPECT_THAT(never["reason"].get<std::string>(), HasSubstr("use more devices"));
+}
+
 TEST(Plan, RefusesWhatCannotBeImproved) {
   const ScratchFolder scratch;
   const std::string config = config_of_two_gpus(scratch, "config", "full");
@@ -130,6 +149,9 @@ TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
               HasSubstr("--compare=tp=2,tp=1 has tp twice; for two layouts give --compare twice"));
   EXPECT_THAT(refusal("tp"), HasSubstr("--compare=tp is not a layout (example: --compare=tp=8,pp=4)"));
   EXPECT_THAT(refusal("tp=2,=4"), HasSubstr("is not a layout"));
+  EXPECT_THAT(refusal("tp=2,dp=2"), HasSubstr("dp is the product of parallelism.data_parallel_replicate_degree and "
+                                              "parallelism.data_parallel_shard_degree; use these"));
+  EXPECT_THAT(refusal("vpp=2"), HasSubstr("there is no choice 'vpp'; did you mean parallelism.virtual_stages?"));
   EXPECT_THAT(refusal("training.steps=4"), HasSubstr("--training.steps=4 is no choice of the planner"));
   EXPECT_THAT(refusal("cp=0"), HasSubstr("parallelism.context_parallel_degree = 0 is below 1 (use 1)"));
   EXPECT_THAT(refusal("tp=many"), HasSubstr("parallelism.tensor_parallel_degree"));

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -109,19 +110,34 @@ TEST(Plan, ScalingSaysWhatEfficiencyIsRelativeTo) {
 TEST(Plan, ARangeOfDevicesListsTheirScaling) {
   const std::vector<std::string> range = {"--machine=h100", "--gpus=3..24", "--price=3", "--tokens=1M"};
   const Json points = planned_json(range)["scaling"];
-  ASSERT_EQ(points.size(), 4U);
-  for (std::size_t i = 0; i < 4; ++i) {
-    const int gpus = 3 << i;
+  const int expected[] = {3, 6, 8, 12, 16, 24};  // nodes of 8 in between
+  ASSERT_EQ(points.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const int gpus = expected[i];
     EXPECT_EQ(points[i]["gpus"], gpus);
     const Json alone =
         best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1", "--price=3", "--tokens=1M"});
     for (const char* field : {"predicted_seconds", "price_per_million_tokens", "tensor_parallel_degree", "training"})
       EXPECT_EQ(points[i][field], alone[field]) << field;
   }
-  EXPECT_DOUBLE_EQ(points[3]["efficiency"],
-                   points[0]["predicted_seconds"].get<double>() / points[3]["predicted_seconds"].get<double>() / 8);
+  EXPECT_DOUBLE_EQ(points[5]["efficiency"],
+                   points[0]["predicted_seconds"].get<double>() / points[5]["predicted_seconds"].get<double>() / 8);
   EXPECT_THAT(planned(range).out, HasSubstr("a training of 1,954 steps takes"));
   EXPECT_THAT(planned(range).out, HasSubstr("efficiency is relative to 3 devices, the fewest that were asked for"));
+}
+
+// Up to 16 counts of whole nodes; where there are more, doublings alone.
+TEST(Plan, ARangeOfDevicesHasItsWholeNodes) {
+  const auto gpus = [](const std::string& range) {
+    std::vector<int> all;
+    const Json found = planned_json({"--machine=h100", "--gpus=" + range, "--work=1"});
+    for (const Json& point : found["scaling"]) all.push_back(point["gpus"]);
+    for (const Json& none : found["gpus_without_plan"]) all.push_back(none);
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  EXPECT_EQ(gpus("8..64"), (std::vector<int>{8, 16, 24, 32, 40, 48, 56, 64}));
+  EXPECT_EQ(gpus("8..136"), (std::vector<int>{8, 16, 32, 64, 128, 136}));
 }
 
 TEST(Plan, ARangeOfDevicesEndsWhereItIsTold) {

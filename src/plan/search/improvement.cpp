@@ -16,6 +16,28 @@ auto same_key(const ChangedPlan& plan) {
   return [&plan](const ChangedPlan& each) { return each.change.change.key == plan.change.change.key; };
 }
 
+/// Of all single changes the one after which the step needs least memory; none if all need as much.
+std::optional<ChangedPlan> smallest_change(const Plan& current, const PlanRequest& request) {
+  std::optional<ChangedPlan> least;
+  for (SingleChange& change : single_changes(current.config, request.machine)) {
+    Plan plan = plan_of(change.config, request);
+    if (is_better(PlanObjective::memory, plan, least ? least->plan : current))
+      least = {std::move(change), std::move(plan)};
+  }
+  return least;
+}
+
+void change_together(Improvement& result, const PlanRequest& request) {
+  Plan current = result.current;
+  while (!current.outcome.fits() && result.together.size() < most_changes) {
+    std::optional<ChangedPlan> next = smallest_change(current, request);
+    if (!next) break;
+    current = std::move(next->plan);
+    result.together.push_back(std::move(next->change));
+  }
+  if (!result.together.empty()) result.changed_together = std::move(current);
+}
+
 }  // namespace
 
 Improvement improve(const RunConfig& config, const PlanRequest& request) {
@@ -36,6 +58,7 @@ Improvement improve(const RunConfig& config, const PlanRequest& request) {
   for (ChangedPlan& each : better)
     if (result.changes.size() < most_changes && std::ranges::none_of(result.changes, same_key(each)))
       result.changes.push_back(std::move(each));
+  if (result.changes.empty() && !result.current.outcome.fits()) change_together(result, request);
   return result;
 }
 

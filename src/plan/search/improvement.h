@@ -4,6 +4,7 @@
 #include "plan/search/plan.h"
 #include "plan/space/single_changes.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Improvement {
   Plan current;
   std::vector<ChangedPlan> changes;  // the best value of each key, shortest step first, at most three
   int num_tried = 0, num_fitting = 0;
+  // Where no single change makes it fit: up to three, one after the other, each of which needs least memory.
+  std::vector<SingleChange> together = {};
+  std::optional<Plan> changed_together = {};
 };
 
 /// Times every single change on the request's machine; those that fit and are faster than the config are candidates,

@@ -17,6 +17,18 @@ namespace {
 
 constexpr int bar_columns = 40;
 
+/// Twice as many each time; and all whole nodes, unless these are many.
+std::set<std::int64_t> numbers_of_devices(const PlanRequest& request) {
+  constexpr std::int64_t most_nodes = 16;
+  std::set<std::int64_t> numbers = {request.num_devices};
+  for (std::int64_t n = request.fewest_devices; n < request.num_devices; n *= 2) numbers.insert(n);
+  const std::int64_t of_node = request.machine.host ? 1 : request.machine.nodes.front().num_devices;
+  const std::int64_t first = (request.fewest_devices + of_node - 1) / of_node, last = request.num_devices / of_node;
+  if (request.machine.host || of_node == 1 || last - first >= most_nodes) return numbers;
+  for (std::int64_t nodes = first; nodes <= last; ++nodes) numbers.insert(nodes * of_node);
+  return numbers;
+}
+
 /// What of a training depends on the number of devices: its days, or the tokens of its hours.
 std::string remark_of_trainings(const Scaling& scaling, const TrainingRequest& asked) {
   std::vector<std::string> trainings;
@@ -74,8 +86,7 @@ std::string remark_of_hours(const Scaling& scaling, const TrainingRequest& asked
 }  // namespace
 
 Scaling scaling_of(const PlanRequest& request) {
-  std::set<std::int64_t> numbers = {request.num_devices};
-  for (std::int64_t n = request.fewest_devices; n < request.num_devices; n *= 2) numbers.insert(n);
+  const std::set<std::int64_t> numbers = numbers_of_devices(request);
   Scaling scaling;
   KnownParts known;
   std::vector<ScalingPoint>& points = scaling.points;

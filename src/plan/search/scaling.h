@@ -24,8 +24,8 @@ struct Scaling {
   std::vector<std::int64_t> without_plan;  // numbers of devices of which nothing fits, or which no layout has
 };
 
-/// From the request's fewest devices, twice as many each time, up to its number of devices, and these. Throws Error if
-/// none of them has a legal layout.
+/// From the request's fewest devices, twice as many each time, up to its number of devices, and these; and all whole
+/// nodes between them, of which there are at most 16. Throws Error if none of them has a legal layout.
 [[nodiscard]] Scaling scaling_of(const PlanRequest& request);
 
 /// The first number of devices that trains the tokens within the hours, if both are asked for and one does.

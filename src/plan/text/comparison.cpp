@@ -7,6 +7,7 @@
 #include "plan/text/explanation.h"
 #include "plan/text/fields.h"
 #include "predict/published/promise.h"
+#include "spec/config/key_words.h"
 
 #include <fmt/format.h>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> short_names[] = {{"tp", "parallelism.tensor_parallel_degree"},
                                                                          {"pp", "parallelism.pipeline_parallel_degree"},
                                                                          {"cp", "parallelism.context_parallel_degree"},
+                                                                         {"ep", "parallelism.expert_parallel_degree"},
                                                                          {"mbs", "training.micro_batch_size"},
                                                                          {"zero", "parallelism.zero_level"},
                                                                          {"recompute", "training.recompute"}};
@@ -31,8 +33,14 @@ std::string setting_of(const std::string& choice, const std::string& layout) {
   require(equals != std::string::npos && equals > 0 && equals + 1 < choice.size(),
           "--compare={} is not a layout (example: --compare=tp=8,pp=4)", layout);
   std::string key = choice.substr(0, equals);
+  require(key != "dp",
+          "--compare={}: dp is the product of parallelism.data_parallel_replicate_degree and "
+          "parallelism.data_parallel_shard_degree; use these",
+          layout);
   for (const auto& [name, full] : short_names)
     if (key == name) key = full;
+  require(key.find('.') != std::string::npos, "--compare={}: there is no choice '{}'{} (tp, pp, cp, ep, mbs, zero, "
+          "recompute or a key)", layout, key, key.find('.') == std::string::npos ? hint_for_key(key) : "");
   return fmt::format("--{}{}", key, choice.substr(equals));
 }
 

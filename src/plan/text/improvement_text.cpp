@@ -41,6 +41,28 @@ std::string change_text(const ChangedPlan& changed, const Plan& current, const P
   return text;
 }
 
+/// Why there is no single change, and what several do.
+std::string reason_of(const Improvement& improvement) {
+  if (improvement.current.outcome.fits()) return "no single change makes the step shorter";
+  if (improvement.together.empty()) return "it does not fit, and no change needs less memory; use more devices";
+  return improvement.changed_together->outcome.fits()
+             ? "no single change makes it fit; together these do"
+             : "nothing that was tried makes it fit; together these need least memory, so use more devices";
+}
+
+std::string together_text(const Improvement& improvement, const PlanRequest& request) {
+  std::string text;
+  for (const SingleChange& each : improvement.together) {
+    text += fmt::format("  {} = {} instead of {}", each.change.key, each.change.is, each.change.was);
+    for (const KeyChange& with : each.with) text += fmt::format(", with {} = {}", with.key, with.is);
+    text += "\n";
+  }
+  if (!improvement.changed_together) return text;
+  const Plan& plan = *improvement.changed_together;
+  return text + fmt::format("  {} in {:.2f} GiB\n",
+                            promise_text(plan.outcome, plan.config, request.machine, request.profile), peak_gib(plan));
+}
+
 }  // namespace
 
 std::string to_text(const Improvement& improvement, const PlanRequest& request) {
@@ -48,7 +70,8 @@ std::string to_text(const Improvement& improvement, const PlanRequest& request) 
   text += fmt::format("timed at {}\n\n", rates_text(request.profile, request.machine));
   const std::string tried =
       fmt::format("of {} that train would take, {} fit", improvement.num_tried, improvement.num_fitting);
-  if (improvement.changes.empty()) return text + fmt::format("no single change makes the step shorter: {}\n", tried);
+  if (improvement.changes.empty())
+    return text + fmt::format("{} ({})\n", reason_of(improvement), tried) + together_text(improvement, request);
   text += fmt::format("The single changes that help most ({}):\n", tried);
   for (std::size_t i = 0; i < improvement.changes.size(); ++i)
     text += fmt::format("\n{}. {}", i + 1, change_text(improvement.changes[i], improvement.current, request));
@@ -68,14 +91,23 @@ std::string to_json(const Improvement& improvement, const PlanRequest& request) 
         {{"key", change.key}, {"was", change.was}, {"is", change.is}, {"with", with}, {"part_differences", parts}});
     changes.back().update(fields_of(each.plan, request));
   }
-  return Json({{"profile", request.profile.name},
+  Json json = {{"profile", request.profile.name},
                {"rates", rates_text(request.profile, request.machine)},
                {"tried", improvement.num_tried},
                {"fitting", improvement.num_fitting},
                {"current", fields_of(improvement.current, request)},
-               {"changes", changes}})
-             .dump() +
-         "\n";
+               {"changes", changes}};
+  if (improvement.changes.empty()) json["reason"] = reason_of(improvement);
+  if (improvement.changed_together) {
+    Json together = Json::array();
+    for (const SingleChange& each : improvement.together) {
+      together.push_back({{"key", each.change.key}, {"was", each.change.was}, {"is", each.change.is}});
+      for (const KeyChange& with : each.with) together.back()["with"][with.key] = with.is;
+    }
+    json["together"] = {{"changes", together}};
+    json["together"].update(fields_of(*improvement.changed_together, request));
+  }
+  return json.dump() + "\n";
 }
 
 }  // namespace echelon
