@@ -392,7 +392,12 @@ TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
   }
   EXPECT_EQ(assumed({{"schedule", "foo"}}), "schedule = 'foo' is not known; 1F1B is taken\n");
   EXPECT_EQ(assumed({{"schedule", "foo"}, {"pp", "1"}, {"gpus", "32"}}), "");  // it does not matter there
-  EXPECT_EQ(assumed({{"precision", "int4"}}), "precision = 'int4' is not known; bfloat16 is taken\n");
+  try {
+    (void)assumed({{"precision", "int4"}});
+    FAIL() << "a row in int4 was timed as another format";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "precision = 'int4' is not a format of rows (use bf16, fp16, fp32 or fp8)");
+  }
   EXPECT_EQ(assumed({{"gbs", "2049"}}),
             "gbs = '2049' is not a multiple of 4 data-parallel ranks x microbatches of 4; 2048 is taken\n");
   EXPECT_EQ(assumed({{"mbs", "1000"}}),

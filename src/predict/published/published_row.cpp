@@ -22,6 +22,15 @@ std::optional<DType> named_format(const std::string& precision) {
   return std::nullopt;
 }
 
+/// What no word of is never timed at another format's rates.
+void require_known_format(const std::string& precision) {
+  constexpr std::string_view others[] = {"float", "fp8", "fp4", "mixed"};
+  const std::string text = lower(precision);
+  const bool is_known = std::any_of(std::begin(others), std::end(others), [&](auto word) { return has(text, word); });
+  require(text.empty() || is_known || named_format(text),
+          "precision = '{}' is not a format of rows (use bf16, fp16, fp32 or fp8)", precision);
+}
+
 /// From 2025 on.
 bool is_recent_nemo(std::string_view software) {
   return has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
@@ -306,6 +315,7 @@ class RowReader {
 }  // namespace
 
 DescribedRun described_run(const CsvRow& row) {
+  require_known_format(row.at("precision"));
   DescribedRun run;
   run.config = RowReader(row).read();
   run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});

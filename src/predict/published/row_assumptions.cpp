@@ -23,9 +23,6 @@ std::vector<KnownWords> known_words(const DescribedRun& run) {
   std::vector<KnownWords> all = {
       {"mlp", {"glu", "gelu", "relu"}, "gelu4h"},
       {"recompute", {"no", "full", "layer", "op", "selective", "attn", "qkv"}, "none"},
-      {"precision",
-       {"bf16", "fp16", "fp8", "fp4", "fp32", "float", "half", "mixed"},
-       std::string(name_of(run.config.training.dtype))},
       {"flash_attn", {"0", "1"}, "what the software does"},
       {"async_tp", {"0", "1"}, "0"},
       {"gpu_mem_gb", {"1", "2", "3", "4", "5", "6", "7", "8", "9"}, fmt::format("the memory of {}", run.machine.name)},

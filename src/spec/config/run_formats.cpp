@@ -35,6 +35,12 @@ void require_name(std::string_view key, std::string_view name, DType dtype) {
 }  // namespace
 
 DType parse_training_dtype(std::string_view key, std::string_view name) {
+  constexpr std::string_view of_matmuls[] = {"fp8", "float8", "float8_e4m3", "e4m3", "mxfp8"};
+  if (std::ranges::find(of_matmuls, name) != std::end(of_matmuls))
+    throw UnknownChoice(fmt::format(
+        "{} = '{}' is not a format of parameters; use training.linear_dtype = \"float8\" with training.dtype = "
+        "\"bfloat16\"",
+        key, name));
   return parse_exact_choice<DType>(key, name, training_dtypes);
 }
 

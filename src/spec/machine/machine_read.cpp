@@ -113,8 +113,9 @@ class TableReader {
   template <class Formats>
   void formats(std::string_view key, Formats& formats) {
     const toml::node* node = find(key);
+    const std::size_t colon = where_.rfind(": ");  // after the file
     require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing (use {}{}.float32)",
-            where_, key, where_, key);
+            where_, key, colon == std::string::npos ? where_ : where_.substr(colon + 2), key);
     for (const auto& [name, rates] : *node->as_table()) {
       const std::string where = fmt::format("{}{}.{}.", where_, key, name.str());
       require_format(fmt::format("{}{}", where_, key), name.str());
