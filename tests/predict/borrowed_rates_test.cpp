@@ -147,6 +147,24 @@ TEST(Promise, WarnsAboveTheBestPublishedOfTheSizeThatItPrints) {
               HasSubstr("40 % MFU is above the best published on V100: 31 %"));
 }
 
+// 78.27 of 78.36 GiB.
+TEST(Promise, SaysHowFullADeviceIsThatIsAlmostFull) {
+  Simulation result = with_mfu(0.4);
+  constexpr double gib = 1 << 30;
+  const auto with_room = [&](double taken) {
+    result.memory = {{.arena_bytes = static_cast<std::int64_t>(50 * gib),
+                      .device_bytes = static_cast<std::int64_t>(78.36 * gib)},
+                     {.arena_bytes = static_cast<std::int64_t>(taken * gib),
+                      .device_bytes = static_cast<std::int64_t>(78.36 * gib)}};
+    return fullness_of(result);
+  };
+  EXPECT_EQ(with_room(78.27), "the fullest device has 78.27 of 78.36 GiB (99.9 %)");
+  EXPECT_EQ(promise_json(result, config_of("gpt2-124m"), borrowed("h100"), software_profile("echelon"))["memory_warning"],
+            with_room(78.27));
+  EXPECT_EQ(with_room(76), "");  // 96.99 %
+  EXPECT_EQ(with_room(79), "");  // it does not fit
+}
+
 TEST(Promise, SaysWhatNoRunOfTheIntervalHad) {
   const SoftwareProfile profile = software_profile("echelon");
   const auto text = [&](const RunConfig& config, const char* machine) {

@@ -124,6 +124,23 @@ std::string lines(const std::string& title, const std::vector<std::string>& sent
   return text;
 }
 
+/// How full the first plan's devices are, if they are, and the next one that leaves them more room.
+std::string fullness_line(const PlanResult& result) {
+  constexpr double more_room = 2 * gib;
+  const Simulation& best = result.plans.front().outcome;
+  const std::string fullness = fullness_of(best);
+  if (fullness.empty()) return "";
+  const double room = static_cast<double>(best.fullest().room());
+  const auto next = std::ranges::find_if(result.plans, [&](const Plan& plan) {
+    return static_cast<double>(plan.outcome.fullest().room()) >= room + more_room;
+  });
+  if (next == result.plans.end()) return fullness + "; no row leaves 2 GiB more\n";
+  return fmt::format("{}; row {} leaves {:.1f} GiB more, for {:.1f} % more time\n", fullness,
+                     next - result.plans.begin() + 1,
+                     (static_cast<double>(next->outcome.fullest().room()) - room) / gib,
+                     100 * (next->outcome.step_seconds / best.step_seconds - 1));
+}
+
 /// What the first plan promises, whose rates it was timed at, a warning if that is more than was ever published, and
 /// whether the ranking survives draws of the rates.
 std::string promise_lines(const PlanResult& result, const PlanRequest& request) {
@@ -134,6 +151,7 @@ std::string promise_lines(const PlanResult& result, const PlanRequest& request) 
   text += capacity_line(best.config) + expert_load_text(best.config);
   if (const std::string warning = warning_of(best.outcome, best.config, request.machine); !warning.empty())
     text += warning + "\n";
+  text += fullness_line(result);
   return result.draws ? text + to_text(*result.draws) + "\n" : text;
 }
 

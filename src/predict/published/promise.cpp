@@ -1,5 +1,6 @@
 #include "predict/published/promise.h"
 
+#include "base/units.h"
 #include "predict/published/best_published.h"
 #include "predict/software/interval.h"
 
@@ -106,7 +107,17 @@ nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& c
   if (const auto best = published_at(config, machine))
     json["best_published"] = {{"mfu", 100 * best->mfu}, {"gpu", best->gpu}, {"source", best->source}};
   if (const std::string warning = warning_of(result, config, machine); !warning.empty()) json["warning"] = warning;
+  if (const std::string warning = fullness_of(result); !warning.empty()) json["memory_warning"] = warning;
   return json;
+}
+
+std::string fullness_of(const Simulation& result) {
+  constexpr double usual = 0.97;
+  if (result.memory.empty() || !result.fits() || result.fullest().share() <= usual) return "";
+  const PredictedMemory& fullest = result.fullest();
+  return fmt::format("the fullest device has {:.2f} of {:.2f} GiB ({:.1f} %)",
+                     static_cast<double>(fullest.arena_bytes) / gib, static_cast<double>(fullest.device_bytes) / gib,
+                     100 * fullest.share());
 }
 
 std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine) {

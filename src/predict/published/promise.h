@@ -18,7 +18,7 @@ namespace echelon {
 /// it; else empty.
 [[nodiscard]] std::string mfu_share_text(const RunConfig& config);
 
-/// interval_seconds, interval_without_runs, best_published, warning: those that there are.
+/// interval_seconds, interval_without_runs, best_published, warning, memory_warning: those that there are.
 [[nodiscard]] nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& config,
                                                   const MachineSpec& machine, const SoftwareProfile& profile);
 
@@ -39,5 +39,8 @@ struct SecondsRange {
 /// A sentence if the step has a higher utilisation than any published one on the GPU at this size, or at any where
 /// there is none; else empty.
 [[nodiscard]] std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine);
+
+/// "the fullest device has 78.27 of 78.36 GiB (99.9 %)": how full one is of which more than 97 % is taken; else empty.
+[[nodiscard]] std::string fullness_of(const Simulation& result);
 
 }  // namespace echelon

@@ -128,6 +128,12 @@ std::int64_t Simulation::peak_memory_bytes() const {
   return peak;
 }
 
+const PredictedMemory& Simulation::fullest() const {
+  require(!memory.empty(), "a simulation without stages has no memory");
+  return *std::min_element(memory.begin(), memory.end(),
+                           [](const PredictedMemory& a, const PredictedMemory& b) { return a.room() < b.room(); });
+}
+
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
   check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
   check_experts(options.profile, blueprint.config());

@@ -49,6 +49,9 @@ struct PredictedMemory {
   std::int64_t arena_bytes = 0;  // of all at that moment, and what is lost between them
   // What the arena may have on the smallest device of the stage, and what the driver, libraries and NCCL take there.
   std::int64_t device_bytes = 0, reserved_bytes = 0;
+
+  [[nodiscard]] std::int64_t room() const { return device_bytes - arena_bytes; }
+  [[nodiscard]] double share() const { return static_cast<double>(arena_bytes) / static_cast<double>(device_bytes); }
 };
 
 [[nodiscard]] PredictedMemory predicted_memory(const RankBlueprint& rank,
@@ -71,6 +74,7 @@ struct Simulation {
   [[nodiscard]] double hfu() const { return peak_flops > 0 ? hardware_flops / (peak_flops * step_seconds) : 0; }
   [[nodiscard]] bool fits() const;
   [[nodiscard]] std::int64_t peak_memory_bytes() const;  // of the rank with the highest memory use
+  [[nodiscard]] const PredictedMemory& fullest() const;  // of the stage that leaves least; throws if there is none
 };
 
 /// Throws Error if the machine has too few devices or no rates for the format, or if a slow rank is none of the mesh or
