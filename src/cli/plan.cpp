@@ -149,8 +149,11 @@ void add_training_options(CLI::App& app, TrainingQuestion& training) {
   app.add_option("--failures", training.failures, "instead of --mtbf, such as Llama 3's 419,54,16384")
       ->type_name("N,DAYS,DEVICES");
   app.add_option("--checkpoint-seconds", training.checkpoint_seconds,
-                 "in which a checkpoint stops training; default: as predicted, with a measured disk, which no shipped machine has");
-  app.add_option("--restart-seconds", training.restart_seconds, "from a failure until training resumes; default: 600 on GPUs (MegaScale), and the reading of a checkpoint");
+                 "in which a checkpoint stops training; default: as predicted, with a measured disk, which no shipped "
+                 "machine has");
+  app.add_option(
+      "--restart-seconds", training.restart_seconds,
+      "from a failure until training resumes; default: 600 on GPUs (MegaScale), and the reading of a checkpoint");
 }
 
 }  // namespace
@@ -189,7 +192,9 @@ CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
   app.add_option("--price", question.price, "per device and hour, for the price of tokens; default: the machine's");
   add_training_options(app, question.training);
-  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead, or from A to B, with all whole nodes if they are 16 at most");
+  app.add_flag(
+      "--scaling", arguments->scaling,
+      "the best step over 1, 2, 4, ... devices instead, or from A to B, with all whole nodes if they are 16 at most");
   app.add_option("--compare", arguments->compared,
                  "a layout, such as tp=8,pp=4, or a config, next to the best one, part by part; or give it twice")
       ->type_name("LAYOUT")

@@ -71,7 +71,7 @@ std::string headline(const SimulatedRun& run) {
   if (largest->reserved_bytes > 0)
     text += fmt::format(" ({} are reserved)", bytes_text(static_cast<double>(largest->reserved_bytes)));
   if (r.fits() && !fullness_of(r).empty())
-    return text + fmt::format(": fits, {:.1f} % full\n", 100 * r.fullest().share());
+    return text + fmt::format(": fits, {:.1f} % full\n", 100 * r.least_room().share());
   if (r.fits()) return text + ": fits\n";
   return text + fmt::format(": does not fit; stage {} is {} too large\n", excess - r.memory.begin(),
                             bytes_text(static_cast<double>(excess->arena_bytes - excess->device_bytes)));

@@ -24,7 +24,8 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   const std::string svg = scratch / "scaling.svg";
   const Json scaling = planned_json({"--machine=h100", "--gpus=4", "--scaling", "--svg=" + svg});
   EXPECT_EQ(scaling["rates"],
-            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
+            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, "
+            "since Echelon was not measured on a GPU");
   EXPECT_EQ(scaling["profile"], "echelon");
   const Json points = scaling["scaling"];
   ASSERT_EQ(points.size(), 3U);

@@ -68,7 +68,8 @@ TEST(Simulate, TextSaysWhereTheTimeGoes) {
   for (const char* words :
        {"64 ranks = pp 2 x dp_shard 8 x tp 4", "without the masked pairs of causal attention",
         "exposed communication, tp", "bubble", "optimizer", "fits", "sent in a step", "as echelon works",
-        "at the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU",
+        "at the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since "
+        "Echelon was not measured on a GPU",
         "best published on H100 at this size: 58 %"})
     EXPECT_THAT(outcome.out, HasSubstr(words));
   const Outcome ideal = simulated({"--machine=h100", "--profile=ideal", "--json"});
@@ -237,7 +238,8 @@ TEST(Simulate, HasTheSecondsThatARunOnGpusPredicts) {
   EXPECT_EQ(*prediction.predicted_step_seconds, simulated_seconds("echelon"));
   EXPECT_GT(*prediction.predicted_step_seconds, simulated_seconds("ideal"));
   EXPECT_EQ(prediction.source,
-            "h100, at the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
+            "h100, at the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and "
+            "H100, since Echelon was not measured on a GPU");
 }
 
 // 16,381 tokens on four ranks are 4,096 rows each, of which three ranks do not need one.

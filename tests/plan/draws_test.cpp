@@ -65,8 +65,9 @@ TEST(Draws, CountWhoWinsAndWhoIsBestInTheWorst) {
 
 TEST(Draws, SayWhichRowIsSafer) {
   EXPECT_THAT(to_text(PlanDraws{.wins = {7, 5}, .longest_seconds = {2.5, 1.5}, .safest = 1}),
-              testing::AllOf(testing::HasSubstr("fastest in 7 of 12 draws of the rates, row 2 in 5; "), testing::HasSubstr("row 2 is the best in the "
-                                                                                          "worst of them: 1.5000 s")));
+              testing::AllOf(testing::HasSubstr("fastest in 7 of 12 draws of the rates, row 2 in 5; "),
+                             testing::HasSubstr("row 2 is the best in the "
+                                                "worst of them: 1.5000 s")));
   EXPECT_THAT(to_text(PlanDraws{.wins = {12, 0}, .longest_seconds = {1, 2}}),
               testing::EndsWith("fastest in 12 of 12 draws of the rates; the first is the best in the worst of them"));
 }

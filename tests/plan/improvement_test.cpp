@@ -154,7 +154,8 @@ TEST(Improvement, SaysWhichPartOfTheStepFalls) {
   const Improvement found = improve(asked.config, asked.request);
   const auto json = nlohmann::json::parse(to_json(found, asked.request));
   EXPECT_EQ(json.at("rates"),
-            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
+            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, "
+            "since Echelon was not measured on a GPU");
   for (const auto& change : json.at("changes")) {
     double sum = 0;
     for (const auto& [part, seconds] : change.at("part_differences").items()) sum += seconds.get<double>();

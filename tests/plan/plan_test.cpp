@@ -747,7 +747,8 @@ TEST(Plan, JsonHasWhatAProgramNeeds) {
   EXPECT_TRUE(first.at("price_per_million_tokens").is_null());  // no price is known
   EXPECT_EQ(json.at("profile"), "echelon");
   EXPECT_EQ(json.at("rates"),
-            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
+            "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, "
+            "since Echelon was not measured on a GPU");
   EXPECT_LT(first.at("interval_seconds").at(0), seconds);
   EXPECT_GT(first.at("interval_seconds").at(1), seconds);
 }

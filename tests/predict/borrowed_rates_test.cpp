@@ -37,7 +37,8 @@ TEST(BorrowedRates, AreSharesOfTheMachinesOwn) {
     const std::string name(shipped.name);
     const MachineSpec own = read_machine(name), with = borrowed(name);
     EXPECT_EQ(rates_text(software_profile("echelon"), own),
-              "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, since Echelon was not measured on a GPU");
+              "the rates that Megatron-LM, DeepSpeed, llm-foundry and PyTorch FSDP have in common on A100 and H100, "
+              "since Echelon was not measured on a GPU");
     const FormatRates &of_file = rates_of(device_of(own), DType::float16),
                       &of_echelon = rates_of(device_of(with), DType::float16);
     EXPECT_DOUBLE_EQ(of_echelon.matmul.efficiency, common.matmul_share * of_file.matmul.efficiency) << name;
@@ -123,7 +124,8 @@ TEST(Promise, HasTheTimeItsIntervalAndTheBestPublished) {
                         2.31 * interval.low, 2.31 * interval.high));
   EXPECT_EQ(warning_of(result, config, machine), "");
   result.model_flops = 0.9 * 2.31;
-  EXPECT_THAT(warning_of(result, config, machine), HasSubstr("90 % MFU is above the best published on A100 at this size: 65 %"));
+  EXPECT_THAT(warning_of(result, config, machine),
+              HasSubstr("90 % MFU is above the best published on A100 at this size: 65 %"));
   EXPECT_THAT(promise_text(result, config, machine, software_profile("ideal")), HasSubstr("which no software reaches"));
 }
 
@@ -152,15 +154,16 @@ TEST(Promise, SaysHowFullADeviceIsThatIsAlmostFull) {
   Simulation result = with_mfu(0.4);
   constexpr double gib = 1 << 30;
   const auto with_room = [&](double taken) {
-    result.memory = {{.arena_bytes = static_cast<std::int64_t>(50 * gib),
-                      .device_bytes = static_cast<std::int64_t>(78.36 * gib)},
-                     {.arena_bytes = static_cast<std::int64_t>(taken * gib),
-                      .device_bytes = static_cast<std::int64_t>(78.36 * gib)}};
+    result.memory = {
+        {.arena_bytes = static_cast<std::int64_t>(50 * gib), .device_bytes = static_cast<std::int64_t>(78.36 * gib)},
+        {.arena_bytes = static_cast<std::int64_t>(taken * gib),
+         .device_bytes = static_cast<std::int64_t>(78.36 * gib)}};
     return fullness_of(result);
   };
-  EXPECT_EQ(with_room(78.27), "the fullest device has 78.27 of 78.36 GiB (99.9 %)");
-  EXPECT_EQ(promise_json(result, config_of("gpt2-124m"), borrowed("h100"), software_profile("echelon"))["memory_warning"],
-            with_room(78.27));
+  EXPECT_EQ(with_room(78.27), "the device with the highest memory use has 78.27 of 78.36 GiB (99.9 %)");
+  EXPECT_EQ(
+      promise_json(result, config_of("gpt2-124m"), borrowed("h100"), software_profile("echelon"))["memory_warning"],
+      with_room(78.27));
   EXPECT_EQ(with_room(76), "");  // 96.99 %
   EXPECT_EQ(with_room(79), "");  // it does not fit
 }
@@ -173,13 +176,13 @@ TEST(Promise, SaysWhatNoRunOfTheIntervalHad) {
   RunConfig config = config_of("gpt2-124m");
   for (const char* machine : {"a100-40", "a100-80", "h100", "h100-96"})
     EXPECT_THAT(text(config, machine), testing::Not(HasSubstr("from no run"))) << machine;
-  EXPECT_THAT(text(config, "b200"), HasSubstr("(0.90 to 1.2, from no run on B200; 40 % MFU"));
+  EXPECT_THAT(text(config, "b200"), HasSubstr(", from no run on B200; 40 % MFU"));
   config.parallelism.context_parallel_degree = 2;
   EXPECT_THAT(text(config, "h100"), HasSubstr(", from no run of context parallelism;"));
   config.training.linear_dtype = LinearDType::float8;
   EXPECT_THAT(text(config, "h200"), HasSubstr(", from no run of context parallelism, in float8 or on H200;"));
   EXPECT_EQ(promise_json(with_mfu(0.4), config, borrowed("h100"), profile)["interval_without_runs"],
-            (nlohmann::json{"of context parallelism", "in float8"}));
+            (nlohmann::ordered_json::array({"of context parallelism", "in float8"})));
   EXPECT_THAT(text(config_of("gpt2-124m", "float16"), "v100"), HasSubstr(", from no run on V100;"));
 }
 

@@ -16,10 +16,12 @@ auto same_key(const ChangedPlan& plan) {
   return [&plan](const ChangedPlan& each) { return each.change.change.key == plan.change.change.key; };
 }
 
-/// Of all single changes the one after which the step needs least memory; none if all need as much.
+/// Of all single changes that leave the values as they are the one after which the step needs least memory; none if all
+/// need as much.
 std::optional<ChangedPlan> smallest_change(const Plan& current, const PlanRequest& request) {
   std::optional<ChangedPlan> least;
   for (SingleChange& change : single_changes(current.config, request.machine)) {
+    if (change.change.effect != KeyEffect::none) continue;
     Plan plan = plan_of(change.config, request);
     if (is_better(PlanObjective::memory, plan, least ? least->plan : current))
       least = {std::move(change), std::move(plan)};

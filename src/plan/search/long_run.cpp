@@ -42,8 +42,7 @@ FailureModel failures_of(const Plan& plan, const PlanRequest& request) {
           name_of(asked.mtbf->of), request.machine.name);
   failures.checkpoint_seconds = *checkpoint_seconds;
   const double found = request.machine.host ? 0 : default_restart_seconds;
-  failures.restart_seconds =
-      asked.restart_seconds ? *asked.restart_seconds : found + save->load_seconds.value_or(0);
+  failures.restart_seconds = asked.restart_seconds ? *asked.restart_seconds : found + save->load_seconds.value_or(0);
   return failures;
 }
 
@@ -119,7 +118,8 @@ LongRun long_run(const Plan& plan, const PlanRequest& request) {
 
 std::string days_text(const LongRun& run) {
   constexpr double day = 86400;
-  return written(run.days()) + (run.range ? range_text(run.range->low_seconds / day, run.range->high_seconds / day) : "");
+  return written(run.days()) +
+         (run.range ? range_text(run.range->low_seconds / day, run.range->high_seconds / day) : "");
 }
 
 std::string price_text(const LongRun& run) {
@@ -135,14 +135,14 @@ std::string to_text(const LongRun& run, const PlanRequest& request) {
   if (std::isinf(run.seconds))
     return fmt::format("--mtbf={:.6g}/{} leaves no time to train\n", asked.mtbf->hours, name_of(asked.mtbf->of));
   if (run.num_steps < 1) return fmt::format("--hours={} is less than a step\n", *asked.hours);
-  const std::string price = run.price > 0 ? fmt::format(", for a price of {}", asked.tokens ? price_text(run) : written(run.price)) : "";
+  const std::string price =
+      run.price > 0 ? fmt::format(", for a price of {}", asked.tokens ? price_text(run) : written(run.price)) : "";
   const std::string without = run.failures ? "" : ", without failures and checkpoints (--mtbf)";
   std::string text =
-      asked.tokens
-          ? fmt::format("{} tokens are {} steps: {} days and {} device hours{}{}\n", written(*asked.tokens),
-                        grouped(run.num_steps), days_text(run), written(run.device_hours), price, without)
-          : fmt::format("{} hours are {} steps: {} tokens in {} device hours{}{}\n", written(*asked.hours),
-                        grouped(run.num_steps), tokens_text(run), written(run.device_hours), price, without);
+      asked.tokens ? fmt::format("{} tokens are {} steps: {} days and {} device hours{}{}\n", written(*asked.tokens),
+                                 grouped(run.num_steps), days_text(run), written(run.device_hours), price, without)
+                   : fmt::format("{} hours are {} steps: {} tokens in {} device hours{}{}\n", written(*asked.hours),
+                                 grouped(run.num_steps), tokens_text(run), written(run.device_hours), price, without);
   if (run.failures) text += failures_text(run);
   if (run.is_in_time)
     text += fmt::format("that is {} hours{}, {} --hours={}\n", written(run.seconds / seconds_of_an_hour),

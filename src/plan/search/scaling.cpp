@@ -63,8 +63,9 @@ std::string remark_of_utilisation(const Scaling& scaling, const MachineSpec& mac
     if (each.plan.outcome.mfu() > most) highest = warning;
     most = std::max(most, each.plan.outcome.mfu());
   }
-  return above.empty() ? "" : fmt::format("on {} devices utilisation exceeds what was published: {}",
-                                          fmt::join(above, ", "), highest);
+  return above.empty()
+             ? ""
+             : fmt::format("on {} devices utilisation exceeds what was published: {}", fmt::join(above, ", "), highest);
 }
 
 /// Of the first of these plans that has it.
@@ -169,8 +170,8 @@ std::string to_text(const Scaling& scaling, const PlanRequest& request) {
     const std::string interval =
         range.low < range.high ? fmt::format("{:.3g} to {:.3g}", range.low, range.high) : "none";
     text += fmt::format("{:>8} {:>12.4f} {:>18} {:>7.1f} {:>6.2f}  {:>4}{} {:>4} {:>5}  {}\n", each.num_devices,
-                        each.plan.outcome.step_seconds, interval, 100 * each.efficiency,
-                        100 * each.plan.outcome.mfu(), shape.tp, context(context_text(shape)), shape.pp, shape.dp,
+                        each.plan.outcome.step_seconds, interval, 100 * each.efficiency, 100 * each.plan.outcome.mfu(),
+                        shape.tp, context(context_text(shape)), shape.pp, shape.dp,
                         std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
   }
   for (const std::string& remark : remarks_of(scaling, request)) text += remark + "\n";

@@ -39,8 +39,10 @@ std::string setting_of(const std::string& choice, const std::string& layout) {
           layout);
   for (const auto& [name, full] : short_names)
     if (key == name) key = full;
-  require(key.find('.') != std::string::npos, "--compare={}: there is no choice '{}'{} (tp, pp, cp, ep, mbs, zero, "
-          "recompute or a key)", layout, key, key.find('.') == std::string::npos ? hint_for_key(key) : "");
+  require(key.find('.') != std::string::npos,
+          "--compare={}: there is no choice '{}'{} (tp, pp, cp, ep, mbs, zero, "
+          "recompute or a key)",
+          layout, key, key.find('.') == std::string::npos ? hint_for_key(key) : "");
   return fmt::format("--{}{}", key, choice.substr(equals));
 }
 

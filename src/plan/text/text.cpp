@@ -130,14 +130,14 @@ std::string fullness_line(const PlanResult& result) {
   const Simulation& best = result.plans.front().outcome;
   const std::string fullness = fullness_of(best);
   if (fullness.empty()) return "";
-  const double room = static_cast<double>(best.fullest().room());
+  const double room = static_cast<double>(best.least_room().room());
   const auto next = std::ranges::find_if(result.plans, [&](const Plan& plan) {
-    return static_cast<double>(plan.outcome.fullest().room()) >= room + more_room;
+    return static_cast<double>(plan.outcome.least_room().room()) >= room + more_room;
   });
   if (next == result.plans.end()) return fullness + "; no row leaves 2 GiB more\n";
   return fmt::format("{}; row {} leaves {:.1f} GiB more, for {:.1f} % more time\n", fullness,
                      next - result.plans.begin() + 1,
-                     (static_cast<double>(next->outcome.fullest().room()) - room) / gib,
+                     (static_cast<double>(next->outcome.least_room().room()) - room) / gib,
                      100 * (next->outcome.step_seconds / best.step_seconds - 1));
 }
 

@@ -38,8 +38,7 @@ std::string no_run_text(const RunConfig& config, const MachineSpec& machine, con
   const std::vector<std::string> without = without_runs(config, machine, profile);
   if (without.empty()) return "";
   std::string text = ", from no run " + without.front();
-  for (std::size_t i = 1; i < without.size(); ++i)
-    text += (i + 1 < without.size() ? ", " : " or ") + without[i];
+  for (std::size_t i = 1; i < without.size(); ++i) text += (i + 1 < without.size() ? ", " : " or ") + without[i];
   return text;
 }
 
@@ -113,11 +112,11 @@ nlohmann::ordered_json promise_json(const Simulation& result, const RunConfig& c
 
 std::string fullness_of(const Simulation& result) {
   constexpr double usual = 0.97;
-  if (result.memory.empty() || !result.fits() || result.fullest().share() <= usual) return "";
-  const PredictedMemory& fullest = result.fullest();
-  return fmt::format("the fullest device has {:.2f} of {:.2f} GiB ({:.1f} %)",
-                     static_cast<double>(fullest.arena_bytes) / gib, static_cast<double>(fullest.device_bytes) / gib,
-                     100 * fullest.share());
+  if (result.memory.empty() || !result.fits() || result.least_room().share() <= usual) return "";
+  const PredictedMemory& highest = result.least_room();
+  return fmt::format("the device with the highest memory use has {:.2f} of {:.2f} GiB ({:.1f} %)",
+                     static_cast<double>(highest.arena_bytes) / gib, static_cast<double>(highest.device_bytes) / gib,
+                     100 * highest.share());
 }
 
 std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine) {

@@ -40,7 +40,8 @@ struct SecondsRange {
 /// there is none; else empty.
 [[nodiscard]] std::string warning_of(const Simulation& result, const RunConfig& config, const MachineSpec& machine);
 
-/// "the fullest device has 78.27 of 78.36 GiB (99.9 %)": how full one is of which more than 97 % is taken; else empty.
+/// "the device with the highest memory use has 78.27 of 78.36 GiB (99.9 %)": how full one is of which more than 97 % is
+/// taken; else empty.
 [[nodiscard]] std::string fullness_of(const Simulation& result);
 
 }  // namespace echelon

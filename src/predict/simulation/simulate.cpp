@@ -128,7 +128,7 @@ std::int64_t Simulation::peak_memory_bytes() const {
   return peak;
 }
 
-const PredictedMemory& Simulation::fullest() const {
+const PredictedMemory& Simulation::least_room() const {
   require(!memory.empty(), "a simulation without stages has no memory");
   return *std::min_element(memory.begin(), memory.end(),
                            [](const PredictedMemory& a, const PredictedMemory& b) { return a.room() < b.room(); });

@@ -73,8 +73,8 @@ struct Simulation {
   [[nodiscard]] double mfu() const { return peak_flops > 0 ? model_flops / (peak_flops * step_seconds) : 0; }
   [[nodiscard]] double hfu() const { return peak_flops > 0 ? hardware_flops / (peak_flops * step_seconds) : 0; }
   [[nodiscard]] bool fits() const;
-  [[nodiscard]] std::int64_t peak_memory_bytes() const;  // of the rank with the highest memory use
-  [[nodiscard]] const PredictedMemory& fullest() const;  // of the stage that leaves least; throws if there is none
+  [[nodiscard]] std::int64_t peak_memory_bytes() const;     // of the rank with the highest memory use
+  [[nodiscard]] const PredictedMemory& least_room() const;  // of the stage that leaves least; throws if there is none
 };
 
 /// Throws Error if the machine has too few devices or no rates for the format, or if a slow rank is none of the mesh or

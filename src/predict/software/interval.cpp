@@ -31,7 +31,8 @@ std::vector<std::string> without_runs(const RunConfig& config, const MachineSpec
   if (machine.nodes.size() > 1) without.emplace_back("on mixed nodes");
   for (const NodeSpec& node : machine.nodes) {
     const std::string gpu = fmt::format("on {}", short_name(node.device));
-    const bool is_known = std::ranges::any_of(gpus_of_runs, [&](auto each) { return node.device.name.starts_with(each); });
+    const bool is_known =
+        std::ranges::any_of(gpus_of_runs, [&](auto each) { return node.device.name.starts_with(each); });
     if (!is_known && std::ranges::find(without, gpu) == without.end()) without.push_back(gpu);
   }
   return without;

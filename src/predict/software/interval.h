@@ -21,8 +21,8 @@ struct TimeInterval {
 /// Hosts: from 20 layouts (docs/results/accuracy-cpu.md). None for the profile `ideal`, whose time is a bound.
 [[nodiscard]] std::optional<TimeInterval> interval_of(const SoftwareProfile& profile, const MachineSpec& machine);
 
-/// What of a run on GPUs has no counterpart among those from which their interval comes, which are dense, in 16 bits, on
-/// A100 and H100: {"of experts", "on B200"}. Few of them had matmuls in 8 bits, at a rate of their software's own.
+/// What of a run on GPUs has no counterpart among those from which their interval comes, which are dense, in 16 bits,
+/// on A100 and H100: {"of experts", "on B200"}. Few of them had matmuls in 8 bits, at a rate of their software's own.
 [[nodiscard]] std::vector<std::string> without_runs(const RunConfig& config, const MachineSpec& machine,
                                                     const SoftwareProfile& profile);
 
