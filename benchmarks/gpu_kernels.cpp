@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 namespace echelon {
 namespace {
@@ -29,9 +30,10 @@ class CountedOps final : public Ops {
  public:
   using Counted = cuda::GpuKernelCount::Counted;
   void perform(const Operation& operation) override {
-    Counted& alone = apart_[static_cast<std::size_t>(operation.kind())];
-    alone.kernels += cuda::num_gpu_kernels(operation);
-    alone.bytes += cost(operation).bytes;
+    if (const auto* matmul = operation.get_if<MatmulArgs>())
+      add_alone(rounded_alone(*matmul));
+    else
+      add_alone(operation);
     count_.add(operation);
   }
   void upload(Tensor /*out*/, const void* /*host*/) override { transfer(); }
@@ -44,6 +46,16 @@ class CountedOps final : public Ops {
   [[nodiscard]] std::int64_t num_transfers() const { return num_transfers_; }
 
  private:
+  void add_alone(const Operation& operation) {
+    Counted& alone = apart_[static_cast<std::size_t>(operation.kind())];
+    alone.kernels += cuda::num_gpu_kernels(operation);
+    alone.bytes += cost(operation).bytes;
+  }
+  static MatmulArgs rounded_alone(MatmulArgs args) {
+    args.a_rounded = {.order = args.a_order()};
+    args.b_rounded = {.order = args.b_order()};
+    return args;
+  }
   void transfer() {
     count_.flush();
     ++num_transfers_;
@@ -75,18 +87,23 @@ std::vector<std::string> with(std::vector<std::string> keys, const std::vector<s
   return keys;
 }
 
+std::vector<std::string> llama_1b() {
+  return with(llama(2048, 16, 8192),
+              {"--model.tie_word_embeddings=true", "--training.global_batch_size=4", "--training.micro_batch_size=4"});
+}
+
 const Model models[] = {
     {"GPT-2 124M",
      {"--model.model_type=gpt2", "--model.hidden_size=768", "--model.num_hidden_layers=12",
       "--model.num_attention_heads=12", "--model.num_key_value_heads=12", "--model.intermediate_size=3072",
       "--model.vocab_size=50257", "--model.max_position_embeddings=4096", "--model.tie_word_embeddings=true",
       "--training.seq_len=1024", "--training.global_batch_size=32", "--training.micro_batch_size=32"}},
-    {"Llama 1.2B", with(llama(2048, 16, 8192), {"--model.tie_word_embeddings=true", "--training.global_batch_size=4",
-                                                "--training.micro_batch_size=4"})},
+    {"Llama 1.2B", llama_1b()},
     {"Llama 8B",
      with(llama(4096, 32, 14336),
           {"--model.tie_word_embeddings=false", "--training.global_batch_size=2", "--training.micro_batch_size=2",
            "--optimizer.store_param_remainders=true", "--optimizer.moments_dtype=bfloat16"})}};
+const Model models_in_float8[] = {{"Llama 1.2B", with(llama_1b(), {"--training.linear_dtype=float8"})}};
 
 CountedOps counted(const Model& model) {
   const RunConfig config =
@@ -118,6 +135,8 @@ CountedOps counted(const Model& model) {
   return ops;
 }
 
+using Pair = std::pair<std::int64_t, std::int64_t>;  // each operation by itself, and all together
+
 template <class Of>
 void print_row(std::string_view name, const std::vector<CountedOps>& steps, Of&& of) {
   fmt::print("{:<19}", name);
@@ -128,33 +147,24 @@ void print_row(std::string_view name, const std::vector<CountedOps>& steps, Of&&
   fmt::print("\n");
 }
 
-}  // namespace
-}  // namespace echelon
-
-int main() {
-  using namespace echelon;
+std::vector<CountedOps> steps_of(std::string_view title, std::span<const Model> of) {
   std::vector<CountedOps> steps;
-  fmt::print("{:<19}", "kernels of a step");
-  for (const Model& model : models) {
+  fmt::print("{:<19}", title);
+  for (const Model& model : of) {
     steps.push_back(counted(model));
     fmt::print(" {:>17}", model.name);
   }
   fmt::print("\n");
-  using Pair = std::pair<std::int64_t, std::int64_t>;
-  const auto sum = [](const CountedOps& step, std::int64_t CountedOps::Counted::*what) {
-    Pair pair;
-    for (int i = 0; i < num_op_kinds; ++i) {
-      pair.first += step.apart(static_cast<OpKind>(i)).*what;
-      pair.second += step.joined(static_cast<OpKind>(i)).*what;
-    }
-    return pair;
-  };
+  return steps;
+}
+
+Pair kernels_of(const CountedOps& step, OpKind kind) { return {step.apart(kind).kernels, step.joined(kind).kernels}; }
+
+void print_kinds(const std::vector<CountedOps>& steps) {
   std::vector<OpKind> unchanged;
   for (int i = 0; i < num_op_kinds; ++i) {
     const auto kind = static_cast<OpKind>(i);
-    const auto kernels = [&](const CountedOps& step) {
-      return Pair(step.apart(kind).kernels, step.joined(kind).kernels);
-    };
+    const auto kernels = [&](const CountedOps& step) { return kernels_of(step, kind); };
     if (std::all_of(steps.begin(), steps.end(),
                     [&](const auto& step) { return kernels(step).first == kernels(step).second; }))
       unchanged.push_back(kind);
@@ -166,15 +176,42 @@ int main() {
     for (const OpKind kind : unchanged) kernels += step.apart(kind).kernels;
     return Pair(kernels, kernels);
   });
+}
+
+enum class HostCalls : bool { left_out, printed };
+
+void print_sums(const std::vector<CountedOps>& steps, HostCalls host_calls) {
+  const auto sum = [](const CountedOps& step, std::int64_t CountedOps::Counted::*what) {
+    Pair pair;
+    for (int i = 0; i < num_op_kinds; ++i) {
+      pair.first += step.apart(static_cast<OpKind>(i)).*what;
+      pair.second += step.joined(static_cast<OpKind>(i)).*what;
+    }
+    return pair;
+  };
   const auto kernels = [&](const CountedOps& step) { return sum(step, &CountedOps::Counted::kernels); };
   print_row("all kernels", steps, kernels);
-  print_row("host calls", steps, [&](const CountedOps& step) {
-    const auto [apart, joined] = kernels(step);
-    return Pair(apart + step.num_transfers(), joined + step.num_transfers());
-  });
+  if (host_calls == HostCalls::printed)
+    print_row("host calls", steps, [&](const CountedOps& step) {
+      const auto [apart, joined] = kernels(step);
+      return Pair(apart + step.num_transfers(), joined + step.num_transfers());
+    });
   print_row("GB of operands", steps, [&](const CountedOps& step) {
     const auto [apart, joined] = sum(step, &CountedOps::Counted::bytes);
     const auto giga = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e9); };
     return std::pair(giga(apart), giga(joined));
   });
+}
+
+}  // namespace
+}  // namespace echelon
+
+int main() {
+  using namespace echelon;
+  const std::vector<CountedOps> steps = steps_of("kernels of a step", models);
+  print_kinds(steps);
+  print_sums(steps, HostCalls::printed);
+  const std::vector<CountedOps> in_float8 = steps_of("in float8", models_in_float8);
+  print_row("matmul", in_float8, [](const CountedOps& step) { return kernels_of(step, OpKind::matmul); });
+  print_sums(in_float8, HostCalls::left_out);
 }

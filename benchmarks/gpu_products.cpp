@@ -102,7 +102,7 @@ class Bench {
     if (format.is_float8) {
       args.a_format = name.back() == 'F' ? OperandFormat::float8_e4m3 : OperandFormat::float8_e5m2;
       args.b_format = OperandFormat::float8_e4m3;
-      args.scratch = scratch.flat().rows(0, float8_scratch_size(args.a.num_elements(), args.b.num_elements()));
+      args = rounded_in(args, scratch.flat());
     }
     const double seconds = seconds_of(device_.ops(), args), flops = 2.0 * static_cast<double>(M * N * K) / seconds;
     const auto known = peaks_.formats.find(format.name);

@@ -95,6 +95,7 @@ gpu-gpt2-graphs       gpu      family=gpt2 graphs=true
 gpu-bfloat16          gpu      dtype=bfloat16 grad=bfloat16 moments=bfloat16 remainders=true
 gpu-float16           gpu      dtype=float16 scale=1e8 backoff=1e-3 growth=1 tied=true
 gpu-float8            gpu      dtype=bfloat16 linear=float8 tp=2 hidden=64 inner=64
+gpu-float8-graphs     gpu      dtype=bfloat16 linear=float8 recompute=full graphs=true hidden=64 inner=64
 gpu-zero3             gpu      shard=2 zero=3 reshard=never family=qwen3
 gpu-pipeline          gpu      pp=2 schedule=ZB-V tied=true layers=5
 gpu-all-axes          gpu      shard=2 zero=2 tp=2 sp=true pp=2 documents=true

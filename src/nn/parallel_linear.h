@@ -33,6 +33,8 @@ class ColumnParallel {
   /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saving the whole x would take tp
   /// times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
+  /// Both, in this order.
+  void backward(Context& context, std::span<const Tensor> dys, Tensor x, Tensor dx);
   /// The matmuls alone, of tokens that all ranks hold: some or all of num_tokens. Of the matmuls from `first` on, as
   /// many as there are ys.
   void products(Context& context, Tensor x, std::span<const Tensor> ys, std::size_t first = 0) const;
@@ -40,8 +42,15 @@ class ColumnParallel {
   void input_gradients(Context& context, std::span<const Tensor> dys, Tensor partial) const;
   /// Adds theirs to the gradients of the weights and biases, likewise.
   void weight_gradients(Context& context, std::span<const Tensor> dys, Tensor x, std::size_t first = 0);
+  /// Both, the weights' first.
+  void gradients(Context& context, std::span<const Tensor> dys, Tensor x, Tensor partial);
 
  private:
+  /// dys of gradients of weights and inputs.
+  [[nodiscard]] std::vector<LinearOperand> gradient_operands(Context& context, std::span<const Tensor> dys) const;
+  void input_gradients(Context& context, std::span<LinearOperand> dys, Tensor partial) const;
+  void weight_gradients(Context& context, std::span<LinearOperand> dys, LinearOperand& x);
+
   LayerOptions options_;
   std::vector<Linear> linears_;
 };
@@ -57,13 +66,20 @@ class RowParallel {
   /// Its two parts: this rank's part of y, of some or all of num_tokens, and y of the parts of all ranks and tokens.
   void product(Context& context, Tensor x, Tensor partial) const { linear_.product(context, x, partial); }
   void sum(Context& context, Tensor y, Tensor partial) const;
-  /// In both, dy is that of all tokens: leave_backward(dy).
-  void backward_input(Context& context, Tensor dy_full, Tensor dx) const {
+  /// In all, dy is that of all tokens: leave_backward(dy). What they round with a LinearOperand stays in the workspace.
+  [[nodiscard]] LinearOperand operand(Context& context, Tensor dy_full, Float8Order order) const {
+    return linear_.operand(context, dy_full, order);
+  }
+  [[nodiscard]] LinearOperand gradient_operand(Context& context, Tensor dy_full) const {
+    return linear_.gradient_operand(context, dy_full);
+  }
+  void backward_input(Context& context, LinearOperand& dy_full, Tensor dx) const {
     linear_.backward_input(context, dy_full, dx);
   }
+  void backward_weight(Context& context, LinearOperand& dy_full, Tensor x);
   void backward_weight(Context& context, Tensor dy_full, Tensor x);
   /// Its two parts: of the weight, of some or all of num_tokens, and of the bias.
-  void weight_gradient(Context& context, Tensor dy_full, Tensor x) { linear_.weight_backward(context, dy_full, x); }
+  void weight_gradient(Context& context, LinearOperand& dy_full, Tensor x);
   void bias_gradient(Context& context, Tensor dy_full);
 
  private:

@@ -90,13 +90,13 @@ TEST_F(CudaProducts, InFloat8RoundAnyNumberOfRows) {
     ops_->fill(y, 0);
     ops_->upload(x.rows(rows - count, count), a.bytes().data());
     ops_->upload(y.rows(rows - count, count), b.bytes().data());
-    ops_->matmul({.a = x,
-                  .b = y,
-                  .c = c,
-                  .transpose_a = true,
-                  .a_format = OperandFormat::float8_e4m3,
-                  .b_format = OperandFormat::float8_e4m3,
-                  .scratch = scratch});
+    ops_->matmul(rounded_in({.a = x,
+                             .b = y,
+                             .c = c,
+                             .transpose_a = true,
+                             .a_format = OperandFormat::float8_e4m3,
+                             .b_format = OperandFormat::float8_e4m3},
+                            scratch));
     return read(c);
   };
   expect_near(product(num_rows), product(count), 1e-6, "a product of many rows in float8");
@@ -321,7 +321,7 @@ TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
                        .transpose_b = true,
                        .a_format = OperandFormat::float8_e4m3,
                        .b_format = OperandFormat::float8_e4m3};
-    args.scratch = scratch;
+    args = rounded_in(args, scratch);
     ReferenceOps reference;
     reference.matmul(args);
     reference.add_bias(y, b);
@@ -330,7 +330,7 @@ TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
     args.a = moved(x);
     args.b = moved(w);
     args.c = moved(y);
-    args.scratch = moved(scratch);
+    args = rounded_in(args, moved(scratch));
     const Tensor bias = moved(b);
     ops_->matmul(args);
     ops_->add_bias(args.c, bias);
@@ -351,13 +351,13 @@ TEST_F(CudaProducts, OfFloat8AreFormedInFloat32) {
                      .transpose_b = true,
                      .a_format = OperandFormat::float8_e4m3,
                      .b_format = OperandFormat::float8_e4m3};
-  args.scratch = scratch;
+  args = rounded_in(args, scratch);
   ReferenceOps().matmul(args);
 
   args.a = moved(x);
   args.b = moved(w);
   args.c = moved(y);
-  args.scratch = moved(scratch);
+  args = rounded_in(args, moved(scratch));
   ops_->matmul(args);
   expect_near(read(args.c), y, tolerance_of(DType::float32), "y");
   EXPECT_EQ(emulated::products().last_compute, CUBLAS_COMPUTE_32F);

@@ -16,6 +16,7 @@ namespace {
 struct Asked {
   std::vector<RankOptions> options;
   std::vector<AttentionBackwardArgs> gradients;
+  std::vector<MatmulArgs> in_float8;
 };
 
 class NotingOps final : public Ops {
@@ -23,6 +24,8 @@ class NotingOps final : public Ops {
   explicit NotingOps(Asked& asked) : asked_(asked) {}
   void perform(const Operation& operation) override {
     if (const auto* args = operation.get_if<AttentionBackwardArgs>()) asked_.gradients.push_back(*args);
+    if (const auto* args = operation.get_if<MatmulArgs>(); args != nullptr && args->is_float8())
+      asked_.in_float8.push_back(*args);
   }
   void upload(Tensor, const void*) override {}
   void download(void*, Tensor) override {}
@@ -70,6 +73,27 @@ TEST(MeasuredDevice, IsOneThatNeedNotBeDeterministicWithScratchForGradientsOfAtt
     if (!args.scratch.exists()) continue;
     EXPECT_EQ(args.scratch.num_elements(), attention_scratch_size(args.q, args.k));
   }
+}
+
+// The time of rounding is predicted from its bytes.
+TEST(MeasuredDevice, MultipliesInFloat8WhatIsRoundedBefore) {
+  NotingBackend backend;
+  (void)measure_device(backend, {.largest_size = 32, .sample_seconds = 0, .num_rounds = 1});
+  const std::vector<MatmulArgs>& all = backend.asked.in_float8;
+  const MatmulArgs* made = nullptr;
+  int num_timed = 0;
+  for (const MatmulArgs& args : all) {
+    EXPECT_EQ(args.a_rounded.is_made, args.b_rounded.is_made);
+    if (!args.a_rounded.is_made) {
+      made = &args;
+      continue;
+    }
+    ++num_timed;
+    ASSERT_NE(made, nullptr);
+    EXPECT_EQ(args.a_rounded.memory.data, made->a_rounded.memory.data);
+    EXPECT_EQ(args.b_rounded.memory.data, made->b_rounded.memory.data);
+  }
+  EXPECT_GT(num_timed, 0);
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST(Linear, InFloat8) {
             (std::vector<std::pair<OperandFormat, OperandFormat>>{{e4m3, e4m3}, {e5m2, e4m3}, {e5m2, e4m3}}));
   EXPECT_TRUE(plain.float8.empty());
   EXPECT_EQ(plain.workspace_bytes, 0);
-  EXPECT_EQ(rounded.workspace_bytes, 16 * 48 + 48 * 32 + 256) << "of the largest, in bytes: the operands of dx = dy w";
+  EXPECT_EQ(rounded.workspace_bytes, 16 * 48 + 48 * 32 + 2 * 256)
+      << "of the largest, in bytes: the operands of dx = dy w";
 }
 
 }  // namespace

@@ -73,15 +73,15 @@ TEST_P(OpsConformance, MatmulInFloat8) {
             random(ta ? Sizes{k, m} : Sizes{m, k}, 1, 1e-4), random(tb ? Sizes{n, k} : Sizes{k, n}, 2, 30),
             Numbers::random(c_dtype, {m, n}, 3, 1e-2), Numbers(DType::int32, {float8_scratch_size(m * k, n * k)})};
         const auto multiply = [&](Ops& ops, Tensors& t) {
-          ops.matmul({.a = t[0],
-                      .b = t[1],
-                      .c = t[2],
-                      .transpose_a = ta,
-                      .transpose_b = tb,
-                      .accumulates = accumulates,
-                      .a_format = ta ? OperandFormat::float8_e5m2 : OperandFormat::float8_e4m3,
-                      .b_format = OperandFormat::float8_e4m3,
-                      .scratch = t[3]});
+          ops.matmul(rounded_in({.a = t[0],
+                                 .b = t[1],
+                                 .c = t[2],
+                                 .transpose_a = ta,
+                                 .transpose_b = tb,
+                                 .accumulates = accumulates,
+                                 .a_format = ta ? OperandFormat::float8_e5m2 : OperandFormat::float8_e4m3,
+                                 .b_format = OperandFormat::float8_e4m3},
+                                t[3]));
         };
         compare(fmt::format("matmul in float8 {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
                 multiply, 1);

@@ -94,13 +94,13 @@ struct Product {
         c(dtype, {M, N}),
         scratch(DType::int32, {float8_scratch_size(M * K, N * K)}) {}
   [[nodiscard]] MatmulArgs args() const {
-    return {.a = a,
-            .b = b,
-            .c = c,
-            .transpose_b = true,
-            .a_format = OperandFormat::float8_e5m2,
-            .b_format = OperandFormat::float8_e4m3,
-            .scratch = scratch};
+    return rounded_in({.a = a,
+                       .b = b,
+                       .c = c,
+                       .transpose_b = true,
+                       .a_format = OperandFormat::float8_e5m2,
+                       .b_format = OperandFormat::float8_e4m3},
+                      scratch);
   }
 };
 
@@ -146,7 +146,7 @@ void expect_product_of_rounded(DType dtype, std::int64_t rows, bool sums_rows, b
   args.c = c;
   args.a_format = OperandFormat::float8_e5m2;
   args.b_format = OperandFormat::float8_e4m3;
-  args.scratch = scratch;
+  args = rounded_in(args, scratch);
   CpuOps({}).matmul(args);
   expect_near(c, expected, 10 * tolerance_of(dtype),
               fmt::format("{} rows, sums {} adds {}", rows, sums_rows, accumulates));
@@ -169,8 +169,14 @@ TEST(Float8, WhatTensorCoresLackIsRefused) {
   args.b_format = OperandFormat::own;
   EXPECT_THROW(reference.matmul(args), Failure) << "one of two";
   args = product.args();
-  args.scratch = {};
-  EXPECT_THROW(reference.matmul(args), Failure) << "no scratch";
+  args.b_rounded.memory = {};
+  EXPECT_THROW(reference.matmul(args), Failure) << "no memory";
+  args = product.args();
+  args.b_rounded.order = Float8Order::transposed;
+  EXPECT_THROW(reference.matmul(args), Failure) << "b is read as it is";
+  args = product.args();
+  args.a_rounded.order = Float8Order::both;
+  EXPECT_THROW(reference.matmul(args), Failure) << "5 rows transposed";
   EXPECT_THROW(reference.matmul(Product(DType::float32, 5, 24, 48).args()), Failure) << "24 columns";
   EXPECT_THROW(reference.matmul(Product(DType::float32, 5, 32, 40).args()), Failure) << "40 in a sum";
 }

@@ -43,7 +43,7 @@ class Counter final : public TouchListener {
  public:
   void begins(const Action& /*action*/) override {}
   void performed(const OpRecord& operation, std::span<const Touch> /*touches*/) override {
-    const auto& [kind, dtype, m, n, k, flops, bytes, is_float8, is_weight_gradient] = operation;
+    const auto& [kind, dtype, m, n, k, flops, bytes, is_float8, rounding_bytes, is_weight_gradient] = operation;
     if (kind == OpKind::matmul && m * n * k > 0) ++counted.products[{m, n, k}];
     if (kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight) counted.expert_flops += flops;
   }

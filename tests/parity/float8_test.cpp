@@ -1,12 +1,18 @@
 // Linear layers in float8: layouts equal one rank as far as numbers that are tiny beside the largest of a rank's part
-// let them, and losses follow float32's.
+// let them, and losses follow float32's. What matmuls share of rounded operands is never stale.
+#include "ops/forwarding_ops.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
 
 namespace echelon::testing {
 namespace {
@@ -67,6 +73,125 @@ TEST(Float8, LayoutsEqualOneRank) {
     const auto plain = run_training(alone(config));
     EXPECT_GT(std::abs(plain->losses[0] - expected->losses[0]), 1e-4 * plain->losses[0]) << "something is rounded";
   }
+}
+
+/// What the matmuls of all ranks reuse, and where an operand or its memory was written since it was rounded.
+struct Reuse {
+  std::mutex mutex;
+  std::int64_t num_made = 0, num_reused = 0;
+  std::vector<std::string> faults;
+};
+
+/// Compares the bytes of an operand with what they were when it was rounded, whatever may have written them. Processors
+/// leave the memory of a rounded operand alone, so this marks it.
+class ReuseWatch final : public RankInterposer, public ForwardingOps {
+ public:
+  ReuseWatch(Ops& inner, Mesh* mesh, Reuse& reuse) : ForwardingOps(inner), mesh_(mesh), reuse_(reuse) {}
+  [[nodiscard]] Ops& ops() override { return *this; }
+  [[nodiscard]] Mesh& mesh() override { return *mesh_; }
+
+  void perform(const Operation& operation) override {
+    if (const auto* args = operation.get_if<MatmulArgs>(); args != nullptr && args->is_float8()) {
+      inner().publish();
+      const std::lock_guard lock(reuse_.mutex);
+      look(args->a, args->a_format, args->a_rounded);
+      look(args->b, args->b_format, args->b_rounded);
+    }
+    inner().perform(operation);
+  }
+
+ private:
+  struct Made {
+    Tensor x, memory;
+    OperandFormat format;
+    std::vector<std::byte> values, mark;
+  };
+  static std::vector<std::byte> values_of(const Tensor& x) { return {x.data, x.data + x.num_bytes()}; }
+
+  void look(const Tensor& x, OperandFormat format, const RoundedOperand& rounded) {
+    const Tensor& memory = rounded.memory;
+    if (!rounded.is_made) {
+      const std::int64_t number = ++reuse_.num_made;
+      for (std::int64_t i = 0; i < memory.num_elements(); ++i)
+        memory.as<std::int32_t>()[i] = static_cast<std::int32_t>(number * 7919 + i);
+      made_[memory.data] = {x, memory, format, values_of(x), values_of(memory)};
+      return;
+    }
+    ++reuse_.num_reused;
+    const auto found = made_.find(memory.data);
+    if (found == made_.end()) return reuse_.faults.push_back("nothing was rounded there");
+    const Made& made = found->second;
+    if (made.x.data != x.data || made.x.sizes != x.sizes || made.format != format || made.memory.sizes != memory.sizes)
+      reuse_.faults.push_back("another operand was rounded there");
+    else if (made.values != values_of(x))
+      reuse_.faults.push_back("the operand was written");
+    else if (made.mark != values_of(memory))
+      reuse_.faults.push_back("the memory was written");
+  }
+
+  Mesh* mesh_;
+  Reuse& reuse_;
+  std::map<const std::byte*, Made> made_;
+};
+
+TEST(Float8, NoRoundedOperandIsStale) {
+  std::vector<Layout> layouts(std::begin(float8_layouts), std::end(float8_layouts));
+  layouts.push_back({.pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 3});
+  layouts.push_back({.shard = 2, .tp = 2, .zero = 3, .recompute = whole_block});
+  layouts.push_back({.family = Family::gpt2, .recompute = {BlockOperation::mlp}});
+  for (const Layout& layout : layouts)
+    for (const std::int64_t chunk : {0, 16}) {
+      RunConfig config = float8_config(layout);
+      if (chunk > 0 && !layout.recompute.contain(BlockOperation::mlp)) continue;
+      SCOPED_TRACE(fmt::format("{} {}", name_of(layout), chunk));
+      config.training.recompute = layout.recompute;
+      config.training.mlp_chunk_tokens = chunk;
+      config.training.steps = 3;
+      Reuse reuse;
+      const auto watch = [&](Ops& ops, Mesh& mesh) { return std::make_unique<ReuseWatch>(ops, &mesh, reuse); };
+      const auto actual = run_training(config, {.interpose = watch});
+      EXPECT_THAT(reuse.faults, ::testing::IsEmpty());
+      EXPECT_GT(reuse.num_reused, reuse.num_made / 8);
+      EXPECT_EQ(actual->losses, run_training(config)->losses);
+    }
+}
+
+// The watch sees what would be a wrong gradient on a GPU.
+TEST(Float8, TheWatchSeesStaleOperands) {
+  std::vector<float> values(3 * 256, 1.0F);
+  std::vector<std::int32_t> room(2 * static_cast<std::size_t>(float8_size(256, Float8Order::as_is)));
+  const auto matrix = [&](std::size_t i) {
+    return Tensor(reinterpret_cast<std::byte*>(values.data() + 256 * i), DType::float32, {16, 16});
+  };
+  const Tensor memory(reinterpret_cast<std::byte*>(room.data()), DType::int32, {std::ssize(room)});
+  class NoOps final : public Ops {
+    void perform(const Operation&) override {}
+    void upload(Tensor, const void*) override {}
+    void download(void*, Tensor) override {}
+    void publish() override {}
+  } none;
+  Reuse reuse;
+  ReuseWatch watch(none, nullptr, reuse);
+  MatmulArgs args = rounded_in({.a = matrix(0),
+                                .b = matrix(1),
+                                .c = matrix(2),
+                                .transpose_b = true,
+                                .a_format = OperandFormat::float8_e4m3,
+                                .b_format = OperandFormat::float8_e4m3},
+                               memory);
+  watch.matmul(args);
+  args.a_rounded.is_made = args.b_rounded.is_made = true;
+  watch.matmul(args);
+  EXPECT_THAT(reuse.faults, ::testing::IsEmpty());
+  values[255] = 2;
+  watch.matmul(args);
+  room.back() = 0;
+  watch.matmul(args);
+  args.b.data += 4;
+  watch.matmul(args);
+  EXPECT_THAT(reuse.faults,
+              ::testing::ElementsAre("the operand was written", "the operand was written", "the memory was written",
+                                     "the operand was written", "another operand was rounded there"));
 }
 
 TEST(Float8, LossesFollowFloat32) {

@@ -308,6 +308,12 @@ TEST(DeviceTime, ProductsInFloat8HaveItsRate) {
   EXPECT_THROW((void)operation_seconds(product, device), Error);
   device.formats["float8"].peak_flops = 2e12;
   EXPECT_DOUBLE_EQ(operation_seconds(product, device), 1e-6);
+  // Operands are rounded before they are multiplied.
+  product.bytes = 3'500'000;
+  product.rounding_bytes = 3'000'000;
+  EXPECT_DOUBLE_EQ(operation_seconds(product, device), 3e-6 + 1e-6);
+  product.bytes = 5'000'000;
+  EXPECT_DOUBLE_EQ(operation_seconds(product, device), 3e-6 + 2e-6);
 }
 
 }  // namespace

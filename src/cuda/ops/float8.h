@@ -1,21 +1,21 @@
-// Operands of float8 matmuls (ops/float8.h), made on the device; the host does not read their values. One pass finds
-// the largest value of an operand. A second one rounds it, and transposes it where tensor cores of sm_90 need K
-// innermost.
+// Operands of float8 matmuls (ops/float8.h), rounded on the device; the host does not read their values. One launch
+// finds the largest values of several operands. A second one rounds them, in the order that they have or transposed, as
+// tensor cores of sm_90 need K innermost, or in both.
 #pragma once
 
-#include "cuda/device/stream.h"
-#include "ops/operations/matmul.h"
+#include "cuda/device/workspace.h"
+#include "cuda/ops/product_calls.h"
 
 namespace echelon::cuda {
 
-/// The rounded operands of a matmul in its scratch, a [M, K] and b [N, K], and the factor for the result.
-struct Float8Operands {
-  std::byte *a = nullptr, *b = nullptr;
-  const float *back_a = nullptr, *back_b = nullptr;
+/// A rounded operand in the order in which a matmul reads it, and what its values are multiplied by.
+struct Float8Values {
+  std::byte* values = nullptr;
+  const float* back = nullptr;
 };
-/// Room for them, without making them.
-[[nodiscard]] Float8Operands float8_operands(const MatmulArgs& args);
-/// Enqueues their making. Throws Failure for float64.
-void round_operands(const MatmulArgs& args, int num_multiprocessors, cudaStream_t stream);
+[[nodiscard]] Float8Values float8_values(const Tensor& x, const RoundedOperand& rounded, Float8Order order);
+
+/// Enqueues the making of operands of one dtype, at most ProductCalls::most_roundings. Throws Failure for float64.
+void round_operands(const std::vector<OperandRounding>& roundings, const ComputeLane& lane);
 
 }  // namespace echelon::cuda

@@ -12,6 +12,7 @@ PendingProduct::PendingProduct(Products& products, AddSums add_sums)
 void PendingProduct::hold(const MatmulArgs& args) {
   if (!Products::is_one(args)) {
     flush();
+    products_.round(roundings_of(args));
     return products_.enqueue_empty(args);
   }
   if (!calls_.may_join(args)) flush();
@@ -19,7 +20,9 @@ void PendingProduct::hold(const MatmulArgs& args) {
 }
 
 void PendingProduct::flush() {
-  for (const ProductCall& call : calls_.take()) {
+  const std::vector<ProductCall> calls = calls_.take();
+  products_.round(roundings_of(calls));
+  for (const ProductCall& call : calls) {
     products_.enqueue(call);
     if (!call.dbias.empty()) add_sums_(call.dbias, products_.sums_of(call));
   }

@@ -40,11 +40,12 @@ ProductPlan::Where Products::where_of(const ProductCall& call) const {
       .vector = call.epilogue == Epilogue::bias_gradient ? sums_of(call).data : call.vector.data,
       .adds = args.accumulates || call.addend.exists()};
   if (args.is_float8()) {
-    const Float8Operands rounded = float8_operands(args);
-    where.a = rounded.a;
-    where.b = rounded.b;
-    where.back_a = rounded.back_a;
-    where.back_b = rounded.back_b;
+    const Float8Values a = float8_values(args.a, args.a_rounded, args.a_order()),
+                       b = float8_values(args.b, args.b_rounded, args.b_order());
+    where.a = a.values;
+    where.b = b.values;
+    where.back_a = a.back;
+    where.back_b = b.back;
   }
   return where;
 }
@@ -63,10 +64,12 @@ void Products::enqueue(const ProductCall& call) {
     throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0),
                               args.c.size(1), args.a.size(args.transpose_a ? 0 : 1),
                               args.is_float8() ? "float8" : name_of(args.a.dtype)));
-  constexpr std::int64_t pieces_of_float8 = 2;  // it rounds both operands
-  const cudaStream_t lane = device_.compute_with_room(args.is_float8() ? pieces_of_float8 : 1).get();
-  if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), lane);
-  plan->enqueue(handle_, where, workspace_, lane);
+  plan->enqueue(handle_, where, workspace_, device_.compute_with_room().get());
+}
+
+void Products::round(const std::vector<OperandRounding>& roundings) {
+  if (roundings.empty()) return;
+  round_operands(roundings, {device_.compute_with_room().get(), device_.num_multiprocessors(), workspace_});
 }
 
 void Products::enqueue_empty(const MatmulArgs& args) {

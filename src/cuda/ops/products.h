@@ -27,6 +27,8 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
+  /// Rounds operands of float8 matmuls that are enqueued next.
+  void round(const std::vector<OperandRounding>& roundings);
   /// A call for which the library has an algorithm, or one without anything fused. Throws Failure if it has none.
   void enqueue(const ProductCall& call);
   /// A matmul that is not is_one.

@@ -73,7 +73,8 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
   gather_tokens_into(context, options_, dy_full, dy);
   {
     const Stack::Scope scope(context.workspace);
-    const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
+    LinearOperand of_dy = output_.operand(context, dy_full, Float8Order::as_is);
+    const Qkv dnormed = backward_to_norms(context, of_dy, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
       norms_[i].backward_input(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
@@ -92,17 +93,16 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Qkv dqkv = take_qkv(context.workspace, options_.num_tokens());
   {
     const Stack::Scope inner(context.workspace);
-    const Tensor dy_full = leave_backward(context, options_, dy);
-    output_.backward_weight(context, dy_full, core_->out(stash));
-    const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
+    LinearOperand of_dy = output_.gradient_operand(context, leave_backward(context, options_, dy));
+    output_.backward_weight(context, of_dy, core_->out(stash));
+    const Qkv dnormed = backward_to_norms(context, of_dy, dqkv, stash);
     for (std::size_t i = 0; i < norms_.size(); ++i)
       norms_[i].backward(context, norm_rows(dnormed[i]), norm_rows(dqkv[i]), stash);
   }
-  projections_.backward_weight(context, dqkv, saved_x(stash));
-  projections_.backward_input(context, dqkv, dx);
+  projections_.backward(context, dqkv, saved_x(stash), dx);
 }
 
-Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const {
+Qkv Attention::backward_to_norms(Context& context, LinearOperand& dy_full, const Qkv& dqkv, const Stash& stash) const {
   const Qkv dnormed = place_norm_outputs(context.workspace, dqkv), by_heads = heads_BTHC(dnormed);
   const Qkv qkv = {stash.saved(this, saved_q), stash.saved(this, saved_k), stash.saved(this, saved_v)};
   const Stack::Scope scope(context.workspace);

@@ -62,7 +62,8 @@ class Attention : public Branch {
 
   [[nodiscard]] Qkv compute_qkv(const ComputePass& pass, Tensor x) const;
   /// From the gradient of y to those of q, k and v before RoPE, in `dqkv` or, with norms, in the norms' outputs.
-  [[nodiscard]] Qkv backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const;
+  [[nodiscard]] Qkv backward_to_norms(Context& context, LinearOperand& dy_full, const Qkv& dqkv,
+                                      const Stash& stash) const;
   void clip(Context& context, Tensor x) const {
     if (options_.model.clip_qkv > 0) context.ops.clip({.x = x, .limit = options_.model.clip_qkv});
   }

@@ -79,12 +79,13 @@ void Mlp::compute_prepared(Context& context, const Stash& stash) const {
 }
 
 bool Mlp::halves(Tensor x) const {
-  return is_gated(options_.model.mlp) && !is_chunked() && x.size(0) == options_.num_tokens() && x.size(0) > 1;
+  return is_gated(options_.model.mlp) && !options_.is_float8 && !is_chunked() && x.size(0) == options_.num_tokens() &&
+         x.size(0) > 1;
 }
 
 void Mlp::start_prepared(Context& context, const Stash& stash) const {
   const Tensor x = saved_x(stash);
-  if (!halves(x) || options_.is_float8) return compute_prepared(context, stash);
+  if (!halves(x)) return compute_prepared(context, stash);
   const Inner inner = saved_inner(stash);
   const std::int64_t half = x.size(0) / 2;
   const Tensor first_of_up = inner[1].rows(0, half);
@@ -95,7 +96,7 @@ void Mlp::start_prepared(Context& context, const Stash& stash) const {
 
 void Mlp::finish_prepared(Context& context, const Stash& stash) const {
   const Tensor x = saved_x(stash);
-  if (!halves(x) || options_.is_float8) return;
+  if (!halves(x)) return;
   const std::int64_t half = x.size(0) / 2, others = x.size(0) - half;
   const Tensor last_of_up = saved_inner(stash)[1].rows(half, others);
   inner_.products(context, x.rows(half, others), {&last_of_up, 1}, 1);
@@ -129,7 +130,9 @@ void Mlp::backward_input_inner(Context& context, const Gradients& of, Stash& sta
   const Tensor dy_full = save_dy(stash), activated = save(saved_activated, inner[0].sizes),
                dlogits = gates_tokens_ ? save(saved_dlogits, inner.back().sizes) : Tensor();
   gather_tokens_into(context, options_, dy_full, of.dy);
-  inner_gradients(context, inner, dy_full, {.activated = activated, .dlogits = dlogits});
+  const Stack::Scope scope(context.workspace);
+  LinearOperand of_dy = down_.operand(context, dy_full, Float8Order::as_is);
+  inner_gradients(context, inner, of_dy, {.activated = activated, .dlogits = dlogits});
 }
 
 void Mlp::backward_input_outer(Context& context, const Gradients& of, Stash& stash) const {
@@ -166,8 +169,9 @@ void Mlp::backward_inner(Context& context, const Gradients& of, const Stash& sta
   const Inner inner = saved_inner(stash);
   const Tensor dy_full = leave_backward(context, options_, of.dy),
                activated = context.workspace.take(options_.dtype, inner[0].sizes);
-  inner_gradients(context, inner, dy_full, {activated, bias_gradient(), of.dlogits});
-  down_.backward_weight(context, dy_full, activated);
+  LinearOperand of_dy = down_.gradient_operand(context, dy_full);
+  inner_gradients(context, inner, of_dy, {activated, bias_gradient(), of.dlogits});
+  down_.backward_weight(context, of_dy, activated);
   if (const Tensor x = saved_x(stash); halves(x)) inner_.weight_gradients(context, {inner.data(), 1}, x);
 }
 
@@ -175,10 +179,9 @@ void Mlp::backward_outer(Context& context, const Gradients& of, Stash& stash) {
   if (is_chunked()) return backward_chunks(context, of.dy, of.dx, stash);
   Inner dinner = saved_inner(stash);
   if (gates_tokens_) dinner.back() = of.dlogits;
-  if (const Tensor x = saved_x(stash); halves(x))
-    inner_.weight_gradients(context, std::span(dinner).subspan(1), x, 1);
-  else
-    inner_.backward_weight(context, dinner, x);
+  const Tensor x = saved_x(stash);
+  if (!halves(x)) return inner_.backward(context, dinner, x, of.dx);
+  inner_.weight_gradients(context, std::span(dinner).subspan(1), x, 1);
   inner_.backward_input(context, dinner, of.dx);
 }
 
@@ -224,7 +227,7 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
 }
 
 // A gate's gradient reads what was weighted, which needs a place of its own.
-void Mlp::inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const {
+void Mlp::inner_gradients(Context& context, const Inner& inner, LinearOperand& dy, const InnerGradients& of) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dactivated =
       gates_tokens_ ? context.workspace.take(of.activated.dtype, of.activated.sizes) : of.activated;

@@ -65,7 +65,7 @@ class Mlp : public Branch {
   // logits [num_tokens, 1] of a gate of tokens.
   using Inner = std::vector<Tensor>;
 
-  /// A gated branch whose first matmuls read what is stored of x.
+  /// A gated branch whose first matmuls read what is stored of x, some tokens at a time.
   [[nodiscard]] bool halves(Tensor x) const;
 
   void activate(Context& context, const Inner& inner, Tensor activated) const;
@@ -75,7 +75,7 @@ class Mlp : public Branch {
   struct InnerGradients {
     Tensor activated, dbias = {}, dlogits = {};
   };
-  void inner_gradients(Context& context, const Inner& inner, Tensor dy, const InnerGradients& of) const;
+  void inner_gradients(Context& context, const Inner& inner, LinearOperand& dy, const InnerGradients& of) const;
   /// Of GELU; empty if there is none, or if it is frozen.
   [[nodiscard]] Tensor bias_gradient() const { return gelu_bias_ && gelu_bias_->trains ? gelu_bias_->grad : Tensor(); }
   [[nodiscard]] Inner saved_inner(const Stash& stash) const;
@@ -92,12 +92,17 @@ class Mlp : public Branch {
   void backward_weight_of_chunks(Context& context, const Stash& stash);
   /// What a chunk's backward pass has, of its tokens alone.
   struct ChunkGradients {
-    Tensor x, dy, activated;
+    Tensor x, activated;
+    LinearOperand& dy;
     Inner dinner;
+  };
+  struct ChunkedPass {
+    Tensor x_full, dy_full, dbias = {};
+    bool needs_weights = true;  // their gradients
   };
   /// visit(chunk, gradients) for each chunk, from x and dy of all tokens.
   template <class Visit>
-  void for_gradients(Context& context, Tensor x_full, Tensor dy_full, Tensor dbias, const Visit& visit) const;
+  void for_gradients(Context& context, const ChunkedPass& pass, const Visit& visit) const;
 
   LayerOptions options_;
   bool gates_tokens_;

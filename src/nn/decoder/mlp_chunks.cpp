@@ -27,16 +27,18 @@ void Mlp::project_chunks(Context& context, Tensor y, const Stash& stash) const {
 }
 
 template <class Visit>
-void Mlp::for_gradients(Context& context, Tensor x_full, Tensor dy_full, Tensor dbias, const Visit& visit) const {
+void Mlp::for_gradients(Context& context, const ChunkedPass& pass, const Visit& visit) const {
   for (const TokenChunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Inner inner = take_inner(context, chunk.count);
     const Tensor dactivated = context.workspace.take(options_.dtype, inner[0].sizes), activated = dactivated;
-    const Tensor x = chunk.of(x_full), dy = chunk.of(dy_full);
+    const Tensor x = chunk.of(pass.x_full), dy = chunk.of(pass.dy_full);
     inner_.products(context, x, inner);
-    down_.backward_input(context, dy, dactivated);
-    activation_gradients(context.ops, inner, dactivated, dbias);
-    visit(chunk, ChunkGradients{.x = x, .dy = dy, .activated = activated, .dinner = inner});
+    LinearOperand of_dy =
+        pass.needs_weights ? down_.gradient_operand(context, dy) : down_.operand(context, dy, Float8Order::as_is);
+    down_.backward_input(context, of_dy, dactivated);
+    activation_gradients(context.ops, inner, dactivated, pass.dbias);
+    visit(chunk, ChunkGradients{.x = x, .activated = activated, .dy = of_dy, .dinner = inner});
   }
 }
 
@@ -45,19 +47,21 @@ void Mlp::backward_input_of_chunks(Context& context, Tensor dy, Tensor dx, Stash
   const Tensor dy_full = save_dy(stash);
   gather_tokens_into(context, options_, dy_full, dy);
   const Tensor x_full = enter(context, options_, saved_x(stash)), partial = splits_tokens(options_) ? x_full : dx;
-  for_gradients(context, x_full, dy_full, {}, [&](const TokenChunk& chunk, const ChunkGradients& of) {
-    inner_.input_gradients(context, of.dinner, chunk.of(partial));
-  });
+  for_gradients(context, {.x_full = x_full, .dy_full = dy_full, .needs_weights = false},
+                [&](const TokenChunk& chunk, const ChunkGradients& of) {
+                  inner_.input_gradients(context, of.dinner, chunk.of(partial));
+                });
   enter_backward(context, options_, dx, partial);
 }
 
 void Mlp::backward_weight_of_chunks(Context& context, const Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const Tensor x_full = enter(context, options_, saved_x(stash)), dy_full = stash.saved(this, saved_dy);
-  for_gradients(context, x_full, dy_full, bias_gradient(), [&](const TokenChunk& /*chunk*/, const ChunkGradients& of) {
-    down_.weight_gradient(context, of.dy, of.activated);
-    inner_.weight_gradients(context, of.dinner, of.x);
-  });
+  for_gradients(context, {x_full, dy_full, bias_gradient()},
+                [&](const TokenChunk& /*chunk*/, const ChunkGradients& of) {
+                  down_.weight_gradient(context, of.dy, of.activated);
+                  inner_.weight_gradients(context, of.dinner, of.x);
+                });
   down_.bias_gradient(context, dy_full);
 }
 
@@ -65,10 +69,9 @@ void Mlp::backward_chunks(Context& context, Tensor dy, Tensor dx, const Stash& s
   const Stack::Scope scope(context.workspace);
   const Tensor x_full = enter(context, options_, saved_x(stash)), dy_full = leave_backward(context, options_, dy);
   const Tensor partial = splits_tokens(options_) ? x_full : dx;
-  for_gradients(context, x_full, dy_full, bias_gradient(), [&](const TokenChunk& chunk, const ChunkGradients& of) {
+  for_gradients(context, {x_full, dy_full, bias_gradient()}, [&](const TokenChunk& chunk, const ChunkGradients& of) {
     down_.weight_gradient(context, of.dy, of.activated);
-    inner_.weight_gradients(context, of.dinner, of.x);
-    inner_.input_gradients(context, of.dinner, chunk.of(partial));
+    inner_.gradients(context, of.dinner, of.x, chunk.of(partial));
   });
   down_.bias_gradient(context, dy_full);
   enter_backward(context, options_, dx, partial);

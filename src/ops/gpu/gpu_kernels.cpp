@@ -19,10 +19,9 @@ template <class Args>
 std::int64_t kernels_of(const Args& /*args*/) {
   return 1;
 }
-std::int64_t kernels_of(const MatmulArgs& args) {
-  constexpr std::int64_t of_rounding = 5;  // zeros; the largest value and the rounding of two operands
-  return args.is_float8() ? of_rounding + 1 : over(args.c);
-}
+/// Their largest values, and the rounding.
+std::int64_t kernels_of(const std::vector<OperandRounding>& roundings) { return roundings.empty() ? 0 : 2; }
+std::int64_t kernels_of(const MatmulArgs& args) { return over(args.c) + kernels_of(roundings_of(args)); }
 std::int64_t kernels_of(const AddBiasArgs& args) { return over(args.y); }
 std::int64_t kernels_of(const BiasBackwardArgs& args) { return over(args.dy); }
 std::int64_t kernels_of(const EmbeddingBackwardArgs& args) {
@@ -93,7 +92,9 @@ bool GpuKernelCount::is_fused(const Operation& operation) {
 }
 
 void GpuKernelCount::flush() {
-  for (const ProductCall& call : products_.take()) count(call);
+  const std::vector<ProductCall> calls = products_.take();
+  count(OpKind::matmul, kernels_of(roundings_of(calls)), 0);
+  for (const ProductCall& call : calls) count(call);
   release_joined();
   release_paired();
 }
@@ -113,7 +114,7 @@ void GpuKernelCount::release_joined() {
 }
 
 void GpuKernelCount::count(const ProductCall& call) {
-  count(OpKind::matmul, kernels_of(call.args), call.count * cost(call.args).bytes);
+  count(OpKind::matmul, over(call.args.c), call.count * cost(call.args).bytes);
   if (call.epilogue == Epilogue::bias) count(OpKind::add_bias, 0, call.count * bytes_of(call.vector));
   if (call.addend.exists()) count(OpKind::add, 0, bytes_of(call.addend));
   if (call.dbias.empty()) return;

@@ -24,6 +24,21 @@ bool may_be_a_batch(const MatmulArgs& x, const MatmulArgs& y) {
          x.transpose_b == y.transpose_b && x.accumulates == y.accumulates && !x.is_float8() && !y.is_float8();
 }
 
+/// Whether what `next` rounds may be rounded together with what `call` does, before it.
+bool may_be_rounded_before(const ProductCall& call, const MatmulArgs& next) {
+  const MatmulArgs& args = call.args;
+  if (!args.is_float8() || !next.is_float8() || args.a.dtype != next.a.dtype) return false;
+  const std::vector<OperandRounding> earlier = roundings_of(args), later = roundings_of(next);
+  return std::none_of(later.begin(), later.end(), [&](const OperandRounding& rounding) {
+    const Tensor& memory = rounding.to.memory;
+    const auto meets = [&](const Tensor& x) { return x.exists() && overlap(memory, x); };
+    return overlap(rounding.x, args.c) || meets(args.a) || meets(args.b) || meets(args.c) || meets(call.vector) ||
+           meets(call.addend) || meets(args.a_rounded.memory) || meets(args.b_rounded.memory) ||
+           std::any_of(earlier.begin(), earlier.end(),
+                       [&](const OperandRounding& other) { return overlap(other.to.memory, rounding.x); });
+  });
+}
+
 /// `batch` with `next`, a single call; nothing if its operands do not continue the distances.
 std::optional<ProductCall> joined(const ProductCall& batch, const ProductCall& next) {
   if (!may_be_a_batch(batch.args, next.args) || batch.epilogue != next.epilogue) return std::nullopt;
@@ -45,8 +60,27 @@ std::optional<ProductCall> joined(const ProductCall& batch, const ProductCall& n
 
 }  // namespace
 
+std::vector<OperandRounding> roundings_of(const MatmulArgs& args) {
+  std::vector<OperandRounding> roundings;
+  if (!args.is_float8()) return roundings;
+  const auto add = [&](const Tensor& x, OperandFormat format, const RoundedOperand& to) {
+    if (!to.is_made && x.num_elements() > 0) roundings.push_back({x, format, to});
+  };
+  add(args.a, args.a_format, args.a_rounded);
+  add(args.b, args.b_format, args.b_rounded);
+  return roundings;
+}
+
+std::vector<OperandRounding> roundings_of(const std::vector<ProductCall>& calls) {
+  std::vector<OperandRounding> roundings;
+  for (const ProductCall& call : calls)
+    for (const OperandRounding& rounding : roundings_of(call.args)) roundings.push_back(rounding);
+  return roundings;
+}
+
 bool ProductCalls::may_join(const MatmulArgs& args) const {
   return waiting_.size() < most_waiting && std::all_of(waiting_.begin(), waiting_.end(), [&](const ProductCall& call) {
+           if (args.is_float8()) return may_be_rounded_before(call, args);
            return !call.addend.exists() && may_be_a_batch(call.args, args) && are_independent(call.args, args) &&
                   std::none_of(call.dbias.begin(), call.dbias.end(), [&](const Tensor& dbias) {
                     return overlap(dbias, args.a) || overlap(dbias, args.b) || overlap(dbias, args.c);

@@ -4,6 +4,8 @@
 //     dw += dy^T x;  db += column sums of dy   the epilogue `bias_gradient`, whose sums are then added to db
 //     y = x w^T;     y += h                    y = x w^T + h, without another pass over y
 //     y1 = x w1^T;   y2 = x w2^T               one batch of two, if sizes are the same (gate and up; keys and values)
+//
+// In float8, matmuls wait together whose operands can be rounded before the first of them, in two launches for all.
 #pragma once
 
 #include "ops/operations/matmul.h"
@@ -33,10 +35,22 @@ struct ProductCall {
   std::int64_t vector_step = 0;            // likewise
 };
 
-/// Calls that wait for what follows. Those that wait at the same time do not depend on each other.
+/// An operand of float8 matmuls that the first of them rounds.
+struct OperandRounding {
+  Tensor x;
+  OperandFormat format = OperandFormat::own;
+  RoundedOperand to;
+};
+/// What is rounded before a matmul, if it has any elements.
+[[nodiscard]] std::vector<OperandRounding> roundings_of(const MatmulArgs& args);
+/// Of calls that waited together.
+[[nodiscard]] std::vector<OperandRounding> roundings_of(const std::vector<ProductCall>& calls);
+
+/// Calls that wait for what follows. Those that wait at the same time do not depend on each other; in float8 what they
+/// round does not depend on them.
 class ProductCalls {
  public:
-  static constexpr std::size_t most_waiting = 8;
+  static constexpr std::size_t most_waiting = 8, most_roundings = 2 * most_waiting;
 
   /// `has_algorithm`: whether the library computes such a call.
   explicit ProductCalls(std::function<bool(const ProductCall&)> has_algorithm)

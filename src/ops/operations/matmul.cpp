@@ -8,18 +8,51 @@
 namespace echelon {
 namespace {
 
+constexpr std::int64_t unit = 16;  // what tensor cores take at a time
+
+struct OperandNames {
+  const char *operand, *rounded;
+};
+void check_rounded(const ArgumentChecker& must, const OperandNames& names, const Tensor& x, Float8Order read,
+                   const RoundedOperand& rounded) {
+  must.that(rounded.order == read || rounded.order == Float8Order::both, names.operand, x,
+            "be rounded in the order in which it is read");
+  must.that(rounded.order == Float8Order::as_is || x.size(0) % unit == 0, names.operand, x,
+            "have sizes that are multiples of 16");
+  must.dtype(names.rounded, rounded.memory, DType::int32);
+  must.count(names.rounded, rounded.memory, float8_size(x.num_elements(), rounded.order));
+}
+
 void check_float8(const ArgumentChecker& must, const MatmulArgs& args, std::int64_t n, std::int64_t k) {
   const bool both = args.is_float8() && args.b_format != OperandFormat::own,
              both_e5m2 = args.a_format == OperandFormat::float8_e5m2 && args.a_format == args.b_format;
   must.that(both && !both_e5m2, "b", args.b, "be rounded to float8 if and only if a is, not both to e5m2");
-  constexpr std::int64_t unit = 16;  // what tensor cores take at a time
   must.that(n % unit == 0 && k % unit == 0, "b", args.b, "have sizes that are multiples of 16");
   must.that(!args.transpose_a || args.a.size(1) % unit == 0, "a", args.a, "have sizes that are multiples of 16");
-  must.dtype("scratch", args.scratch, DType::int32);
-  must.count("scratch", args.scratch, float8_scratch_size(args.a.num_elements(), args.b.num_elements()));
+  check_rounded(must, {"a", "a_rounded"}, args.a, args.a_order(), args.a_rounded);
+  check_rounded(must, {"b", "b_rounded"}, args.b, args.b_order(), args.b_rounded);
+}
+
+/// It is read for its largest value and once more to be rounded, and written in 8 bits.
+std::int64_t rounding_bytes(const Tensor& x, const RoundedOperand& rounded) {
+  if (rounded.is_made) return 0;
+  return 2 * bytes_of(x) + x.num_elements() * (rounded.order == Float8Order::both ? 2 : 1);
 }
 
 }  // namespace
+
+MatmulArgs rounded_in(MatmulArgs args, Tensor scratch) {
+  const std::int64_t of_a = float8_size(args.a.num_elements(), args.a_order()),
+                     of_b = float8_size(args.b.num_elements(), args.b_order());
+  args.a_rounded = {.memory = scratch.rows(0, of_a), .order = args.a_order()};
+  args.b_rounded = {.memory = scratch.rows(of_a, of_b), .order = args.b_order()};
+  return args;
+}
+
+std::int64_t rounding_bytes(const MatmulArgs& args) {
+  if (!args.is_float8()) return 0;
+  return rounding_bytes(args.a, args.a_rounded) + rounding_bytes(args.b, args.b_rounded);
+}
 
 void check(const MatmulArgs& args) {
   const ArgumentChecker must("matmul");
@@ -39,14 +72,17 @@ void check(const MatmulArgs& args) {
 OpCost cost(const MatmulArgs& args) {
   const std::int64_t m = args.c.size(0), n = args.c.size(1), k = args.a.size(args.transpose_a ? 0 : 1);
   const std::int64_t c_bytes = args.c.num_bytes() * (args.accumulates ? 2 : 1);
-  // Float8: an operand is read for its largest number and once more to be rounded, and then written and read in 8 bits.
-  const std::int64_t rounding_bytes =
-      args.is_float8() ? bytes_of(args.a, args.b) + 2 * (args.a.num_elements() + args.b.num_elements()) : 0;
-  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.a, args.b) + rounding_bytes + c_bytes};
+  const std::int64_t operand_bytes =
+      args.is_float8() ? args.a.num_elements() + args.b.num_elements() : bytes_of(args.a, args.b);
+  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = operand_bytes + rounding_bytes(args) + c_bytes};
 }
 Operands operands_of(const MatmulArgs& args) {
-  if (args.accumulates) return {args.a.dtype, {args.a, args.b, args.c}, existing({args.scratch})};
-  return {args.a.dtype, {args.a, args.b}, existing({args.c, args.scratch})};
+  Operands operands = {args.a.dtype, {args.a, args.b}, {}};
+  (args.accumulates ? operands.reads : operands.overwrites).push_back(args.c);
+  for (const RoundedOperand& rounded : {args.a_rounded, args.b_rounded})
+    if (args.is_float8() && rounded.memory.exists())
+      (rounded.is_made ? operands.reads : operands.overwrites).push_back(rounded.memory);
+  return operands;
 }
 void infer(Inference& call, const MatmulArgs& args) {
   const Operand a = call.read("a", args.a), b = call.read("b", args.b);

@@ -26,6 +26,7 @@ void TraceOps::perform(const Operation& operation) {
   const auto* const product = operation.get_if<MatmulArgs>();
   if (product != nullptr) {
     record.is_float8 = product->is_float8();
+    record.rounding_bytes = rounding_bytes(*product);
     record.is_weight_gradient = product->transpose_a;
   }
   if (kernels_) {

@@ -21,6 +21,7 @@ struct OpRecord {
   std::int64_t flops = 0;            // as in ops/cost.h
   std::int64_t bytes = 0;            // read and written, once each
   bool is_float8 = false;            // a matmul of operands that are rounded to 8 bits
+  std::int64_t rounding_bytes = 0;   // of `bytes`: those that it moves to round them first
   bool is_weight_gradient = false;   // a matmul dw += dy^T x
   std::int32_t num_kernels = 1;      // that it makes a GPU's host issue (TraceOps::count_kernels); 1: not counted
   bool operator==(const OpRecord&) const = default;

@@ -101,8 +101,10 @@ double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {
   if (operation.kind == OpKind::upload || operation.kind == OpKind::download) return 0;
   const double rate = arithmetic_rate(operation, device);
   const double arithmetic = rate > 0 ? static_cast<double>(operation.flops) / rate : 0;
-  const double memory = static_cast<double>(operation.bytes) / (device.memory_bandwidth * device.memory_efficiency);
-  return std::max(arithmetic, memory) + operation.num_kernels * device.operation_seconds;
+  const double bandwidth = device.memory_bandwidth * device.memory_efficiency,
+               memory = static_cast<double>(operation.bytes - operation.rounding_bytes) / bandwidth,
+               rounding = static_cast<double>(operation.rounding_bytes) / bandwidth;
+  return rounding + std::max(arithmetic, memory) + operation.num_kernels * device.operation_seconds;
 }
 
 }  // namespace echelon

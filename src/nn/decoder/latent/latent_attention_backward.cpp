@@ -61,7 +61,8 @@ void LatentAttention::backward_to_latents(Context& context, const Gradients& d, 
                  dshort = context.workspace.take(options_.dtype,
                                                  {options_.num_tokens(), split_.num_heads * options_.model.v_head_dim});
     const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
-    output_.backward_input(context, d.dy, dshort);
+    LinearOperand of_dy = output_.operand(context, d.dy, Float8Order::as_is);
+    output_.backward_input(context, of_dy, dshort);
     const std::int64_t N = options_.num_tokens(), H = split_.num_heads;
     context.ops.resize_rows({.x = dshort.reshaped({N, H, options_.model.v_head_dim}),
                              .y = of_out.dout.reshaped({N, H, options_.model.head_dim})});
