@@ -1,7 +1,7 @@
 // Matmuls in float8 that share rounded operands, and those that wait for each other, against the same matmuls each by
-// itself, to the bit. The rules of what waits together: cuda/ops/product_calls.h.
+// itself, to the bit. The rules of what waits together: ops/gpu/product_calls.h.
 #include "cuda/emulated/runtime.h"
-#include "cuda/gpu_kernels.h"
+#include "ops/gpu/gpu_kernels.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
 #include "ops/forwarding_ops.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/device/workspace.h"
-#include "cuda/ops/product_calls.h"
+#include "ops/gpu/product_calls.h"
 
 namespace echelon::cuda {
 

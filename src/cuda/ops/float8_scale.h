@@ -4,7 +4,7 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/device/tickets.h"
-#include "cuda/ops/product_calls.h"
+#include "ops/gpu/product_calls.h"
 #include "cuda/ops/segments.h"
 
 #include <cuda_fp8.h>
