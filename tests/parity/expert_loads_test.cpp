@@ -43,9 +43,10 @@ class Counter final : public TouchListener {
  public:
   void begins(const Action& /*action*/) override {}
   void performed(const OpRecord& operation, std::span<const Touch> /*touches*/) override {
-    const auto& [kind, dtype, m, n, k, flops, bytes, is_float8, rounding_bytes, is_weight_gradient] = operation;
+    const OpKind kind = operation.kind;
+    const std::int64_t m = operation.m, n = operation.n, k = operation.k;
     if (kind == OpKind::matmul && m * n * k > 0) ++counted.products[{m, n, k}];
-    if (kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight) counted.expert_flops += flops;
+    if (kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight) counted.expert_flops += operation.flops;
   }
   void started(const CommRecord& communication) override {
     if (communication.sent_bytes > 0) counted.sent[communication.group] += communication.sent_bytes;
