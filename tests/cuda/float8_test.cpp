@@ -1,10 +1,10 @@
 // Matmuls in float8 that share rounded operands, and those that wait for each other, against the same matmuls each by
 // itself, to the bit. The rules of what waits together: ops/gpu/product_calls.h.
 #include "cuda/emulated/runtime.h"
-#include "ops/gpu/gpu_kernels.h"
 #include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
 #include "ops/forwarding_ops.h"
+#include "ops/gpu/gpu_kernels.h"
 
 #include <gtest/gtest.h>
 

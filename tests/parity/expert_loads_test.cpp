@@ -46,7 +46,8 @@ class Counter final : public TouchListener {
     const OpKind kind = operation.kind;
     const std::int64_t m = operation.m, n = operation.n, k = operation.k;
     if (kind == OpKind::matmul && m * n * k > 0) ++counted.products[{m, n, k}];
-    if (kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight) counted.expert_flops += operation.flops;
+    if (kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight)
+      counted.expert_flops += operation.flops;
   }
   void started(const CommRecord& communication) override {
     if (communication.sent_bytes > 0) counted.sent[communication.group] += communication.sent_bytes;

@@ -4,8 +4,8 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/device/tickets.h"
-#include "ops/gpu/product_calls.h"
 #include "cuda/ops/segments.h"
+#include "ops/gpu/product_calls.h"
 
 #include <cuda_fp8.h>
 
