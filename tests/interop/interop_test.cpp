@@ -237,9 +237,9 @@ TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
     config.parallelism.data_parallel_shard_degree = 2;
     config.parallelism.tensor_parallel_degree = 2;
     config.parallelism.pipeline_parallel_degree = 2;
-    if (const std::int64_t experts = config.model.mixture.num_experts; experts > 0) {
+    if (config.model.has_experts()) {
       config.parallelism.sequence_parallel = true;
-      config.parallelism.expert_parallel_degree = std::gcd(experts, std::int64_t{4});
+      config.parallelism.expert_parallel_degree = std::gcd(config.model.mixture.num_experts, std::int64_t{4});
     }
     std::filesystem::create_directories(folder.parent_path());
     rewrite(fixture, config, folder);
