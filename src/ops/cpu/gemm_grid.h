@@ -33,13 +33,13 @@ class GemmGrid {
   /// For a thread that computes other matmuls too: at least num_parts, if they have enough tiles, with least packing.
   static GemmGrid of_parts(std::int64_t m, std::int64_t n, const GemmKernels& kernels, std::int64_t num_parts) {
     GemmGrid grid(m, n, kernels);
-    const std::int64_t most_rows = grid.most_parts(m, kernels.tile_rows),
-                       most_columns = grid.most_parts(n, kernels.tile_columns);
-    num_parts = std::min(num_parts, most_rows * most_columns);
+    const std::int64_t row_parts = grid.most_parts(m, kernels.tile_rows),
+                       column_parts = grid.most_parts(n, kernels.tile_columns);
+    num_parts = std::min(num_parts, row_parts * column_parts);
     double least = std::numeric_limits<double>::infinity();
-    for (std::int64_t rows = 1; rows <= std::min(most_rows, num_parts); ++rows) {
+    for (std::int64_t rows = 1; rows <= std::min(row_parts, num_parts); ++rows) {
       const std::int64_t columns = parts_of(num_parts, rows);
-      if (columns > most_columns || grid.packed(rows, columns) >= least) continue;
+      if (columns > column_parts || grid.packed(rows, columns) >= least) continue;
       least = grid.packed(rows, columns);
       grid.num_rows_ = rows;
       grid.num_columns_ = columns;
