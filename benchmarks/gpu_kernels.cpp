@@ -2,6 +2,7 @@
 // calls; and the bytes of all operands. Counted from the blueprint, without a GPU. The configs are those of
 // benchmarks/gpu/cases.py. usage: bench_gpu_kernels
 #include "ops/gpu/gpu_kernels.h"
+#include "data/unread_batches.h"
 
 #include "comm/trace/trace_mesh.h"
 #include "engine/layout_run.h"
@@ -18,12 +19,6 @@
 
 namespace echelon {
 namespace {
-
-class NoBatches final : public BatchSource {
- public:
-  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
-  void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
-};
 
 /// Computes nothing, and counts.
 class CountedOps final : public Ops {
@@ -129,7 +124,7 @@ CountedOps counted(const Model& model) {
   } into(none);
   RankRun run(blueprint, mesh, into, bare_addresses(), nullptr, bare_addresses());
   into.to(ops);
-  const NoBatches batches;
+  const UnreadBatches batches;
   run.step().run(ProgramKind::training, training_input(config, batches, 1, LossScaler(config)));
   ops.finish();
   return ops;

@@ -1,5 +1,6 @@
 // The kernels of the host lane are those that the GPU's backend launches for the same program, as ops/gpu/gpu_kernels.h
 // counts them. Units are traced one by one, so what is joined or paired across them counts once for each.
+#include "data/unread_batches.h"
 #include "predict/step/host_lane.h"
 
 #include "blueprint/blueprint.h"
@@ -13,12 +14,6 @@
 
 namespace echelon {
 namespace {
-
-class NoBatches final : public BatchSource {
- public:
-  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
-  void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
-};
 
 /// Computes nothing, and counts from start() on.
 class CountingOps final : public Ops {
@@ -56,7 +51,7 @@ cuda::GpuKernelCount kernels_of_program(const Blueprint& blueprint) {
   CountingOps ops;
   RankRun run(blueprint, mesh, ops, bare_addresses(), nullptr, bare_addresses());
   ops.start();
-  const NoBatches batches;
+  const UnreadBatches batches;
   run.step().run(ProgramKind::training, training_input(config, batches, 1, LossScaler(config)));
   ops.finish();
   return ops.count();

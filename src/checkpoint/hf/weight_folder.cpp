@@ -39,8 +39,8 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   const std::filesystem::path single = folder / single_file_name;
   Headers headers;
   if (has_target(single)) {
-    headers[std::string(single_file_name)] = read_safetensors_header(single);
-    for (const auto& [name, tensor] : headers[std::string(single_file_name)]) entries_[name] = {single, tensor};
+    const auto& tensors = headers[std::string(single_file_name)] = read_safetensors_header(single);
+    for (const auto& [name, tensor] : tensors) entries_[name] = {single, tensor};
     require_each_once(folder, std::move(headers));
     return;
   }

@@ -3,19 +3,13 @@
 #include "base/error.h"
 #include "blueprint/traffic/transfer_check.h"
 #include "comm/typed/typed_mesh.h"
+#include "data/unread_batches.h"
 #include "engine/types/named_memory.h"
 #include "nn/head_split.h"
 #include "ops/typed/typed_ops.h"
 
 namespace echelon {
 namespace {
-
-/// Batches whose tokens are not read.
-class NoBatches final : public BatchSource {
- public:
-  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
-  void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
-};
 
 int kv_replicas_of(const Blueprint& blueprint) {
   return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp));
@@ -68,7 +62,7 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   if (interposer) interposer->attach(run);
   NamedParams params(run, axes, memory);
   name_scalars(run, blueprint.config(), memory);
-  const NoBatches batches;
+  const UnreadBatches batches;
   run.step().observe_actions(params);
   try {
     const ProgramKind kind = blueprint.program_kinds().back() == ProgramKind::training_with_snapshot

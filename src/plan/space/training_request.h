@@ -38,8 +38,8 @@ struct TrainingRequest {
   std::optional<double> restart_seconds = {};
 };
 
-/// To detect a failure and to find its cause: "less than 10 minutes" on average on 12,288 GPUs (MegaScale, Jiang et al.
-/// 2024, arXiv:2402.15627, section 6.3).
+/// To detect a failure and to find its cause: on average less than this on 12,288 GPUs (MegaScale, Jiang et al. 2024,
+/// arXiv:2402.15627, section 6.3).
 inline constexpr double default_restart_seconds = 600;
 
 /// A positive number, which K, M, B or T multiplies by 1e3, 1e6, 1e9 or 1e12. Throws Error for other text.
