@@ -22,14 +22,18 @@ inline int num_iterations(std::int64_t bytes, int n) {
   return static_cast<int>(std::clamp<std::int64_t>((std::int64_t{96} << 20) / bytes / n, 1, 2000 / n));
 }
 
-/// Seconds per call. Called by all ranks; the loop is between two barriers, so the slowest rank counts.
-template <class Barrier, class Body>
-double seconds_per_call(int iterations, Barrier&& barrier, Body&& body) {
+/// Seconds per call, of all ranks, from the first one's start to the last one's end. Where ranks share cores, a barrier
+/// may let a rank go on after others have done all. `maximum` replaces values by the largest of any rank.
+template <class Barrier, class Maximum, class Body>
+double seconds_per_call(int iterations, Barrier&& barrier, Maximum&& maximum, Body&& body) {
+  const auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()); };
   barrier();
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now().count();
   for (int i = 0; i < iterations; ++i) body();
+  std::array<double, 2> end_and_start = {now().count(), -start};
   barrier();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / iterations;
+  maximum(end_and_start);
+  return (end_and_start[0] + end_and_start[1]) / iterations;
 }
 
 /// One line of the output: what was measured, and the seconds of every round.

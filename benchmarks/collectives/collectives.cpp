@@ -20,12 +20,13 @@ constexpr Group group = {.axes = {Axis::dp_replicate}};
 
 struct Buffers {
   Arena arena;
-  Tensor full, shard, other;
+  Tensor full, shard, other, times;
   Buffers(std::int64_t count, int n) : arena(3 * aligned(count * 4) + (std::int64_t{2} << 20)) {
     Stack stack = arena.region(0, arena.num_bytes());
     full = stack.take(DType::float32, {count});
     shard = stack.take(DType::float32, {count / n});
     other = stack.take(DType::float32, {count});
+    times = stack.take(DType::float64, {2});
     // Its sums stay small.
     for (const Tensor& x : {full, shard, other}) std::fill_n(x.as<float>(), x.num_elements(), 1e-20F);
   }
@@ -35,9 +36,14 @@ void measure(Mesh& mesh, std::int64_t bytes, int rounds) {
   Comm& comm = mesh.comm(group);
   const int n = comm.size(), iterations = num_iterations(bytes, n);
   const Buffers x(num_floats(bytes, n), n);
+  const auto maximum = [&](std::array<double, 2>& values) {
+    std::copy_n(values.data(), values.size(), x.times.as<double>());
+    comm.all_reduce(x.times, ReduceOp::max).wait();
+    std::copy_n(x.times.as<double>(), values.size(), values.data());
+  };
   const auto seconds_of = [&](auto&& body) {
     return seconds_per_call(
-        iterations, [&] { comm.barrier().wait(); }, body);
+        iterations, [&] { comm.barrier().wait(); }, maximum, body);
   };
   const auto series = [&](const char* what, const char* who) { return Series{what, who, n, bytes, {}}; };
   Series memcpy_limit = series("all_reduce", "memcpy"), all_reduce = series("all_reduce", "echelon"),

@@ -11,6 +11,10 @@ namespace {
 
 void barrier() { MPI_Barrier(MPI_COMM_WORLD); }
 
+void maximum(std::array<double, 2>& values) {
+  MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+}
+
 void measure(std::int64_t bytes, int rounds) {
   int n = 0, rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &n);
@@ -23,19 +27,19 @@ void measure(std::int64_t bytes, int rounds) {
          all_gather = {"all_gather", "openmpi", n, bytes, {}}, all_to_all = {"all_to_all", "openmpi", n, bytes, {}};
   in_place.who = "openmpi_in_place";
   for (int round = -1; round < rounds; ++round) {
-    const double reduced = seconds_per_call(iterations, barrier, [&] {
+    const double reduced = seconds_per_call(iterations, barrier, maximum, [&] {
       MPI_Allreduce(other.data(), full.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     });
-    const double within = seconds_per_call(iterations, barrier, [&] {
+    const double within = seconds_per_call(iterations, barrier, maximum, [&] {
       MPI_Allreduce(MPI_IN_PLACE, full.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     });
-    const double scattered = seconds_per_call(iterations, barrier, [&] {
+    const double scattered = seconds_per_call(iterations, barrier, maximum, [&] {
       MPI_Reduce_scatter_block(full.data(), shard.data(), part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     });
-    const double gathered = seconds_per_call(iterations, barrier, [&] {
+    const double gathered = seconds_per_call(iterations, barrier, maximum, [&] {
       MPI_Allgather(shard.data(), part, MPI_FLOAT, full.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
     });
-    const double exchanged = seconds_per_call(iterations, barrier, [&] {
+    const double exchanged = seconds_per_call(iterations, barrier, maximum, [&] {
       MPI_Alltoall(full.data(), part, MPI_FLOAT, other.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
     });
     if (round < 0) continue;

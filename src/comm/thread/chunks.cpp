@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t most_chunk_bytes = 64 << 10;
+constexpr std::int64_t most_chunk_bytes = 64 << 10;  // of all_to_all, from each source
 constexpr std::int64_t small_bytes = 256 << 10;      // over all parties
 constexpr std::int64_t streamed_bytes = 16LL << 20;  // written: beyond what caches keep until it is read again
 
@@ -59,9 +59,6 @@ void Chunks::reset(const Signature& signature) {
                      bytes = signature.num_elements * size_of(signature.dtype);
   part_bytes_ = bytes / parts;
   chunk_bytes_ = most_chunk_bytes;
-  // Of every source.
-  if (signature.kind == CommKind::all_to_all)
-    chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);
   if (signature.num_columns > 0) divide_columns();
   chunks_per_part_ = (part_bytes_ + chunk_bytes_ - 1) / chunk_bytes_;
   count_ = parts * chunks_per_part_;
