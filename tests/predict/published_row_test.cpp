@@ -102,7 +102,15 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_NEAR(gbit(""), 1600, 1e-6);  // of the vendor's own systems
   EXPECT_EQ(node({"A100-40GB", "40", "", ""}).device.memory_bandwidth, 1.555e12);
   EXPECT_EQ(node({"H800", "80", "", ""}).link.bandwidth, 200e9);
-  EXPECT_EQ(node({"GB200", "192", "NVLink5 NVL72", "8x400Gb"}).num_devices, 72);
+  const auto rack = [&](const char* network, std::int64_t num_gpus) {
+    const NodeSpec each = node({"GB200", "192", "NVLink5 NVL72", network, num_gpus});
+    return std::pair(each.num_devices, each.num_nics);
+  };
+  EXPECT_EQ(rack("8x400Gb", 0), std::pair(72L, 8L));
+  EXPECT_EQ(rack("", 0), std::pair(72L, 72L));
+  EXPECT_EQ(rack("", 144), std::pair(72L, 72L));
+  EXPECT_EQ(rack("", 256), std::pair(64L, 64L));  // eight of each rack stay idle
+  EXPECT_EQ(rack("", 36), std::pair(72L, 72L));
   EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
   EXPECT_THROW((void)described_machine({"h1000", "", "", ""}), Error);

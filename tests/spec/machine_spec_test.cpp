@@ -153,7 +153,7 @@ TEST(MachineSpec, OfAVendorsNameIsSuggestedAndOfAnotherNone) {
     return "";
   };
   EXPECT_THAT(error_of_name("DGX-H100"), HasSubstr("did you mean h100?"));
-  EXPECT_THAT(error_of_name("gb200"), HasSubstr("did you mean b200?"));
+  EXPECT_THAT(error_of_name("GB200-NVL72"), HasSubstr("did you mean gb200?"));
   for (const char* const name : {"mi300x", "tpu-v5p", "4090"})
     EXPECT_THAT(error_of_name(name), testing::Not(HasSubstr("did you mean"))) << name;
 }

@@ -27,8 +27,8 @@ struct Gpu {
 
 // NVIDIA's data sheets.
 constexpr Gpu gpus[] = {
-    {"GB300", "b200", 2500, 8, 275, 900},
-    {"GB200", "b200", 2500, 8, 184, 900},
+    {"GB300", "gb300"},
+    {"GB200", "gb200"},
     {"B300", "b200", 2250, 8, 268, 900},
     {"B200", "b200"},
     {"GH200", "h100", 989.4, 4, 95, 450},
@@ -114,6 +114,21 @@ void set_network(const std::string& words, NodeSpec& node) {
   require(node.nic_bandwidth > 0, "inter_per_node = '{}' is a network without bandwidth (use 8x400Gb)", words);
 }
 
+/// More devices than the machine's nodes have come with their cards.
+void set_devices(std::int64_t count, NodeSpec& node) {
+  node.num_nics = std::max(node.num_nics, node.num_nics * count / node.num_devices);
+  node.num_devices = count;
+}
+
+/// A run of powers of two leaves some devices of a rack of 72 idle: each rack gives the same number.
+void use_as_many(std::int64_t num_gpus, NodeSpec& node) {
+  if (num_gpus <= node.num_devices) return;
+  std::int64_t count = node.num_devices;
+  while (num_gpus % count != 0) --count;
+  node.num_nics = node.num_nics * count / node.num_devices;
+  node.num_devices = count;
+}
+
 void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
   constexpr double of_generation[] = {0, 80, 150, 300, 450, 900};  // GB/s of a GPU in one direction, NVLink 1 to 5
   const double generation = number_in(words, R"(NVLink ?(\d))", 0);
@@ -127,7 +142,7 @@ void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
       number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
   require(num_devices >= 1 && num_devices <= 65536,
           "intra = '{}' does not give a number of GPUs between 1 and 65536 (use NVLink4 (8 GPU node))", words);
-  node.num_devices = static_cast<std::int64_t>(num_devices);
+  set_devices(static_cast<std::int64_t>(num_devices), node);
 }
 
 }  // namespace
@@ -141,6 +156,7 @@ MachineSpec described_machine(const ClusterWords& words) {
   set_device(words, gpu, node.device);
   set_links(words.intra, gpu, node);
   set_network(words.inter_per_node, node);
+  if (words.num_gpus > 0 && std::regex_search(words.intra, std::regex(R"(NVL\d)"))) use_as_many(words.num_gpus, node);
   return machine;
 }
 

@@ -95,9 +95,10 @@ class RowReader {
     model.num_hidden_layers = needed("layers");
     model.num_attention_heads = size("heads", usual_heads(model.hidden_size));
     model.num_key_value_heads = size("kv_heads", model.num_attention_heads);
-    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {} (use {})",
-            model.num_attention_heads, model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
-    model.head_dim = model.hidden_size / model.num_attention_heads;
+    require(!row_.at("head_dim").empty() || model.hidden_size % model.num_attention_heads == 0,
+            "heads = {} do not divide hidden = {} (use {})", model.num_attention_heads, model.hidden_size,
+            std::max<std::int64_t>(1, model.hidden_size / 128));
+    model.head_dim = size("head_dim", model.hidden_size / model.num_attention_heads);
     model.intermediate_size = count("ffn", is_gated ? model.hidden_size * 8 / 3 : 4 * model.hidden_size);
     model.max_position_embeddings = needed("seq");
     model.vocab_size = count("vocab", usual_vocabulary());
@@ -318,7 +319,8 @@ DescribedRun described_run(const CsvRow& row) {
   require_known_format(row.at("precision"));
   DescribedRun run;
   run.config = RowReader(row).read();
-  run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});
+  run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node"),
+                                   run.config.mesh_shape().num_ranks()});
   // Mixed precision before bfloat16.
   TrainingConfig& t = run.config.training;
   if (!named_format(lower(row.at("precision"))) && run.machine.nodes.front().device.lacks(name_of(t.dtype)))

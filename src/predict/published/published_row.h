@@ -15,12 +15,12 @@ struct DescribedRun {
   SoftwareProfile profile;
 };
 
-/// Columns: layers, hidden, heads, kv_heads, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra, inter_per_node, tp,
-/// pp, vpp, cp, dp, ep, etp, experts, topk, shared_ffn, balance, mbs, gbs, sp, recompute, zero, precision, flash_attn,
-/// schedule, software, async_tp, source. What is blank takes its usual value; without layers, hidden, seq, gpu,
-/// gpus or gbs there is no run. Experts have ffn features each and equal loads; where etp is blank, tensor-parallel
-/// ranks divide their features. `simulate --rows` also reads documents. Throws Error with a sentence for what Echelon
-/// cannot express, such as sizes that contradict each other.
+/// Columns: layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra,
+/// inter_per_node, tp, pp, vpp, cp, dp, ep, etp, experts, topk, shared_ffn, balance, mbs, gbs, sp, recompute, zero,
+/// precision, flash_attn, schedule, software, async_tp, source. What is blank takes its usual value; without layers,
+/// hidden, seq, gpu, gpus or gbs there is no run. Experts have ffn features each and equal loads; where etp is blank,
+/// tensor-parallel ranks divide their features. `simulate --rows` also reads documents. Throws Error with a sentence
+/// for what Echelon cannot express, such as sizes that contradict each other.
 [[nodiscard]] DescribedRun described_run(const CsvRow& row);
 
 /// Those without which no row is a run.
@@ -30,6 +30,7 @@ inline constexpr std::string_view needed_columns[] = {"layers", "hidden", "seq",
 /// use GPU.
 struct ClusterWords {
   std::string gpu, gpu_mem_gb, intra, inter_per_node;
+  std::int64_t num_gpus = 0;  // of the run; 0: unknown
 };
 [[nodiscard]] MachineSpec described_machine(const ClusterWords& words);
 

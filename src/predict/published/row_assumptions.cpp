@@ -56,7 +56,7 @@ void compare(std::vector<std::string>& sentences, const CsvRow& row, std::string
 /// Those that are read, and what published tables also have.
 bool is_known_column(const std::string& column) {
   constexpr std::string_view known[] = {
-      " layers hidden heads kv_heads ffn mlp vocab seq experts topk shared_ffn balance params_b ",
+      " layers hidden heads kv_heads head_dim ffn mlp vocab seq experts topk shared_ffn balance params_b ",
       " gpu gpu_mem_gb gpus intra inter_per_node tp pp vpp cp dp ep etp mbs gbs sp recompute zero dist_opt ",
       " precision flash_attn schedule software async_tp source documents id ",
       " group model provenance notes completeness calculon_can quantity value unit speedup iter_time_s ",

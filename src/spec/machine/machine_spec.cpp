@@ -68,12 +68,15 @@ MachineSpec MachineSpec::reached_by(std::int64_t num_wanted) const {
 
 namespace {
 
-/// The longest name in what was asked for, such as h100 in DGX-H100, or a similar one.
+/// The longest name in what was asked for, such as h100 in DGX-H100, or a similar one with the same first letter: gb300
+/// is no MI300.
 std::string suggested_machine(const std::string& lower, const std::vector<std::string_view>& names) {
   std::string_view longest;
   for (const std::string_view name : names)
     if (lower.find(name) != std::string::npos && name.size() > longest.size()) longest = name;
-  return longest.empty() ? similar(lower, names) : std::string(longest);
+  if (!longest.empty()) return std::string(longest);
+  const std::string close = similar(lower, names);
+  return close.substr(0, 1) == lower.substr(0, 1) ? close : "";
 }
 
 }  // namespace
