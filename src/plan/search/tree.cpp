@@ -277,7 +277,7 @@ void PlanTree::add_expert_choices(const PlanShape& shape, PlanHeap& seeds) {
     for (const TensorPlacement placement : orders.placements(shape)) {
       const std::vector<AxisOrder>& of_placement = orders.of(shape, choice.data, placement);
       if (of_placement.empty() || of_placement.front() != choice.order) continue;
-      const double seconds = bounds_.seconds_of_any_order(choice, placement, false);
+      const double seconds = bounds_.unclocked_seconds(choice, placement);
       seeds.push({.key = key({seconds, bounds_.bytes().of_layout(choice)}),
                   .grade = PlanGrade::any_order,
                   .choice = choice,
