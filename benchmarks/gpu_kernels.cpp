@@ -47,6 +47,8 @@ class CountedOps final : public Ops {
     alone.bytes += cost(operation).bytes;
   }
   static MatmulArgs rounded_alone(MatmulArgs args) {
+    args.a = args.a.without_amax();
+    args.b = args.b.without_amax();
     args.a_rounded = {.order = args.a_order()};
     args.b_rounded = {.order = args.b_order()};
     return args;

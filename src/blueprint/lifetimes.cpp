@@ -174,6 +174,11 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
     const std::int64_t bytes = frequencies.num_elements() * size_of(DType::float64);
     buffers.push_back(persistent({BufferRole::rope_frequencies}, MemoryCategory::constants, bytes, bytes));
   }
+  const Sizes weight_amaxes = part.weight_amax_sizes();
+  if (weight_amaxes.num_dims() > 0) {
+    const std::int64_t bytes = weight_amaxes.num_elements() * size_of(DType::float32);
+    buffers.push_back(persistent({BufferRole::weight_amaxes}, MemoryCategory::constants, bytes, bytes));
+  }
   const std::int64_t scalar_bytes = num_scalars * size_of(DType::float64);
   buffers.push_back(persistent({BufferRole::scalars}, MemoryCategory::constants, scalar_bytes, scalar_bytes));
 

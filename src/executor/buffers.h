@@ -23,6 +23,7 @@ enum class BufferRole : std::uint8_t {
   rope_cos,
   rope_sin,
   rope_frequencies,
+  weight_amaxes,
   scalars,
   router_sums,
   router_loads,

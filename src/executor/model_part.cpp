@@ -273,6 +273,17 @@ std::int64_t ModelPart::batch_size(BufferRole role) const {
   }
 }
 
+std::vector<Param*> ModelPart::rounded_weights() const {
+  std::vector<Param*> weights = params();
+  std::erase_if(weights, [](const Param* param) { return !param->is_rounded; });
+  return weights;
+}
+
+Sizes ModelPart::weight_amax_sizes() const {
+  const std::vector<Param*> weights = rounded_weights();
+  return weights.empty() ? Sizes() : Sizes{std::ssize(weights)};
+}
+
 Sizes ModelPart::router_sums_sizes() const {
   const std::int64_t num_layers = options.model.mixture.num_layers_of(options.model.num_hidden_layers);
   if (num_layers == 0) return {};

@@ -57,6 +57,9 @@ struct ModelPart {
 
   /// Every parameter of this rank, a tied weight once.
   [[nodiscard]] std::vector<Param*> params() const;
+  /// Of these the weights that matmuls round to 8 bits, and room for the largest magnitude of each.
+  [[nodiscard]] std::vector<Param*> rounded_weights() const;
+  [[nodiscard]] Sizes weight_amax_sizes() const;
 
   /// Of each sequence: windows times blocks of keys.
   [[nodiscard]] std::int64_t num_key_ranges() const;

@@ -42,6 +42,11 @@ void bind_state(ModelPart& model, Buffers& buffers) {
       stage.units[unit].bind([&](const StateBuffer& state) {
         return buffers.tensor(state_key(state, stage.index, static_cast<int>(unit)), state.dtype, {state.range.count});
       });
+  const Sizes sizes = model.weight_amax_sizes();
+  if (sizes.num_dims() == 0) return;
+  const Tensor amaxes = buffers.tensor({BufferRole::weight_amaxes}, DType::float32, sizes);
+  std::int64_t next = 0;
+  for (Param* const param : model.rounded_weights()) param->amax = amaxes.rows(next++, 1);
 }
 
 void bind_rope(ModelPart& model, Ops& ops, Buffers& buffers) {

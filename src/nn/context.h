@@ -180,6 +180,7 @@ struct Context {
   Stack& workspace;  // scratch for the length of a call: take within a Stack::Scope
   Microbatch microbatch;
   RepeatedCalls* repeated = nullptr;  // null: every call is made
+  bool is_backward = false;           // a pass after forward, which has left largest magnitudes
 };
 
 }  // namespace echelon

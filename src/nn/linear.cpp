@@ -4,6 +4,10 @@
 
 namespace echelon {
 
+Tensor with_amax(Context& context, const LayerOptions& options, Tensor x) {
+  return options.is_float8 ? x.with_amax(context.workspace.take(DType::float32, {1})) : x;
+}
+
 std::vector<Param*> Linear::params() {
   std::vector<Param*> params = {&weight_};
   if (bias_) params.push_back(&*bias_);
@@ -17,8 +21,16 @@ LinearOperand Linear::operand(Context& context, Tensor x, Float8Order order) con
   return {x, {.memory = context.workspace.take(DType::int32, {float8_size(x.num_elements(), order)}), .order = order}};
 }
 
+LinearOperand Linear::weight_operand(Context& context, Float8Order order) const {
+  LinearOperand w = operand(context, weight_.value, order);
+  if (!weight_.amax.exists()) return w;
+  w.x = w.x.with_amax(weight_.amax);
+  w.rounded.finds_amax = !context.is_backward;
+  return w;
+}
+
 void Linear::product(Context& context, LinearOperand& x, Tensor y) const {
-  LinearOperand w = operand(context, weight_.value, Float8Order::as_is);
+  LinearOperand w = weight_operand(context, Float8Order::as_is);
   multiply(context, {.a = x.x, .b = w.x, .c = y, .transpose_b = true}, x, w);
   if (adapter_) adapter_->add_product(context, x.x, y);
 }
@@ -34,7 +46,7 @@ void Linear::add_bias(Ops& ops, Tensor y) const {
 }
 
 void Linear::backward_input(Context& context, LinearOperand& dy, Tensor dx, Write write) const {
-  LinearOperand w = operand(context, weight_.value, Float8Order::transposed);
+  LinearOperand w = weight_operand(context, Float8Order::transposed);
   multiply(context, {.a = dy.x, .b = w.x, .c = dx, .accumulates = write == Write::accumulate}, dy, w);
   if (adapter_) adapter_->add_input_gradient(context, dy.x, dx);
 }

@@ -22,10 +22,14 @@ struct LinearOperand {
   RoundedOperand rounded = {};
 };
 
+/// In float8: x with a place in the workspace for its largest magnitude, which what writes x leaves.
+[[nodiscard]] Tensor with_amax(Context& context, const LayerOptions& options, Tensor x);
+
 class Linear {
  public:
   Linear(const LayerOptions& options, Param weight) : weight_(std::move(weight)), is_float8_(options.is_float8) {
     weight_.is_overwritten_by_first_matmul = true;
+    weight_.is_rounded = is_float8_;
   }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
@@ -57,6 +61,7 @@ class Linear {
   void bias_backward(Ops& ops, Tensor dy);
 
  private:
+  [[nodiscard]] LinearOperand weight_operand(Context& context, Float8Order order) const;
   void multiply(Context& context, MatmulArgs args, LinearOperand& a, LinearOperand& b) const;
 
   Param weight_;

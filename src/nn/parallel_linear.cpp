@@ -106,8 +106,14 @@ void ColumnParallel::backward(Context& context, std::span<const Tensor> dys, Ten
 
 void RowParallel::forward(Context& context, Tensor x, Tensor y) const {
   const Stack::Scope scope(context.workspace);
+  LinearOperand once = operand(context, x, Float8Order::as_is);
+  forward(context, once, y);
+}
+
+void RowParallel::forward(Context& context, LinearOperand& x, Tensor y) const {
+  const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, options_, y);
-  product(context, x, partial);
+  linear_.product(context, x, partial);
   sum(context, y, partial);
 }
 

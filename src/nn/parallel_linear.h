@@ -63,13 +63,14 @@ class RowParallel {
 
   /// y [num_local_tokens, out] of x [num_tokens, inputs of this rank].
   void forward(Context& context, Tensor x, Tensor y) const;
+  void forward(Context& context, LinearOperand& x, Tensor y) const;
   /// Its two parts: this rank's part of y, of some or all of num_tokens, and y of the parts of all ranks and tokens.
   void product(Context& context, Tensor x, Tensor partial) const { linear_.product(context, x, partial); }
   void sum(Context& context, Tensor y, Tensor partial) const;
-  /// In all, dy is that of all tokens: leave_backward(dy). What they round with a LinearOperand stays in the workspace.
-  [[nodiscard]] LinearOperand operand(Context& context, Tensor dy_full, Float8Order order) const {
-    return linear_.operand(context, dy_full, order);
+  [[nodiscard]] LinearOperand operand(Context& context, Tensor x, Float8Order order) const {
+    return linear_.operand(context, x, order);
   }
+  /// In all, dy is that of all tokens: leave_backward(dy). What they round with a LinearOperand stays in the workspace.
   [[nodiscard]] LinearOperand gradient_operand(Context& context, Tensor dy_full) const {
     return linear_.gradient_operand(context, dy_full);
   }

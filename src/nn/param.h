@@ -38,6 +38,10 @@ struct Param {
   Tensor value;  // bound by the owner of the memory
   Tensor grad;
   bool has_grad = true;  // false from the start of a step to that first matmul
+  // Of a weight that matmuls round to 8 bits: float32 [1], where forward passes leave its largest magnitude, which
+  // backward passes read.
+  bool is_rounded = false;
+  Tensor amax = {};
 
   [[nodiscard]] const Sizes& global_sizes() const { return slice.global_sizes(); }
   [[nodiscard]] const Sizes& local_sizes() const { return slice.sizes(); }

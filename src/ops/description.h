@@ -32,14 +32,23 @@ struct SampleSizes;
 ECHELON_OPERATIONS(ECHELON_DESCRIBE)
 #undef ECHELON_DESCRIBE
 
+/// Whether it leaves the largest magnitudes of what it overwrites (tensor/tensor.h): its Args say so.
+[[nodiscard]] bool leaves_amax(OpKind kind);
+/// Throws Failure if it overwrites a tensor whose largest magnitude it does not leave.
+void check_amax(const Operation& operation);
+
 inline void check(const Operation& operation) {
   operation.visit([](const auto& args) { check(args); });
+  check_amax(operation);
 }
 [[nodiscard]] inline OpCost cost(const Operation& operation) {
   return operation.visit([](const auto& args) { return cost(args); });
 }
 [[nodiscard]] inline Operands operands_of(const Operation& operation) {
-  return operation.visit([](const auto& args) { return operands_of(args); });
+  Operands operands = operation.visit([](const auto& args) { return operands_of(args); });
+  for (std::size_t i = operands.overwrites.size(); i-- > 0;)
+    if (operands.overwrites[i].has_amax) operands.overwrites.push_back(operands.overwrites[i].place_of_amax());
+  return operands;
 }
 
 }  // namespace echelon

@@ -45,7 +45,11 @@ class Sizes {
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::float32;
+  // Of a tensor that is rounded to 8 bits later: the operation that writes it leaves its largest magnitude at `amax`,
+  // in float32. Backends that round without it leave that memory alone.
+  bool has_amax = false;
   Sizes sizes;
+  std::byte* amax = nullptr;
 
   Tensor() = default;
   Tensor(void* address, DType type, Sizes shape) : data(static_cast<std::byte*>(address)), dtype(type), sizes(shape) {}
@@ -66,7 +70,7 @@ struct Tensor {
   /// The sub-tensor of `count` entries of the outermost dim, from `first` on.
   [[nodiscard]] Tensor rows(std::int64_t first, std::int64_t count) const {
     assert(first >= 0 && count >= 0 && first + count <= sizes[0]);
-    Tensor view = *this;
+    Tensor view = count == sizes[0] ? *this : without_amax();
     view.sizes[0] = count;
     if (data != nullptr) view.data += first * (sizes[0] == 0 ? 0 : num_bytes() / sizes[0]);
     return view;
@@ -75,9 +79,21 @@ struct Tensor {
   /// The same values with other sizes and the same number of elements.
   [[nodiscard]] Tensor reshaped(Sizes shape) const {
     assert(shape.num_elements() == num_elements());
-    return {data, dtype, shape};
+    Tensor view = *this;
+    view.sizes = shape;
+    return view;
   }
   [[nodiscard]] Tensor flat() const { return reshaped({num_elements()}); }
+
+  /// `place`: float32 [1].
+  [[nodiscard]] Tensor with_amax(const Tensor& place) const {
+    Tensor view = *this;
+    view.has_amax = true;
+    view.amax = place.data;
+    return view;
+  }
+  [[nodiscard]] Tensor without_amax() const { return {data, dtype, sizes}; }
+  [[nodiscard]] Tensor place_of_amax() const { return has_amax ? Tensor(amax, DType::float32, {1}) : Tensor(); }
 };
 
 /// Whether some byte belongs to both.

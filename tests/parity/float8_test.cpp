@@ -1,5 +1,8 @@
 // Linear layers in float8: layouts equal one rank as far as numbers that are tiny beside the largest of a rank's part
-// let them, and losses follow float32's. What matmuls share of rounded operands is never stale.
+// let them, and losses follow float32's. What matmuls share of rounded operands, and what other operations leave of
+// their largest magnitudes, is never stale.
+#include "ops/float8.h"
+#include "ops/description.h"
 #include "ops/forwarding_ops.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
@@ -79,6 +82,8 @@ TEST(Float8, LayoutsEqualOneRank) {
 struct Reuse {
   std::mutex mutex;
   std::int64_t num_made = 0, num_reused = 0;
+  // Of the operands that are made, their largest magnitudes: read, left for later matmuls, or found for one alone.
+  std::int64_t num_known = 0, num_left = 0, num_found = 0;
   std::vector<std::string> faults;
 };
 
@@ -98,6 +103,12 @@ class ReuseWatch final : public RankInterposer, public ForwardingOps {
       look(args->b, args->b_format, args->b_rounded);
     }
     inner().perform(operation);
+    for (const Tensor& written : operation.visit([](const auto& args) { return operands_of(args); }).overwrites)
+      if (written.has_amax) {
+        inner().publish();
+        const std::lock_guard lock(reuse_.mutex);
+        amaxes_[written.amax] = float8_rounding_of(written, OperandFormat::float8_e4m3).exponent;
+      }
   }
 
  private:
@@ -108,9 +119,23 @@ class ReuseWatch final : public RankInterposer, public ForwardingOps {
   };
   static std::vector<std::byte> values_of(const Tensor& x) { return {x.data, x.data + x.num_bytes()}; }
 
+  /// Processors leave the memory of a largest magnitude alone: this knows the scale that it gives.
+  void look_at_amax(const Tensor& x, const RoundedOperand& rounded) {
+    const int exponent = float8_rounding_of(x, OperandFormat::float8_e4m3).exponent;
+    if (rounded.finds_amax) amaxes_[x.amax] = exponent;
+    if (needs_amax(x, rounded)) return void(++(rounded.finds_amax ? reuse_.num_left : reuse_.num_found));
+    ++reuse_.num_known;
+    const auto found = amaxes_.find(x.amax);
+    if (found == amaxes_.end())
+      reuse_.faults.push_back("nothing has left its largest magnitude");
+    else if (found->second != exponent)
+      reuse_.faults.push_back("its largest magnitude is another one");
+  }
+
   void look(const Tensor& x, OperandFormat format, const RoundedOperand& rounded) {
     const Tensor& memory = rounded.memory;
     if (!rounded.is_made) {
+      look_at_amax(x, rounded);
       const std::int64_t number = ++reuse_.num_made;
       for (std::int64_t i = 0; i < memory.num_elements(); ++i)
         memory.as<std::int32_t>()[i] = static_cast<std::int32_t>(number * 7919 + i);
@@ -132,6 +157,7 @@ class ReuseWatch final : public RankInterposer, public ForwardingOps {
   Mesh* mesh_;
   Reuse& reuse_;
   std::map<const std::byte*, Made> made_;
+  std::map<const std::byte*, int> amaxes_;  // the exponents of the scales
 };
 
 TEST(Float8, NoRoundedOperandIsStale) {
@@ -154,6 +180,24 @@ TEST(Float8, NoRoundedOperandIsStale) {
       EXPECT_GT(reuse.num_reused, reuse.num_made / 8);
       EXPECT_EQ(actual->losses, run_training(config)->losses);
     }
+}
+
+// In each pass of a layer two norms and the activation are measured where they are written, and backward also the
+// gradients of gate, up, q, k and of what attention adds. Forward leaves the largest magnitudes of seven weights and of
+// attention's result to backward. Found for one matmul alone are dv and the gradient from the layer above.
+TEST(Float8, LargestMagnitudesAreFoundOnce) {
+  RunConfig config = float8_config({.layers = 2});
+  config.training.steps = 3;
+  Reuse reuse;
+  const auto watch = [&](Ops& ops, Mesh& mesh) { return std::make_unique<ReuseWatch>(ops, &mesh, reuse); };
+  (void)run_training(config, {.interpose = watch});
+  EXPECT_THAT(reuse.faults, ::testing::IsEmpty());
+  // Passes of layers; evaluations have none backward.
+  const std::int64_t forward = reuse.num_left / 8, backward = 2 * config.training.steps * config.num_microbatches();
+  EXPECT_GE(forward, backward);
+  EXPECT_EQ(reuse.num_left, 8 * forward);
+  EXPECT_EQ(reuse.num_found, 2 * backward);
+  EXPECT_EQ(reuse.num_known, 3 * forward + (3 + 5 + 8) * backward);
 }
 
 // The watch sees what would be a wrong gradient on a GPU.

@@ -15,10 +15,11 @@ namespace echelon::cuda {
 class Workspace {
  public:
   static constexpr std::int64_t num_bytes = std::int64_t{32} << 20;  // what cuBLAS' documentation advises for Hopper
-  static constexpr std::int64_t num_tickets = 4096;
-  static constexpr std::int64_t most_bytes = num_bytes - num_tickets * std::int64_t{sizeof(unsigned)};  // of values
+  static constexpr std::int64_t num_tickets = 4096, num_zeros = 64;
+  static constexpr std::int64_t most_bytes =
+      num_bytes - (num_tickets + num_zeros) * std::int64_t{sizeof(unsigned)};  // of values
 
-  /// Its tickets are cleared on `stream`.
+  /// Its tickets and zeros are cleared on `stream`.
   explicit Workspace(cudaStream_t stream) {
     check(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(num_bytes)),
           "the workspace of operations");
@@ -41,6 +42,8 @@ class Workspace {
   }
   /// Zeros, by which blocks of a kernel find out which of them is the last (cuda/device/tickets.h).
   [[nodiscard]] unsigned* tickets() const { return reinterpret_cast<unsigned*>(data_ + most_bytes); }
+  /// More zeros, for the largest magnitudes of what a kernel writes (cuda/ops/amax.h).
+  [[nodiscard]] unsigned* zeros() const { return tickets() + num_tickets; }
 
  private:
   std::byte* data_ = nullptr;

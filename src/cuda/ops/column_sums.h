@@ -10,6 +10,7 @@
 #include "cuda/device/packs.h"
 #include "cuda/device/tickets.h"
 #include "cuda/device/workspace.h"
+#include "cuda/ops/amax.h"
 
 #include <algorithm>
 
@@ -76,7 +77,14 @@ constexpr int column_sums_threads = 256;
 ///     using Number; static constexpr int width, num_sums; struct Loaded;
 ///     Loaded load(row, column) const;
 ///     void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
-///     which may also store what it computes, each number once
+///     which may also store what it computes, each number once; with num_amaxes, it has `amaxes` of what it stores, and
+///     add() has an `unsigned (&largest)[num_amaxes]` more
+template <class Summand>
+constexpr int amaxes_of_summand = 1;
+template <class Summand>
+requires requires { Summand::num_amaxes; }
+constexpr int amaxes_of_summand<Summand> = Summand::num_amaxes;
+
 template <class Summand, class G, class A = Wide<typename Summand::Number>>
 __global__ void __launch_bounds__(column_sums_threads)
     column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk,
@@ -94,6 +102,8 @@ __global__ void __launch_bounds__(column_sums_threads)
     return out.numbers + (chunk * num_sums + which) * out.D + of_column;
   };
   A sums[num_sums][width] = {};
+  constexpr bool measures = requires { Summand::num_amaxes; };
+  unsigned largest[amaxes_of_summand<Summand>] = {};
   if (column < out.D) {
     for (std::int64_t row = first + warp; row < last; row += in_flight * num_warps) {
       typename Summand::Loaded loaded[in_flight];
@@ -102,9 +112,15 @@ __global__ void __launch_bounds__(column_sums_threads)
         if (row + k * num_warps < last) loaded[k] = summand.load(row + k * num_warps, column);
 #pragma unroll
       for (int k = 0; k < in_flight; ++k)
-        if (row + k * num_warps < last) summand.add(loaded[k], row + k * num_warps, column, sums);
+        if (row + k * num_warps < last) {
+          if constexpr (measures)
+            summand.add(loaded[k], row + k * num_warps, column, sums, largest);
+          else
+            summand.add(loaded[k], row + k * num_warps, column, sums);
+        }
     }
   }
+  if constexpr (measures) leave_amaxes(summand.amaxes, largest, gridDim.x * gridDim.y);
   // store(column, sum over the warps) for the block's columns.
   const auto add_warps = [&](auto&& store) {
     __syncthreads();

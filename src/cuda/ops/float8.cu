@@ -64,7 +64,9 @@ __global__ void __launch_bounds__(block_threads) round_kernel(RoundedSegments<T>
   const int i_word = static_cast<int>(threadIdx.x) / packs_of_row,
             column = static_cast<int>(threadIdx.x) % packs_of_row * thread_columns;
   const std::int64_t row = tile.first_row + i_word * thread_rows;
-  const float scale = of.scale->forth;
+  const Scale of_tensor = scale_of(*of.amax, of.format);
+  const float scale = of_tensor.forth;
+  if (i_tile == 0 && threadIdx.x == 0) *of.back = of_tensor.back;
   unsigned words[thread_columns] = {};
 #pragma unroll
   for (int r = 0; r < thread_rows; ++r) {
@@ -85,16 +87,17 @@ __global__ void __launch_bounds__(block_threads) round_kernel(RoundedSegments<T>
 constexpr std::int64_t line_bytes = 256;
 std::int64_t lines_of(const Tensor& x) { return (x.num_elements() + line_bytes - 1) / line_bytes * line_bytes; }
 
-/// The values as they are, then those transposed, then the scale.
+/// The values as they are, then those transposed, then the last line.
 struct RoundedParts {
-  std::byte *as_is = nullptr, *transposed = nullptr, *scale = nullptr;
+  std::byte *as_is = nullptr, *transposed = nullptr;
+  LastLine* last_line = nullptr;
 };
 RoundedParts parts_of(const Tensor& x, const RoundedOperand& rounded) {
   RoundedParts parts;
   std::byte* end = rounded.memory.data;
   if (rounded.order != Float8Order::transposed) end = (parts.as_is = end) + lines_of(x);
   if (rounded.order != Float8Order::as_is) end = (parts.transposed = end) + lines_of(x);
-  parts.scale = end;
+  parts.last_line = reinterpret_cast<LastLine*>(end);
   return parts;
 }
 
@@ -104,27 +107,29 @@ RoundedSegment<T> segment_of(const OperandRounding& rounding) {
   return {reinterpret_cast<const T*>(rounding.x.data),
           reinterpret_cast<unsigned char*>(parts.as_is),
           reinterpret_cast<unsigned char*>(parts.transposed),
-          reinterpret_cast<Scale*>(parts.scale),
+          &parts.last_line->back,
+          rounding.x.has_amax ? reinterpret_cast<unsigned*>(rounding.x.amax) : &parts.last_line->amax,
           rounding.x.size(0),
           rounding.x.size(1),
           rounding.format == OperandFormat::float8_e5m2 ? __NV_E5M2 : __NV_E4M3};
 }
 
-// Each operand has blocks for its maximum in proportion to its size.
+// Each operand whose largest magnitude is not known has blocks for it in proportion to its size.
 template <class T>
 void round_as(const std::vector<OperandRounding>& roundings, const ComputeLane& lane) {
   std::int64_t num_elements = 0;
-  for (const OperandRounding& rounding : roundings) num_elements += rounding.x.num_elements();
+  for (const OperandRounding& rounding : roundings)
+    if (rounding.needs_amax()) num_elements += rounding.x.num_elements();
   constexpr std::int64_t least_elements = std::int64_t{block_threads} * pack_size<T>;
   const std::int64_t blocks = std::int64_t{8} * lane.num_multiprocessors,
                      elements = std::max(least_elements, blocks_for(num_elements, blocks));
   RoundedSegments<T> by_share, by_tile;
   for (const OperandRounding& rounding : roundings) {
     const RoundedSegment<T> segment = segment_of<T>(rounding);
-    by_share.add(segment, blocks_for(rounding.x.num_elements(), elements));
+    if (rounding.needs_amax()) by_share.add(segment, blocks_for(rounding.x.num_elements(), elements));
     by_tile.add(segment, blocks_for(segment.R, tile_rows) * blocks_for(segment.C, tile_columns));
   }
-  launch({.num_blocks = by_share.num_blocks(), .num_threads = block_threads, .stream = lane.stream}, scale_kernel<T>,
+  launch({.num_blocks = by_share.num_blocks(), .num_threads = block_threads, .stream = lane.stream}, amax_kernel<T>,
          by_share, lane.workspace.as<unsigned>(by_share.num_blocks()), lane.workspace.tickets());
   launch({.num_blocks = by_tile.num_blocks(), .num_threads = block_threads, .stream = lane.stream}, round_kernel<T>,
          by_tile);
@@ -134,8 +139,7 @@ void round_as(const std::vector<OperandRounding>& roundings, const ComputeLane& 
 
 Float8Values float8_values(const Tensor& x, const RoundedOperand& rounded, Float8Order order) {
   const RoundedParts parts = parts_of(x, rounded);
-  return {order == Float8Order::as_is ? parts.as_is : parts.transposed,
-          &reinterpret_cast<const Scale*>(parts.scale)->back};
+  return {order == Float8Order::as_is ? parts.as_is : parts.transposed, &parts.last_line->back};
 }
 
 void round_operands(const std::vector<OperandRounding>& roundings, const ComputeLane& lane) {

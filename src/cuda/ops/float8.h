@@ -1,6 +1,6 @@
 // Operands of float8 matmuls (ops/float8.h), rounded on the device; the host does not read their values. One launch
-// finds the largest values of several operands. A second one rounds them, in the order that they have or transposed, as
-// tensor cores of sm_90 need K innermost, or in both.
+// finds the largest magnitudes of several operands, unless what wrote them has left these (cuda/ops/amax.h). Another
+// one rounds them, in the order that they have or transposed, as tensor cores of sm_90 need K innermost, or in both.
 #pragma once
 
 #include "cuda/device/workspace.h"

@@ -1,9 +1,11 @@
-// The scales of operands of float8 matmuls (ops/float8.h), by one kernel for several of them. For float8.cu alone.
+// The scales of operands of float8 matmuls (ops/float8.h), and a kernel for the largest magnitudes of several of them.
+// For float8.cu alone.
 #pragma once
 
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/device/tickets.h"
+#include "cuda/ops/amax.h"
 #include "cuda/ops/segments.h"
 #include "ops/gpu/product_calls.h"
 
@@ -13,16 +15,22 @@ namespace echelon::cuda::float8 {
 
 constexpr int block_threads = 256;
 
-/// 2^k of float8_exponent() and its inverse, in the last line of a rounded operand.
+/// 2^k of float8_exponent() and its inverse.
 struct Scale {
   float back, forth;
+};
+/// The last line of a rounded operand.
+struct LastLine {
+  float back;     // what its values are multiplied by
+  unsigned amax;  // of a tensor without a place for it
 };
 
 template <class T>
 struct RoundedSegment {
   const T* x;                         // [R, C]
   unsigned char *as_is, *transposed;  // null: not wanted
-  Scale* scale;
+  float* back;
+  unsigned* amax;
   std::int64_t R, C;
   __nv_fp8_interpretation_t format;
 };
@@ -42,33 +50,18 @@ __device__ __forceinline__ Scale scale_of(unsigned amax, __nv_fp8_interpretation
           __uint_as_float(static_cast<unsigned>(bias + k) << mantissa_bits)};
 }
 
-/// Of all threads of the block, on the first one.
-__device__ __forceinline__ unsigned block_largest(unsigned largest) {
-  __shared__ unsigned of_warps[block_threads / warp_size];
-  largest = warp_max(largest);
-  if (threadIdx.x % warp_size == 0) of_warps[threadIdx.x / warp_size] = largest;
-  __syncthreads();
-  for (const unsigned of_warp : of_warps) largest = max(largest, of_warp);
-  return largest;
-}
-
-/// Maxima are compared as the bits of float32, which have the order of positive values, with NaN above all. Each block
-/// leaves one, and the last block of an operand finds the scale.
+/// Each block leaves its largest magnitude, and the last block of an operand that of all.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    scale_kernel(RoundedSegments<T> segments, unsigned* maxima, unsigned* tickets) {
-  constexpr unsigned magnitude = 0x7fffffffU;
+    amax_kernel(RoundedSegments<T> segments, unsigned* maxima, unsigned* tickets) {
   const int i_segment = segments.of_block(static_cast<int>(blockIdx.x)), first_block = segments.first_block[i_segment],
             num_blocks = segments.first_block[i_segment + 1] - first_block;
   const RoundedSegment<T>& of = segments.at[i_segment];
   const std::int64_t num_packs = of.R * of.C / pack_size<T>, stride = std::int64_t{num_blocks} * block_threads;
   unsigned largest = 0;
   for (std::int64_t i = (std::int64_t{blockIdx.x} - first_block) * block_threads + threadIdx.x; i < num_packs;
-       i += stride) {
-    const auto wide = widen(load_pack<pack_size<T>>(of.x + i * pack_size<T>));
-#pragma unroll
-    for (int j = 0; j < pack_size<T>; ++j) largest = max(largest, __float_as_uint(wide.at[j]) & magnitude);
-  }
+       i += stride)
+    largest = larger_of(largest, load_pack<pack_size<T>>(of.x + i * pack_size<T>));
   largest = block_largest(largest);
   if (threadIdx.x == 0) maxima[blockIdx.x] = largest;
   if (!is_last_block(tickets + i_segment, static_cast<unsigned>(num_blocks))) return;
@@ -76,7 +69,7 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = static_cast<int>(threadIdx.x); i < num_blocks; i += block_threads)
     largest = max(largest, load_of_others(maxima + first_block + i));
   largest = block_largest(largest);
-  if (threadIdx.x == 0) *of.scale = scale_of(largest, of.format);
+  if (threadIdx.x == 0) *of.amax = largest;
 }
 
 }  // namespace echelon::cuda::float8

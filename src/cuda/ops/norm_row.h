@@ -1,6 +1,7 @@
 // A row of LayerNorm or RMSNorm, by a team of threads (formulas: ops/reference/norms.cpp). For .cu files alone.
 #pragma once
 
+#include "cuda/ops/amax.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/rows.h"
 #include "ops/operations/layer_norm.h"
@@ -54,9 +55,10 @@ template <class T>
           .eps = args.eps};
 }
 
-/// All threads of a block call it; a row that does not exist is none. `adds`: whether it may have a residual.
+/// All threads of a block call it; a row that does not exist is none. `adds`: whether it may have a residual. Returns
+/// the largest magnitude of what this thread writes of y.
 template <class T, bool centres, bool adds, class Access>
-__device__ __forceinline__ void normalise_row(const Norm<T>& of, Team<Wide<T>>& team, std::int64_t row) {
+__device__ __forceinline__ unsigned normalise_row(const Norm<T>& of, Team<Wide<T>>& team, std::int64_t row) {
   using A = Wide<T>;
   constexpr int width = Access::width;
   using Numbers = Pack<T, width>;
@@ -110,6 +112,7 @@ __device__ __forceinline__ void normalise_row(const Norm<T>& of, Team<Wide<T>>& 
   }
 
   T* const y = of.y + row * of.D;
+  unsigned largest = 0;
   for_packs<Access>(team, D, [&](int k, int column) {
     const Numbers x_k = x_at(k, column), w = load_pack<width>(of.w + column);
     Numbers b = {}, y_k;
@@ -123,7 +126,9 @@ __device__ __forceinline__ void normalise_row(const Norm<T>& of, Team<Wide<T>>& 
       y_k.at[i] = narrow<T>(y_i);
     }
     store_pack(y + column, y_k);
+    largest = larger_of(largest, y_k);
   });
+  return largest;
 }
 
 }  // namespace echelon::cuda

@@ -10,20 +10,22 @@ namespace {
 constexpr int kept_packs = 4;  // of a row, by a thread: all are on their way before the first is needed
 
 template <class T, bool centres, class Access>
-__global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, int team_threads) {
+__global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, Amaxes<1> amaxes, int team_threads) {
   Team<Wide<T>> team(team_threads);
-  normalise_row<T, centres, true, Access>(of, team,
-                                          static_cast<std::int64_t>(blockIdx.x) * team.count() + team.index());
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * team.count() + team.index();
+  const unsigned largest[] = {normalise_row<T, centres, true, Access>(of, team, row)};
+  leave_amaxes(amaxes, largest, gridDim.x);
 }
 
 template <bool centres>
-void enqueue_norm(const LayerNormArgs& args, const RmsNormArgs& of_rms, cudaStream_t stream) {
+void enqueue_norm(const LayerNormArgs& args, const RmsNormArgs& of_rms, const ComputeLane& lane) {
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_access<T, kept_packs>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
       launch({.num_blocks = blocks_for(num_rows_of(args.x), teams.per_block),
               .num_threads = teams.block_threads(),
-              .stream = stream},
-             norm_kernel<on_device<T>, centres, Access>, norm_of<T>(args, of_rms), teams.threads);
+              .stream = lane.stream},
+             norm_kernel<on_device<T>, centres, Access>, norm_of<T>(args, of_rms), amaxes_of(lane.workspace, args.y),
+             teams.threads);
     });
   });
 }
@@ -70,8 +72,8 @@ void CudaOps::compute(const RowProductsArgs& args) {
   });
 }
 
-void CudaOps::compute(const LayerNormArgs& args) { enqueue_norm<true>(args, {}, stream()); }
+void CudaOps::compute(const LayerNormArgs& args) { enqueue_norm<true>(args, {}, lane()); }
 
-void CudaOps::compute(const RmsNormArgs& args) { enqueue_norm<false>(as_layer_norm(args), args, stream()); }
+void CudaOps::compute(const RmsNormArgs& args) { enqueue_norm<false>(as_layer_norm(args), args, lane()); }
 
 }  // namespace echelon::cuda

@@ -64,13 +64,14 @@ enum class Computes : std::uint8_t {
 template <class T, class G, bool centres, Computes computes, class Access>
 __global__ void __launch_bounds__(most_team_threads)
     norm_backward_kernel(NormGradient<T> of, int team_threads, ColumnSums<Wide<T>, G, num_weights<centres>> of_weights,
-                         Norm<T> norm) {
+                         Norm<T> norm, Amaxes<2> amaxes) {
   constexpr bool sums_weights = computes != Computes::dx;
   using A = Wide<T>;
   constexpr int width = Access::width;
   using Numbers = Pack<T, width>;
   Team<A> team(team_threads);
   A weights[num_weights<centres>][sums_weights ? Access::kept : 1][width] = {};
+  unsigned largest[2] = {};  // of dx, and of the norm's y
   const std::int64_t rows_at_once = static_cast<std::int64_t>(gridDim.x) * team.count();
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * team.count(); first < of.num_rows;
        first += rows_at_once) {
@@ -134,9 +135,12 @@ __global__ void __launch_bounds__(most_team_threads)
         dx_k.at[i] = narrow<T>(dx_i);
       }
       store_pack(dx + column, dx_k);
+      largest[0] = larger_of(largest[0], dx_k);
     });
-    if constexpr (computes == Computes::dx_dw_and_norm) normalise_row<T, centres, false, Access>(norm, team, row);
+    if constexpr (computes == Computes::dx_dw_and_norm)
+      largest[1] = max(largest[1], normalise_row<T, centres, false, Access>(norm, team, row));
   }
+  leave_amaxes(amaxes, largest, gridDim.x);
   if constexpr (sums_weights) {
     write_partial_sums<Access>(team, weights, of_weights.partial);
     add_chunks_of_blocks(of_weights);
@@ -204,15 +208,16 @@ Totals<on_device<G>, num_weights<centres>> weights_of(const LayerNormBackwardArg
 }
 
 template <bool centres>
-void enqueue_input_gradient(const NormGradientArgs& args, cudaStream_t stream) {
+void enqueue_input_gradient(const NormGradientArgs& args, const ComputeLane& lane) {
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_access<T, kept_packs>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
       const NormGradient<on_device<T>> gradient = gradient_of<T>(args);
       launch({.num_blocks = blocks_for(gradient.num_rows, teams.per_block),
               .num_threads = teams.block_threads(),
-              .stream = stream},
+              .stream = lane.stream},
              norm_backward_kernel<on_device<T>, on_device<T>, centres, Computes::dx, Access>, gradient, teams.threads,
-             ColumnSums<Wide<on_device<T>>, on_device<T>, num_weights<centres>>(), Norm<on_device<T>>());
+             ColumnSums<Wide<on_device<T>>, on_device<T>, num_weights<centres>>(), Norm<on_device<T>>(),
+             amaxes_of(lane.workspace, args.dx, Tensor()));
     });
   });
 }
@@ -262,10 +267,11 @@ void enqueue_gradients(const NormGradientArgs& args, const FollowingNorm& next, 
                gradient, teams.threads,
                ColumnSums<A, on_device<G>, num_weights<centres>>{partial, weights_of<G, centres>(args),
                                                                  lane.workspace.tickets(), chunks_of_set},
-               next.args.x.exists() ? norm_of<T>(next.args, next.of_rms) : Norm<on_device<T>>());
+               next.args.x.exists() ? norm_of<T>(next.args, next.of_rms) : Norm<on_device<T>>(),
+               amaxes_of(lane.workspace, args.dx, next.args.y));
       } else {
         enqueue_weight_gradient<centres>(args, lane);
-        enqueue_input_gradient<centres>(args, lane.stream);
+        enqueue_input_gradient<centres>(args, lane);
       }
     });
   });
@@ -288,7 +294,7 @@ NormGradientArgs without_mean(const RmsNormBackwardArgs& args) {
 
 void CudaOps::compute(const LayerNormBackwardInputArgs& args) {
   enqueue_input_gradient<true>({{args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual}},
-                               stream());
+                               lane());
 }
 
 void CudaOps::compute(const LayerNormBackwardWeightArgs& args) {
@@ -306,7 +312,7 @@ void CudaOps::compute(const RmsNormBackwardInputArgs& args) {
       without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual, args.gain_offset});
   gradient.products = args.products;
   gradient.width = args.width;
-  enqueue_input_gradient<false>(gradient, stream());
+  enqueue_input_gradient<false>(gradient, lane());
 }
 
 void CudaOps::compute(const RmsNormBackwardWeightArgs& args) {

@@ -3,6 +3,7 @@
 // heads, for which it reads or computes its angles once.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
+#include "cuda/ops/amax.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/segments.h"
@@ -18,6 +19,7 @@ struct Heads {
   const T* x;  // [B, T, H, C], flat but for tokens and heads
   T* y;
   int H, S;  // S: threads that together have all heads of a token
+  Amaxes<1> amaxes;
 };
 template <class T>
 using AllHeads = Segments<Heads<T>, most_segments<RopeArgs>>;
@@ -66,21 +68,22 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
   const Heads<T>& of = all.at[segment];
   const std::int64_t thread = std::int64_t{block - all.first_block[segment]} * block_threads + threadIdx.x,
                      slice = thread / packs, token = slice / of.S;
-  const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % of.S);
-  if (token >= by.num_tokens) return;
+  const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % of.S),
+            H = token < by.num_tokens ? of.H : 0;
+  unsigned largest[1] = {};
   PackedWords<T, width> left[heads_of_thread], right[heads_of_thread];
   const std::int64_t start = token * of.H * by.head_dim + column;
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k)
-    if (const int head = first_head + k * of.S; head < of.H) {
+    if (const int head = first_head + k * of.S; head < H) {
       left[k] = load_words<width>(of.x + start + std::int64_t{head} * by.head_dim);
       right[k] = load_words<width>(of.x + start + std::int64_t{head} * by.head_dim + by.half);
     }
-  const Turn<A, width> turn = turn_of<width>(by, token, column);
+  const Turn<A, width> turn = H > 0 ? turn_of<width>(by, token, column) : Turn<A, width>();
 #pragma unroll
   for (int k = 0; k < heads_of_thread; ++k) {
     const int head = first_head + k * of.S;
-    if (head >= of.H) break;
+    if (head >= H) break;
     const Pack<A, width> x1 = widen(unpack(left[k])), x2 = widen(unpack(right[k]));
     Pack<A, width> y1, y2;
 #pragma unroll
@@ -88,9 +91,12 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(AllHeads<T> all, Ro
       y1.at[i] = x1.at[i] * turn.cos.at[i] - x2.at[i] * (by.sign * turn.sin.at[i]);
       y2.at[i] = x2.at[i] * turn.cos.at[i] + x1.at[i] * (by.sign * turn.sin.at[i]);
     }
-    store_pack(of.y + start + std::int64_t{head} * by.head_dim, narrow<T>(y1));
-    store_pack(of.y + start + std::int64_t{head} * by.head_dim + by.half, narrow<T>(y2));
+    const Pack<T, width> first = narrow<T>(y1), second = narrow<T>(y2);
+    store_pack(of.y + start + std::int64_t{head} * by.head_dim, first);
+    store_pack(of.y + start + std::int64_t{head} * by.head_dim + by.half, second);
+    largest[0] = larger_of(larger_of(largest[0], first), second);
   }
+  leave_amaxes(of.amaxes, largest, static_cast<unsigned>(all.first_block[segment + 1] - all.first_block[segment]));
 }
 
 }  // namespace
@@ -99,6 +105,7 @@ void CudaOps::compute(const RopeArgs& args) { compute_joined(std::vector{args});
 
 void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
   const RopeArgs& first = held.front();
+  const ComputeLane lane = this->lane();
   const std::int64_t num_tokens = first.x.size(0) * first.x.size(1), half = first.num_pairs();
   visit_numbers(first.x.dtype, [&]<class T>(T) {
     using A = Wide<on_device<T>>;
@@ -118,10 +125,12 @@ void CudaOps::compute_joined(const std::vector<RopeArgs>& held) {
       AllHeads<on_device<T>> all;
       for (const RopeArgs& args : held) {
         const std::int64_t H = args.x.size(2), S = blocks_for(H, heads_of_thread);
-        all.add({numbers<T>(args.x), numbers<T>(args.y), static_cast<int>(H), static_cast<int>(S)},
+        Amaxes<1> amaxes = amaxes_of(lane.workspace, args.y);
+        if (amaxes.zeros != nullptr) amaxes.zeros += 2 * all.count;
+        all.add({numbers<T>(args.x), numbers<T>(args.y), static_cast<int>(H), static_cast<int>(S), amaxes},
                 blocks_for(num_tokens * S * (half / width), block_threads));
       }
-      launch({.num_blocks = all.num_blocks(), .num_threads = block_threads, .stream = stream()},
+      launch({.num_blocks = all.num_blocks(), .num_threads = block_threads, .stream = lane.stream},
              rope_kernel<on_device<T>, width>, all, rotation);
     });
   });

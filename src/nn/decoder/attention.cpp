@@ -34,7 +34,10 @@ void Attention::compute(const ComputePass& pass, Tensor x) const {
 }
 
 void Attention::project(Context& context, Tensor y, const Stash& stash) const {
-  output_.forward(context, core_->out(stash), y);
+  const Stack::Scope scope(context.workspace);
+  LinearOperand of_out = output_.operand(context, core_->out(stash), Float8Order::as_is);
+  of_out.rounded.finds_amax = of_out.x.has_amax && !context.is_backward;
+  output_.forward(context, of_out, y);
 }
 
 Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
@@ -90,7 +93,7 @@ void Attention::backward_weight(Context& context, Stash& stash) {
 
 void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Qkv dqkv = take_qkv(context.workspace, options_.num_tokens());
+  const Qkv dqkv = measured(context, take_qkv(context.workspace, options_.num_tokens()));
   {
     const Stack::Scope inner(context.workspace);
     LinearOperand of_dy = output_.gradient_operand(context, leave_backward(context, options_, dy));
@@ -109,7 +112,8 @@ Qkv Attention::backward_to_norms(Context& context, LinearOperand& dy_full, const
   const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
   output_.backward_input(context, dy_full, of_out.dout);
   context.mesh.enter_layer(name_);
-  core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
+  core_->backward(context, heads_BTHC(qkv), of_out,
+                  {by_heads[0].without_amax(), by_heads[1].without_amax(), by_heads[2]}, stash);
   context.mesh.leave_layer();
   for (const std::size_t i : {0, 1}) rotate(context, i, by_heads[i], true, 0);
   if (options_.model.clip_qkv > 0) clip_backward(context, dnormed, stash);
@@ -151,6 +155,15 @@ Qkv Attention::take_qkv(Stack& workspace, std::int64_t num_tokens) const {
   Qkv qkv;
   for (std::size_t i = 0; i < qkv.size(); ++i) qkv[i] = workspace.take(options_.dtype, sizes_of(i, num_tokens));
   return qkv;
+}
+
+// What writes dq and dk last finds their largest magnitudes: their norms, or the rotation of whole heads.
+Qkv Attention::measured(Context& context, const Qkv& dqkv) const {
+  const bool rotates_whole_heads = options_.model.position == PositionKind::rope && options_.has_rope &&
+                                   options_.model.rotary_dim() == options_.model.head_dim &&
+                                   options_.model.clip_qkv == 0;
+  if (norms_.empty() && !rotates_whole_heads) return dqkv;
+  return {with_amax(context, options_, dqkv[0]), with_amax(context, options_, dqkv[1]), dqkv[2]};
 }
 
 Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {

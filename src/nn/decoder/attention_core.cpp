@@ -14,6 +14,7 @@ class SavedAttention final : public AttentionCore {
   SavedAttention(const LayerOptions& options, std::unique_ptr<KeyAttention> keys)
       : keys_(std::move(keys)),
         is_dropped_(options.recompute.operations.contain(BlockOperation::core_attn)),
+        saves_amax_(options.is_float8 && !is_dropped_),
         window_(options.window),
         exchanges_(options.tokens != nullptr) {}
 
@@ -23,11 +24,15 @@ class SavedAttention final : public AttentionCore {
     const Tensor out = pass.place({this, saved_out, RowKind::sequence}, is_dropped_, q.dtype, {B * T, H * C});
     const Tensor lse = pass.place({this, saved_lse, RowKind::queries, LastReader::backward_input}, is_dropped_,
                                   accumulate_dtype(q.dtype), keys_->lse_sizes(q));
+    if (saves_amax_) (void)pass.place({this, saved_amax}, false, DType::float32, {1});
     if (!pass.runs(is_dropped_)) return;
     attend(pass.context, Call::forward, qkv, [&] { keys_->forward(pass.context, qkv, {out.reshaped(q.sizes), lse}); });
   }
 
-  [[nodiscard]] Tensor out(const Stash& stash) const override { return stash.saved(this, saved_out); }
+  [[nodiscard]] Tensor out(const Stash& stash) const override {
+    const Tensor out = stash.saved(this, saved_out);
+    return saves_amax_ ? out.with_amax(stash.saved(this, saved_amax)) : out;
+  }
 
   [[nodiscard]] OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const override {
     const Tensor out = stash.saved(this, saved_out), lse = stash.saved(this, saved_lse);
@@ -49,7 +54,7 @@ class SavedAttention final : public AttentionCore {
   }
 
  private:
-  enum Saved : int { saved_out, saved_lse };  // in the stash
+  enum Saved : int { saved_out, saved_lse, saved_amax };  // in the stash
   enum class Call : std::int64_t { forward, backward };
 
   template <class F>
@@ -62,7 +67,7 @@ class SavedAttention final : public AttentionCore {
   }
 
   std::unique_ptr<KeyAttention> keys_;
-  bool is_dropped_;
+  bool is_dropped_, saves_amax_;
   std::int64_t window_;
   bool exchanges_;
 };

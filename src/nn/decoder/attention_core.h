@@ -18,7 +18,8 @@ class AttentionCore {
 
   /// Computes out and saves it with its log-sum-exps; where forward dropped them, recomputes them in a backward pass.
   virtual void compute(const ComputePass& pass, const Qkv& qkv) const = 0;
-  /// What `compute` saved: out [B T, H C].
+  /// What `compute` saved: out [B T, H C]. In float8 with room for its largest magnitude, which forward's matmul leaves
+  /// for backward.
   [[nodiscard]] virtual Tensor out(const Stash& stash) const = 0;
 
   /// The gradient of out, [B T, H C], and room for the row sums of dout * out (delta of Dao et al. 2022,

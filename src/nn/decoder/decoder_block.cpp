@@ -4,6 +4,7 @@
 #include "nn/decoder/latent/latent_attention.h"
 #include "nn/decoder/mixture.h"
 #include "nn/decoder/mlp.h"
+#include "nn/tensor_parallel.h"
 
 #include <fmt/format.h>
 
@@ -64,7 +65,7 @@ std::vector<Param*> DecoderBlock::params() {
 void DecoderBlock::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const ComputePass pass = {context, stash, Pass::forward};
-  const Tensor normed = context.workspace.take(x.dtype, x.sizes);
+  const Tensor normed = take_measured(context, x.sizes);
   stash.save_view(this, saved_x, x);
   const Tensor h = is_parallel() ? context.workspace.take(x.dtype, x.sizes) : place_stream(pass, 1);
   const std::array<Tensor, 3> s = {x, h, y};
@@ -80,12 +81,12 @@ void DecoderBlock::forward(Context& context, Tensor x, Tensor y, Stash& stash) c
 void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const ComputePass pass = {context, stash, Pass::backward};
-  const std::array<Tensor, 3> ds = {dx, dx, dy};  // dh is stored in dx
+  const std::array<Tensor, 3> ds = {dx, measured(context, dx), dy};  // dh is stored in dx
   const Tensor recomputed = recompute_first(pass);
   for (const std::size_t i : {1, 0}) {
     const Stack::Scope of_branch(context.workspace);
     // dnormed is stored in normed, which a branch reads for the last time before it writes dnormed.
-    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed;
+    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed.without_amax();
     auto& [norm, branch, post_norm] = sublayers_[i];
     const Tensor doutput = output_gradient(context, i, is_parallel() ? dy : ds[i + 1], [&](Tensor from, Tensor to) {
       sublayers_[i].post_norm->backward(context, from, to, stash);
@@ -101,11 +102,11 @@ void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash
 void DecoderBlock::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
   const ComputePass pass = {context, stash, Pass::backward_input};
-  const std::array<Tensor, 3> ds = {dx, dx, dy};
+  const std::array<Tensor, 3> ds = {dx, measured(context, dx), dy};
   const Tensor recomputed = recompute_first(pass);
   for (const std::size_t i : {1, 0}) {
     const Stack::Scope of_branch(context.workspace);
-    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed;
+    const Tensor normed = compute_again(pass, i, recomputed), dnormed = normed.without_amax();
     const auto& [norm, branch, post_norm] = sublayers_[i];
     const Tensor doutput = output_gradient(context, i, is_parallel() ? dy : ds[i + 1], [&](Tensor from, Tensor to) {
       sublayers_[i].post_norm->backward_input(context, from, to, stash);
@@ -120,8 +121,7 @@ void DecoderBlock::backward_input(Context& context, Tensor dy, Tensor dx, Stash&
 
 void DecoderBlock::backward_weight(Context& context, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Tensor normed =
-      context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+  const Tensor normed = take_measured(context, {options_.num_local_tokens(), options_.model.hidden_size});
   for (const std::size_t i : {1, 0}) {
     auto& [norm, branch, post_norm] = sublayers_[i];
     if (norm) norm->normalise(context, normed, stash);
@@ -130,6 +130,18 @@ void DecoderBlock::backward_weight(Context& context, Stash& stash) {
     if (norm) norm->backward_weight(context, stash);
     if (post_norm) post_norm->backward_weight(context, stash);
   }
+}
+
+// Tokens that are gathered from other ranks have another largest magnitude.
+Tensor DecoderBlock::take_measured(Context& context, const Sizes& sizes) const {
+  const Tensor x = context.workspace.take(options_.dtype, sizes);
+  return splits_tokens(options_) ? x : with_amax(context, options_, x);
+}
+
+// Without a norm before a branch a sum writes it.
+Tensor DecoderBlock::measured(Context& context, Tensor dx) const {
+  const bool is_of_norm = sublayers_[1].norm.has_value() && !splits_tokens(options_);
+  return is_of_norm ? with_amax(context, options_, dx) : dx;
 }
 
 Tensor DecoderBlock::place_stream(const ComputePass& pass, std::size_t i) const {
@@ -171,7 +183,7 @@ void DecoderBlock::finish(const ComputePass& pass, std::size_t i, Tensor y) cons
 
 Tensor DecoderBlock::recompute_first(const ComputePass& pass) const {
   if (!drops_h()) return {};
-  const Tensor x = pass.stash.saved(this, saved_x), normed = pass.context.workspace.take(x.dtype, x.sizes);
+  const Tensor normed = take_measured(pass.context, pass.stash.saved(this, saved_x).sizes);
   compute(pass, 0, normed);
   return normed;
 }
@@ -182,7 +194,7 @@ Tensor DecoderBlock::compute_again(const ComputePass& pass, std::size_t i, Tenso
     const Tensor h = place_stream(pass, 1);
     if (drops_h()) finish(pass, 0, h);
   }
-  const Tensor x = pass.stash.saved(this, saved_x), normed = pass.context.workspace.take(x.dtype, x.sizes);
+  const Tensor normed = take_measured(pass.context, pass.stash.saved(this, saved_x).sizes);
   compute(pass, i, normed);
   return normed;
 }
@@ -196,7 +208,7 @@ Tensor DecoderBlock::output_gradient(Context& context, std::size_t i, Tensor dy,
     context.ops.scale(gradient, multiplier());
   }
   if (!sublayers_[i].post_norm) return gradient;
-  const Tensor of_output = context.workspace.take(dy.dtype, dy.sizes);
+  const Tensor of_output = take_measured(context, dy.sizes);
   through(gradient, of_output);
   return of_output;
 }

@@ -59,6 +59,10 @@ class DecoderBlock : public Layer {
   [[nodiscard]] Tensor stream(std::size_t i, const Stash& stash) const {
     return stash.saved(this, i == 0 || is_parallel() ? saved_x : saved_h);
   }
+  /// Room for a norm's result that a branch reads, with its largest magnitude.
+  [[nodiscard]] Tensor take_measured(Context& context, const Sizes& sizes) const;
+  /// dx with room for the largest magnitude of dh, the gradient of branch 0's result, which is stored there.
+  [[nodiscard]] Tensor measured(Context& context, Tensor dx) const;
   /// s[i]: x, or where h is in this pass; with room for the statistics of its norm.
   [[nodiscard]] Tensor place_stream(const ComputePass& pass, std::size_t i) const;
   /// All that the backward pass of branch i reads. `normed` becomes norm[i](s[i]), if this pass reads it.

@@ -106,7 +106,7 @@ void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
   if (is_chunked()) return project_chunks(context, y, stash);
   const Stack::Scope scope(context.workspace);
   const Inner inner = saved_inner(stash);
-  const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
+  const Tensor activated = take_activated(context, inner[0].sizes);
   activate(context, inner, activated);
   down_.forward(context, activated, y);
 }
@@ -132,7 +132,7 @@ void Mlp::backward_input_inner(Context& context, const Gradients& of, Stash& sta
   gather_tokens_into(context, options_, dy_full, of.dy);
   const Stack::Scope scope(context.workspace);
   LinearOperand of_dy = down_.operand(context, dy_full, Float8Order::as_is);
-  inner_gradients(context, inner, of_dy, {.activated = activated, .dlogits = dlogits});
+  inner_gradients(context, inner, of_dy, {.dinner = inner, .activated = activated, .dlogits = dlogits});
 }
 
 void Mlp::backward_input_outer(Context& context, const Gradients& of, Stash& stash) const {
@@ -159,25 +159,26 @@ void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 }
 
 Mlp::Gradients Mlp::gradients(Context& context, Tensor dy, Tensor dx) const {
-  if (!gates_tokens_) return {dy, dx};
-  return {dy, dx, context.workspace.take(options_.dtype, {options_.num_tokens(), 1})};
+  Gradients of = {dy, dx};
+  if (gates_tokens_) of.dlogits = context.workspace.take(options_.dtype, {options_.num_tokens(), 1});
+  if (!is_chunked()) of.amaxes = take_amaxes(context);
+  return of;
 }
 
 void Mlp::backward_inner(Context& context, const Gradients& of, const Stash& stash) {
   if (is_chunked()) return;
   const Stack::Scope scope(context.workspace);
   const Inner inner = saved_inner(stash);
-  const Tensor dy_full = leave_backward(context, options_, of.dy),
-               activated = context.workspace.take(options_.dtype, inner[0].sizes);
+  const Tensor dy_full = leave_backward(context, options_, of.dy), activated = take_activated(context, inner[0].sizes);
   LinearOperand of_dy = down_.gradient_operand(context, dy_full);
-  inner_gradients(context, inner, of_dy, {activated, bias_gradient(), of.dlogits});
+  inner_gradients(context, inner, of_dy, {with_amaxes(inner, of.amaxes), activated, bias_gradient(), of.dlogits});
   down_.backward_weight(context, of_dy, activated);
   if (const Tensor x = saved_x(stash); halves(x)) inner_.weight_gradients(context, {inner.data(), 1}, x);
 }
 
 void Mlp::backward_outer(Context& context, const Gradients& of, Stash& stash) {
   if (is_chunked()) return backward_chunks(context, of.dy, of.dx, stash);
-  Inner dinner = saved_inner(stash);
+  Inner dinner = with_amaxes(saved_inner(stash), of.amaxes);
   if (gates_tokens_) dinner.back() = of.dlogits;
   const Tensor x = saved_x(stash);
   if (!halves(x)) return inner_.backward(context, dinner, x, of.dx);
@@ -189,7 +190,7 @@ void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
                  std::int64_t /*first_position*/) const {
   const Stack::Scope scope(context.workspace);
   const Inner inner = take_inner(context, x.size(0));
-  const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
+  const Tensor activated = take_activated(context, inner[0].sizes);
   inner_.products(context, x, inner);
   activate(context, inner, activated);
   down_.forward(context, activated, y);
@@ -206,23 +207,40 @@ void Mlp::activate(Context& context, const Inner& inner, Tensor activated) const
   ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor(), .kind = gelu_kind(kind)});
 }
 
-void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const {
-  const Tensor activated = dactivated;
+// A gate of tokens weights it where it is.
+Tensor Mlp::take_activated(Context& context, const Sizes& sizes) const {
+  const Tensor activated = context.workspace.take(options_.dtype, sizes);
+  return gates_tokens_ ? activated : with_amax(context, options_, activated);
+}
+
+std::vector<Tensor> Mlp::take_amaxes(Context& context) const {
+  std::vector<Tensor> amaxes;
+  for (int i = 0; options_.is_float8 && i < num_inner(options_); ++i)
+    amaxes.push_back(context.workspace.take(DType::float32, {1}));
+  return amaxes;
+}
+
+Mlp::Inner Mlp::with_amaxes(Inner dinner, const std::vector<Tensor>& amaxes) {
+  for (std::size_t i = 0; i < amaxes.size(); ++i) dinner[i] = dinner[i].with_amax(amaxes[i]);
+  return dinner;
+}
+
+void Mlp::activation_gradients(Ops& ops, const Inner& inner, const ActivationGradients& of) const {
   const MlpKind kind = options_.model.mlp;
   if (is_gated(kind))
-    return ops.swiglu_backward({.dy = dactivated,
+    return ops.swiglu_backward({.dy = of.dactivated,
                                 .gate = inner[0],
                                 .up = inner[1],
-                                .dgate = inner[0],
-                                .dup = inner[1],
-                                .y = gates_tokens_ ? Tensor() : activated,
+                                .dgate = of.dinner[0],
+                                .dup = of.dinner[1],
+                                .y = gates_tokens_ ? Tensor() : of.activated,
                                 .kind = gate_kind(kind)});
-  ops.gelu_backward({.dy = dactivated,
+  ops.gelu_backward({.dy = of.dactivated,
                      .x = inner[0],
-                     .dx = inner[0],
+                     .dx = of.dinner[0],
                      .bias = gelu_bias_ ? gelu_bias_->value : Tensor(),
-                     .dbias = dbias,
-                     .y = activated,
+                     .dbias = of.dbias,
+                     .y = of.activated,
                      .kind = gelu_kind(kind)});
 }
 
@@ -230,13 +248,13 @@ void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, 
 void Mlp::inner_gradients(Context& context, const Inner& inner, LinearOperand& dy, const InnerGradients& of) const {
   const Stack::Scope scope(context.workspace);
   const Tensor dactivated =
-      gates_tokens_ ? context.workspace.take(of.activated.dtype, of.activated.sizes) : of.activated;
+      gates_tokens_ ? context.workspace.take(of.activated.dtype, of.activated.sizes) : of.activated.without_amax();
   down_.backward_input(context, dy, dactivated);
   if (gates_tokens_) {
     context.ops.swiglu({.gate = inner[0], .up = inner[1], .y = of.activated});
     gate_backward(context, inner.back(), {dactivated, of.activated, of.dlogits});
   }
-  activation_gradients(context.ops, inner, dactivated, of.dbias);
+  activation_gradients(context.ops, inner, {of.dinner, dactivated, of.activated, of.dbias});
 }
 
 Mlp::Inner Mlp::take_inner(Context& context, std::int64_t num_tokens) const {

@@ -41,6 +41,7 @@ class Mlp : public Branch {
   struct Gradients {
     Tensor dy, dx;
     Tensor dlogits = {};
+    std::vector<Tensor> amaxes = {};  // of the gradients of inner, if they are found where these are written
   };
   /// Takes workspace that both parts of backward need.
   [[nodiscard]] Gradients gradients(Context& context, Tensor dy, Tensor dx) const;
@@ -69,10 +70,20 @@ class Mlp : public Branch {
   [[nodiscard]] bool halves(Tensor x) const;
 
   void activate(Context& context, const Inner& inner, Tensor activated) const;
-  /// In place: inner -> its gradient, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
-  void activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const;
+  /// In the workspace, with room for its largest magnitude where nothing writes to it later.
+  [[nodiscard]] Tensor take_activated(Context& context, const Sizes& sizes) const;
+  /// Of the gradients of inner.
+  [[nodiscard]] std::vector<Tensor> take_amaxes(Context& context) const;
+  [[nodiscard]] static Inner with_amaxes(Inner dinner, const std::vector<Tensor>& amaxes);
+  /// In place: inner -> dinner, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
+  struct ActivationGradients {
+    Inner dinner;
+    Tensor dactivated, activated, dbias = {};
+  };
+  void activation_gradients(Ops& ops, const Inner& inner, const ActivationGradients& of) const;
   /// dy of all tokens -> the gradients of inner, in its place but for logits, and activated.
   struct InnerGradients {
+    Inner dinner;
     Tensor activated, dbias = {}, dlogits = {};
   };
   void inner_gradients(Context& context, const Inner& inner, LinearOperand& dy, const InnerGradients& of) const;

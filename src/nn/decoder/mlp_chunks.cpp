@@ -18,7 +18,7 @@ void Mlp::project_chunks(Context& context, Tensor y, const Stash& stash) const {
   for (const TokenChunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Inner inner = take_inner(context, chunk.count);
-    const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
+    const Tensor activated = take_activated(context, inner[0].sizes);
     inner_.products(context, chunk.of(x_full), inner);
     activate(context, inner, activated);
     down_.product(context, activated, chunk.of(partial));
@@ -30,15 +30,15 @@ template <class Visit>
 void Mlp::for_gradients(Context& context, const ChunkedPass& pass, const Visit& visit) const {
   for (const TokenChunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    const Inner inner = take_inner(context, chunk.count);
-    const Tensor dactivated = context.workspace.take(options_.dtype, inner[0].sizes), activated = dactivated;
+    const Inner inner = take_inner(context, chunk.count), dinner = with_amaxes(inner, take_amaxes(context));
+    const Tensor activated = take_activated(context, inner[0].sizes), dactivated = activated.without_amax();
     const Tensor x = chunk.of(pass.x_full), dy = chunk.of(pass.dy_full);
     inner_.products(context, x, inner);
     LinearOperand of_dy =
         pass.needs_weights ? down_.gradient_operand(context, dy) : down_.operand(context, dy, Float8Order::as_is);
     down_.backward_input(context, of_dy, dactivated);
-    activation_gradients(context.ops, inner, dactivated, pass.dbias);
-    visit(chunk, ChunkGradients{.x = x, .activated = activated, .dy = of_dy, .dinner = inner});
+    activation_gradients(context.ops, inner, {dinner, dactivated, activated, pass.dbias});
+    visit(chunk, ChunkGradients{.x = x, .activated = activated, .dy = of_dy, .dinner = dinner});
   }
 }
 

@@ -19,8 +19,12 @@ template <class Args>
 std::int64_t kernels_of(const Args& /*args*/) {
   return 1;
 }
-/// Their largest values, and the rounding.
-std::int64_t kernels_of(const std::vector<OperandRounding>& roundings) { return roundings.empty() ? 0 : 2; }
+/// The largest magnitudes that nothing has left, and the rounding.
+std::int64_t kernels_of(const std::vector<OperandRounding>& roundings) {
+  return one_if(!roundings.empty()) +
+         one_if(std::any_of(roundings.begin(), roundings.end(),
+                            [](const OperandRounding& rounding) { return rounding.needs_amax(); }));
+}
 std::int64_t kernels_of(const MatmulArgs& args) { return over(args.c) + kernels_of(roundings_of(args)); }
 std::int64_t kernels_of(const AddBiasArgs& args) { return over(args.y); }
 std::int64_t kernels_of(const BiasBackwardArgs& args) { return over(args.dy); }

@@ -30,12 +30,15 @@ bool may_be_rounded_before(const ProductCall& call, const MatmulArgs& next) {
   if (!args.is_float8() || !next.is_float8() || args.a.dtype != next.a.dtype) return false;
   const std::vector<OperandRounding> earlier = roundings_of(args), later = roundings_of(next);
   return std::none_of(later.begin(), later.end(), [&](const OperandRounding& rounding) {
-    const Tensor& memory = rounding.to.memory;
-    const auto meets = [&](const Tensor& x) { return x.exists() && overlap(memory, x); };
+    const Tensor &memory = rounding.to.memory, amax = rounding.x.place_of_amax(),
+                 found = rounding.to.finds_amax ? amax : Tensor();
+    const auto meets = [&](const Tensor& x) { return x.exists() && (overlap(memory, x) || overlap(found, x)); };
     return overlap(rounding.x, args.c) || meets(args.a) || meets(args.b) || meets(args.c) || meets(call.vector) ||
            meets(call.addend) || meets(args.a_rounded.memory) || meets(args.b_rounded.memory) ||
-           std::any_of(earlier.begin(), earlier.end(),
-                       [&](const OperandRounding& other) { return overlap(other.to.memory, rounding.x); });
+           meets(args.a.place_of_amax()) || meets(args.b.place_of_amax()) || overlap(amax, args.c) ||
+           std::any_of(earlier.begin(), earlier.end(), [&](const OperandRounding& other) {
+             return overlap(other.to.memory, rounding.x) || overlap(other.to.memory, amax);
+           });
   });
 }
 

@@ -5,7 +5,8 @@
 //     y = x w^T;     y += h                    y = x w^T + h, without another pass over y
 //     y1 = x w1^T;   y2 = x w2^T               one batch of two, if sizes are the same (gate and up; keys and values)
 //
-// In float8, matmuls wait together whose operands can be rounded before the first of them, in two launches for all.
+// In float8, matmuls wait together whose operands can be rounded before the first of them: in one launch for all, after
+// another one for the largest magnitudes that nothing has left.
 #pragma once
 
 #include "ops/operations/matmul.h"
@@ -40,6 +41,8 @@ struct OperandRounding {
   Tensor x;
   OperandFormat format = OperandFormat::own;
   RoundedOperand to;
+
+  [[nodiscard]] bool needs_amax() const { return echelon::needs_amax(x, to); }
 };
 /// What is rounded before a matmul, if it has any elements.
 [[nodiscard]] std::vector<OperandRounding> roundings_of(const MatmulArgs& args);

@@ -15,6 +15,7 @@ enum class GateKind : std::uint8_t { silu, gelu_tanh };
 
 /// y = gelu(x + bias). x, y [N, D]; bias [D] is optional. y may be x.
 struct GeluArgs {
+  static constexpr bool leaves_amax = true;
   Tensor x, y;
   Tensor bias = {};
   GeluKind kind = GeluKind::tanh;
@@ -22,17 +23,20 @@ struct GeluArgs {
 /// dx = dy gelu'(x + bias). With dbias [D], dbias += the column sums of dx. With y, y = gelu(x + bias) is recomputed,
 /// which costs one multiplication here and saves the memory of y. dx may be x, and y may be dy.
 struct GeluBackwardArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, x, dx;
   Tensor bias = {}, dbias = {}, y = {};
   GeluKind kind = GeluKind::tanh;
 };
 /// y = silu(gate) up, or with another function of the gate: gelu(gate) up is GeGLU.
 struct SwigluArgs {
+  static constexpr bool leaves_amax = true;
   Tensor gate, up, y;
   GateKind kind = GateKind::silu;
 };
 /// With y, y is recomputed. dgate may be gate, dup may be up, and y may be dy.
 struct SwigluBackwardArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, gate, up, dgate, dup;
   Tensor y = {};
   GateKind kind = GateKind::silu;

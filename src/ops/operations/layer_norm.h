@@ -7,12 +7,14 @@ namespace echelon {
 
 /// mean, rstd [N] are written. With a residual, x += residual first.
 struct LayerNormArgs {
+  static constexpr bool leaves_amax = true;
   Tensor x, w, b, y, mean, rstd;
   Tensor residual = {};
   double eps = 1e-5;
 };
 /// With dresidual, the gradient that reaches x past the norm, dx is the sum of both; dx may be dresidual.
 struct LayerNormBackwardInputArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, x, w, mean, rstd, dx;
   Tensor dresidual = {};
 };
@@ -21,6 +23,7 @@ struct LayerNormBackwardWeightArgs {
 };
 /// Both gradients in one pass over dy and x.
 struct LayerNormBackwardArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, x, w, mean, rstd, dx, dw, db;
   Tensor dresidual = {};
 };

@@ -21,6 +21,7 @@ void check_rounded(const ArgumentChecker& must, const OperandNames& names, const
             "have sizes that are multiples of 16");
   must.dtype(names.rounded, rounded.memory, DType::int32);
   must.count(names.rounded, rounded.memory, float8_size(x.num_elements(), rounded.order));
+  must.that(x.has_amax || !rounded.finds_amax, names.operand, x, "have a place for what is found");
 }
 
 void check_float8(const ArgumentChecker& must, const MatmulArgs& args, std::int64_t n, std::int64_t k) {
@@ -33,10 +34,11 @@ void check_float8(const ArgumentChecker& must, const MatmulArgs& args, std::int6
   check_rounded(must, {"b", "b_rounded"}, args.b, args.b_order(), args.b_rounded);
 }
 
-/// It is read for its largest value and once more to be rounded, and written in 8 bits.
+/// It is read to be rounded, and before if nothing has found its largest magnitude, and written in 8 bits.
 std::int64_t rounding_bytes(const Tensor& x, const RoundedOperand& rounded) {
   if (rounded.is_made) return 0;
-  return 2 * bytes_of(x) + x.num_elements() * (rounded.order == Float8Order::both ? 2 : 1);
+  return (needs_amax(x, rounded) ? 2 : 1) * bytes_of(x) +
+         x.num_elements() * (rounded.order == Float8Order::both ? 2 : 1);
 }
 
 }  // namespace
@@ -66,6 +68,7 @@ void check(const MatmulArgs& args) {
              n = args.b.size(args.transpose_b ? 0 : 1);
   if (args.b.size(args.transpose_b ? 1 : 0) != k)
     must.that(false, "b", args.b, fmt::format("share the inner size {} with a {}", k, to_string(args.a.sizes)));
+  must.that(!args.c.has_amax, "c", args.c, "have no place for a largest magnitude");
   if (args.c.sizes != Sizes{m, n}) must.that(false, "c", args.c, fmt::format("be [{}, {}]", m, n));
   if (args.is_float8() || args.b_format != OperandFormat::own) check_float8(must, args, n, k);
 }
@@ -79,9 +82,14 @@ OpCost cost(const MatmulArgs& args) {
 Operands operands_of(const MatmulArgs& args) {
   Operands operands = {args.a.dtype, {args.a, args.b}, {}};
   (args.accumulates ? operands.reads : operands.overwrites).push_back(args.c);
-  for (const RoundedOperand& rounded : {args.a_rounded, args.b_rounded})
-    if (args.is_float8() && rounded.memory.exists())
-      (rounded.is_made ? operands.reads : operands.overwrites).push_back(rounded.memory);
+  const auto add = [&](const Tensor& x, const RoundedOperand& rounded) {
+    if (!args.is_float8()) return;
+    if (rounded.memory.exists()) (rounded.is_made ? operands.reads : operands.overwrites).push_back(rounded.memory);
+    if (x.has_amax && !rounded.is_made)
+      (rounded.finds_amax ? operands.overwrites : operands.reads).push_back(x.place_of_amax());
+  };
+  add(args.a, args.a_rounded);
+  add(args.b, args.b_rounded);
   return operands;
 }
 void infer(Inference& call, const MatmulArgs& args) {

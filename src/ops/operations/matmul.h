@@ -19,8 +19,13 @@ enum class Float8Order : std::uint8_t { as_is, transposed, both };
 struct RoundedOperand {
   Tensor memory = {};  // int32 [float8_size]
   Float8Order order = Float8Order::as_is;
-  bool is_made = false;  // by an earlier matmul
+  bool is_made = false;     // by an earlier matmul
+  bool finds_amax = false;  // of a tensor that was written without it: this matmul leaves it for later ones
 };
+/// Whether the largest magnitude of x, of which nothing is known yet, is found before x is rounded.
+[[nodiscard]] constexpr bool needs_amax(const Tensor& x, const RoundedOperand& rounded) {
+  return !rounded.is_made && (!x.has_amax || rounded.finds_amax);
+}
 /// One byte for each element and order, in lines of 256, and one more line.
 [[nodiscard]] constexpr std::int64_t float8_size(std::int64_t num_elements, Float8Order order) {
   return ((num_elements + 255) / 256 * (order == Float8Order::both ? 2 : 1) + 1) * (256 / size_of(DType::int32));

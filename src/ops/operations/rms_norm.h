@@ -17,6 +17,7 @@ struct RowProductsArgs {
 /// rstd [N] is written. With a residual, x += residual first. The gain is gain_offset + w. Rounded before the gain, x
 /// rstd has the dtype of x, as of Hugging Face's Llama.
 struct RmsNormArgs {
+  static constexpr bool leaves_amax = true;
   Tensor x, w, y, rstd;
   Tensor residual = {};
   double eps = 1e-5;
@@ -27,6 +28,7 @@ struct RmsNormArgs {
 };
 /// With dresidual, the gradient that reaches x past the norm, dx is the sum of both; dx may be dresidual.
 struct RmsNormBackwardInputArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, x, w, rstd, dx;
   Tensor dresidual = {};
   double gain_offset = 0;
@@ -38,6 +40,7 @@ struct RmsNormBackwardWeightArgs {
 };
 /// Both gradients in one pass over dy and x.
 struct RmsNormBackwardArgs {
+  static constexpr bool leaves_amax = true;
   Tensor dy, x, w, rstd, dx, dw;
   Tensor dresidual = {};
   double gain_offset = 0;

@@ -13,6 +13,8 @@ namespace {
 void check_part(const ArgumentChecker& must, const RopeArgs& args) {
   must.that(2 * args.num_pairs() >= args.x.size(3) || args.y.data == args.x.data, "y", args.y,
             "be x where a part of the columns turns");
+  must.that(!args.y.has_amax || 2 * args.num_pairs() == args.x.size(3), "y", args.y,
+            "have no largest magnitude where a part of the columns turns");
 }
 
 void check_positions(const ArgumentChecker& must, const RopeArgs& args) {

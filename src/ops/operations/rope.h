@@ -13,6 +13,7 @@ namespace echelon {
 /// for each token: its position times the frequency of the pair, in float64. Then no memory grows with the number of
 /// positions.
 struct RopeArgs {
+  static constexpr bool leaves_amax = true;
   Tensor x, y, cos, sin;
   bool inverse = false;             // the transposed rotation, for the backward pass
   std::int64_t first_position = 0;  // of row 0 of x, in the tables
