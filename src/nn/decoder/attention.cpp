@@ -72,7 +72,9 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
   };
   const std::int64_t N = options_.num_tokens();
   const Tensor dy_full = save(saved_dy, {N, options_.model.hidden_size});
-  const Qkv dqkv = {save(saved_dq, sizes_of(0, N)), save(saved_dk, sizes_of(1, N)), save(saved_dv, sizes_of(2, N))};
+  const Qkv dqkv =
+      measured({save(saved_dq, sizes_of(0, N)), save(saved_dk, sizes_of(1, N)), save(saved_dv, sizes_of(2, N))},
+               stash.save_gradient({this, saved_amaxes, RowKind::none}, DType::float32, amax_sizes()));
   gather_tokens_into(context, options_, dy_full, dy);
   {
     const Stack::Scope scope(context.workspace);
@@ -87,13 +89,15 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
 void Attention::backward_weight(Context& context, Stash& stash) {
   output_.backward_weight(context, stash.saved(this, saved_dy), core_->out(stash));
   for (Norm& norm : norms_) norm.backward_weight(context, stash);
-  const Qkv dqkv = {stash.saved(this, saved_dq), stash.saved(this, saved_dk), stash.saved(this, saved_dv)};
+  const Qkv dqkv = measured({stash.saved(this, saved_dq), stash.saved(this, saved_dk), stash.saved(this, saved_dv)},
+                            stash.saved(this, saved_amaxes));
   projections_.backward_weight(context, dqkv, saved_x(stash));
 }
 
 void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Qkv dqkv = measured(context, take_qkv(context.workspace, options_.num_tokens()));
+  const Qkv dqkv = measured(take_qkv(context.workspace, options_.num_tokens()),
+                            context.workspace.take(DType::float32, amax_sizes()));
   {
     const Stack::Scope inner(context.workspace);
     LinearOperand of_dy = output_.gradient_operand(context, leave_backward(context, options_, dy));
@@ -158,12 +162,12 @@ Qkv Attention::take_qkv(Stack& workspace, std::int64_t num_tokens) const {
 }
 
 // What writes dq and dk last finds their largest magnitudes: their norms, or the rotation of whole heads.
-Qkv Attention::measured(Context& context, const Qkv& dqkv) const {
+Qkv Attention::measured(const Qkv& dqkv, const Tensor& places) const {
   const bool rotates_whole_heads = options_.model.position == PositionKind::rope && options_.has_rope &&
                                    options_.model.rotary_dim() == options_.model.head_dim &&
                                    options_.model.clip_qkv == 0;
-  if (norms_.empty() && !rotates_whole_heads) return dqkv;
-  return {with_amax(context, options_, dqkv[0]), with_amax(context, options_, dqkv[1]), dqkv[2]};
+  if (!options_.is_float8 || (norms_.empty() && !rotates_whole_heads)) return dqkv;
+  return {dqkv[0].with_amax(places.rows(0, 1)), dqkv[1].with_amax(places.rows(1, 1)), dqkv[2]};
 }
 
 Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {

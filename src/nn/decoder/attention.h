@@ -44,7 +44,8 @@ class Attention : public Branch {
     saved_dy,
     saved_dq,
     saved_dk,
-    saved_dv
+    saved_dv,
+    saved_amaxes
   };  // in the stash
 
   [[nodiscard]] bool drops(BlockOperation operation) const { return options_.recompute.operations.contain(operation); }
@@ -56,8 +57,10 @@ class Attention : public Branch {
   [[nodiscard]] Tensor norm_rows(Tensor x) const;
   [[nodiscard]] Tensor heads_BTHC(Tensor x, std::int64_t num_sequences) const;  // [B, T, heads, head_dim]
   [[nodiscard]] Qkv heads_BTHC(const Qkv& qkv) const;
-  /// With room for the largest magnitudes that are found where these gradients are written.
-  [[nodiscard]] Qkv measured(Context& context, const Qkv& dqkv) const;
+  /// With room in `places`, float32 of amax_sizes(), for the largest magnitudes that are found where these gradients
+  /// are written.
+  [[nodiscard]] Qkv measured(const Qkv& dqkv, const Tensor& places) const;
+  [[nodiscard]] Sizes amax_sizes() const { return {options_.is_float8 ? 2 : 0}; }
   [[nodiscard]] Qkv take_qkv(Stack& workspace, std::int64_t num_tokens) const;
   /// The outputs of the norms of q and k: tensors like `qkv` in the workspace; `qkv` itself without norms.
   [[nodiscard]] Qkv place_norm_outputs(Stack& workspace, const Qkv& qkv) const;

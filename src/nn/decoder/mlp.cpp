@@ -127,26 +127,29 @@ void Mlp::backward_input_inner(Context& context, const Gradients& of, Stash& sta
   const auto save = [&](Saved which, const Sizes& sizes) {
     return stash.save_gradient({this, which, RowKind::sequence}, options_.dtype, sizes);
   };
-  const Tensor dy_full = save_dy(stash), activated = save(saved_activated, inner[0].sizes),
-               dlogits = gates_tokens_ ? save(saved_dlogits, inner.back().sizes) : Tensor();
+  const Tensor dy_full = save_dy(stash), dlogits = gates_tokens_ ? save(saved_dlogits, inner.back().sizes) : Tensor();
+  (void)save(saved_activated, inner[0].sizes);
+  if (options_.is_float8)
+    (void)stash.save_gradient({this, saved_amaxes, RowKind::none}, DType::float32, {num_inner(options_) + 1});
   gather_tokens_into(context, options_, dy_full, of.dy);
   const Stack::Scope scope(context.workspace);
   LinearOperand of_dy = down_.operand(context, dy_full, Float8Order::as_is);
-  inner_gradients(context, inner, of_dy, {.dinner = inner, .activated = activated, .dlogits = dlogits});
+  inner_gradients(context, inner, of_dy,
+                  {.dinner = saved_gradients(stash), .activated = saved_activation(stash), .dlogits = dlogits});
 }
 
 void Mlp::backward_input_outer(Context& context, const Gradients& of, Stash& stash) const {
   if (is_chunked()) return backward_input_of_chunks(context, of.dy, of.dx, stash);
-  Inner dinner = saved_inner(stash);
+  Inner dinner = saved_gradients(stash);
   if (gates_tokens_) dinner.back() = stash.saved(this, saved_dlogits);
   inner_.backward_input(context, dinner, of.dx);
 }
 
 void Mlp::backward_weight(Context& context, Stash& stash) {
   if (is_chunked()) return backward_weight_of_chunks(context, stash);
-  Inner dinner = saved_inner(stash);
+  Inner dinner = saved_gradients(stash);
   if (gates_tokens_) dinner.back() = stash.saved(this, saved_dlogits);
-  down_.backward_weight(context, stash.saved(this, saved_dy), stash.saved(this, saved_activated));
+  down_.backward_weight(context, stash.saved(this, saved_dy), saved_activation(stash));
   if (gelu_bias_ && gelu_bias_->trains) context.ops.bias_backward(dinner[0], gelu_bias_->grad);
   inner_.backward_weight(context, dinner, saved_x(stash));
 }
@@ -223,6 +226,19 @@ std::vector<Tensor> Mlp::take_amaxes(Context& context) const {
 Mlp::Inner Mlp::with_amaxes(Inner dinner, const std::vector<Tensor>& amaxes) {
   for (std::size_t i = 0; i < amaxes.size(); ++i) dinner[i] = dinner[i].with_amax(amaxes[i]);
   return dinner;
+}
+
+Mlp::Inner Mlp::saved_gradients(const Stash& stash) const {
+  std::vector<Tensor> amaxes;
+  for (int i = 0; options_.is_float8 && i < num_inner(options_); ++i)
+    amaxes.push_back(stash.saved(this, saved_amaxes).rows(i, 1));
+  return with_amaxes(saved_inner(stash), amaxes);
+}
+
+Tensor Mlp::saved_activation(const Stash& stash) const {
+  const Tensor activated = stash.saved(this, saved_activated);
+  if (!options_.is_float8 || gates_tokens_) return activated;
+  return activated.with_amax(stash.saved(this, saved_amaxes).rows(num_inner(options_), 1));
 }
 
 void Mlp::activation_gradients(Ops& ops, const Inner& inner, const ActivationGradients& of) const {

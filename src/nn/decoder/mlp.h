@@ -58,6 +58,7 @@ class Mlp : public Branch {
     saved_dy,
     saved_dlogits,
     saved_logits,
+    saved_amaxes,
     saved_inner_0,
     saved_inner_1
   };  // in the stash
@@ -75,6 +76,9 @@ class Mlp : public Branch {
   /// Of the gradients of inner.
   [[nodiscard]] std::vector<Tensor> take_amaxes(Context& context) const;
   [[nodiscard]] static Inner with_amaxes(Inner dinner, const std::vector<Tensor>& amaxes);
+  /// The gradients of inner, and activated, that backward_input saved, with their largest magnitudes.
+  [[nodiscard]] Inner saved_gradients(const Stash& stash) const;
+  [[nodiscard]] Tensor saved_activation(const Stash& stash) const;
   /// In place: inner -> dinner, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
   struct ActivationGradients {
     Inner dinner;
