@@ -40,14 +40,26 @@ class GoodPlans {
     const double share = found_.empty() ? 1 : share_of_others;
     PlanHeap reached, planted;
     descend_from_each_way(reached, limit_.after(share * grace / 2));
-    plant(planted, limit_.after(share * grace));
+    plant(planted, effort(share * grace, num_listed));
     // Their seconds are exact more often: those that descents reached may be bounds far below the truth.
-    time_best(planted, num_listed, limit_.after(share * grace));
-    time_best(reached, num_listed, limit_.after(share * grace / 2));
+    time_best(planted, num_listed, effort(share * grace, num_listed));
+    time_best(reached, num_listed, effort(share * grace / 2, num_listed));
     polish_best(num_listed, share);
   }
 
  private:
+  /// Until `end`, or as long as fewer triples of degrees than wanted are found, until `of_wanted`.
+  struct Effort {
+    SearchLimit::End end, of_wanted;
+    std::size_t num_wanted;
+  };
+  [[nodiscard]] Effort effort(double part, std::size_t num_wanted) const {
+    return {limit_.after(part), limit_.after(grace), num_wanted};
+  }
+  [[nodiscard]] bool goes_on(const Effort& effort, std::size_t num_others) const {
+    return limit_.is_before(found_.size() + num_others < effort.num_wanted ? effort.of_wanted : effort.end);
+  }
+
   void descend_from_each_way(PlanHeap& reached, const SearchLimit::End& end) {
     using Way = std::tuple<PlanDegrees, std::int64_t, ReshardAfterForward>;
     std::map<Way, const PlanHeap::Entry*> lowest;
@@ -71,19 +83,19 @@ class GoodPlans {
 
   /// Of all that experts would choose, those of the lowest bounds: of the triples of degrees whose schedules say that
   /// they are fastest a few layouts each.
-  void plant(PlanHeap& planted, const SearchLimit::End& end) {
+  void plant(PlanHeap& planted, const Effort& effort) {
     if (tree_.memory_first()) return;
     PlanHeap seeds;
     const std::vector<PlanShape>& shapes = tree_.space().shapes();
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
       if (!is_expert_shape(*shape, request_) || found_.contains(degrees_of(*shape))) continue;
-      if (!limit_.is_before(end)) break;
+      if (!limit_.is_before(effort.of_wanted)) break;
       tree_.add_expert_choices(*shape, seeds);
     }
     std::map<PlanDegrees, int> num_stepped, num_fitting;
     const std::int64_t most_evaluated = tree_.counts().num_evaluated + most_timed;
     const auto has_none = [&] { return num_fitting.empty() && tree_.counts().num_evaluated < most_evaluated; };
-    while (!seeds.empty() && num_fitting.size() < most_planted && (has_none() || limit_.is_before(end))) {
+    while (!seeds.empty() && num_fitting.size() < most_planted && (has_none() || goes_on(effort, num_fitting.size()))) {
       const auto node = seeds.pop();
       const PlanDegrees degrees = degrees_of(*node);
       const auto fitting = num_fitting.find(degrees);
@@ -102,9 +114,10 @@ class GoodPlans {
   }
 
   /// The lowest layouts of so many triples of degrees, a few of each.
-  void time_best(PlanHeap& reached, std::size_t num_degrees, const SearchLimit::End& end) {
+  void time_best(PlanHeap& reached, std::size_t num_degrees, const Effort& effort) {
     std::map<PlanDegrees, int> num_timed;
-    while (!reached.empty() && num_timed.size() <= num_degrees && (timed_.empty() || limit_.is_before(end))) {
+    while (!reached.empty() && num_timed.size() <= num_degrees &&
+           (timed_.empty() || goes_on(effort, num_timed.size()))) {
       const auto node = reached.pop();
       const std::int64_t before = tree_.num_timed();
       const PlanDegrees degrees = degrees_of(*node);
@@ -152,7 +165,7 @@ class GoodPlans {
       const SearchLimit::End end_of_descents = limit_.after(polish_of_one / 4);
       PlanHeap reached;
       descend_from(std::move(left), reached, end_of_descents);
-      time_best(reached, 1, end_of_descents);
+      time_best(reached, 1, {end_of_descents, end_of_descents, 1});
     }
     open_.merge(std::move(rest));
     reorder(degrees, limit_.after(share_of_orders));
