@@ -26,7 +26,7 @@ std::vector<Group> groups_of(const RunConfig& config) {
     const int num_ranks = num_expert_ranks(config.parallelism), of_features = num_feature_ranks(config.parallelism),
               inside = of_features > 1 ? of_features : ep_on_node(config);
     for (const Group& group : {expert_holders_group(num_ranks), sequence_group}) groups.push_back(group);
-    if (inside > 0)
+    if (inside > 1)
       for (const Group& group : {expert_inner_group(inside), expert_across_group(num_ranks, inside)})
         groups.push_back(group);
     else if (num_ranks > 1)

@@ -71,7 +71,8 @@ struct LayerOptions {
   bool divides_expert_features = false;
   int ep = 1, ep_rank = 0;
   int etp = 1, etp_rank = 0;
-  int ep_on_node = 0;  // of `ep` ranks, that share a node, over which rows go in two hops; 0: directly
+  // Of `ep` ranks, that share a node, over which rows go in two hops; 0: directly; 1: all tokens go to all ranks.
+  int ep_on_node = 0;
   // Rows of a whole sequence that an expert takes in training, the first by weight or by position; 0: all.
   std::int64_t expert_capacity = 0;
   bool drops_by_score = false;
@@ -115,7 +116,7 @@ struct LayerOptions {
 /// planned of both.
 struct ExpertTraffic {
   std::int64_t sent_bytes = 0, planned_sent_bytes = 0;
-  // In two hops: across nodes or ranks of features, and the above inside of them.
+  // In two hops: across nodes or ranks of features, and the above inside of them. Of all tokens to all ranks: these.
   std::int64_t across_bytes = 0, planned_across_bytes = 0;
   std::int64_t flops = 0, planned_flops = 0;
   std::int64_t num_rounds = 0, num_exchanges = 0;  // of forward passes: their sum, and how many there were

@@ -50,7 +50,7 @@ inline constexpr AxisSet expert_axes = {Axis::dp_shard, Axis::cp, Axis::tp};
 /// experts; and those at one place of every such block.
 [[nodiscard]] constexpr Group expert_inner_group(int inside) { return {expert_axes, Group::Part::block, inside}; }
 [[nodiscard]] constexpr Group expert_across_group(int num_ranks, int inside) {
-  return {expert_axes, Group::Part::strided, inside, num_ranks};
+  return inside == 1 ? expert_group(num_ranks) : Group{expert_axes, Group::Part::strided, inside, num_ranks};
 }
 /// The ranks that hold tokens of the same sequences: parts of them, under sequence parallelism.
 inline constexpr Group sequence_group = {AxisSet{Axis::cp, Axis::tp}, Group::Part::all, 0};

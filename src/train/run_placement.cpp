@@ -12,12 +12,6 @@
 namespace echelon {
 namespace {
 
-bool needs_hosts(const RunConfig& config) {
-  const ParallelConfig& p = config.parallelism;
-  return p.expert_parallel_degree > 1 && num_feature_ranks(p) == 1 && p.expert_dispatch != ExpertDispatch::direct &&
-         p.ranks_per_node == 0;
-}
-
 /// How many ranks in a row each host has; 0: not equally many, for a reason.
 struct HostRows {
   std::int64_t num_ranks = 0;
@@ -63,12 +57,12 @@ RankPlacement placement_of(const RunConfig& config) {
 }
 
 RunConfig with_nodes(RunConfig config) {
-  if (!needs_hosts(config)) return config;
+  if (!asks_for_nodes(config.parallelism)) return config;
   return with_nodes(config, hosts_of_ranks(placement_of(config)));
 }
 
 RunConfig with_nodes(RunConfig config, std::span<const int> hosts) {
-  if (!needs_hosts(config) || !are_several(hosts)) return config;
+  if (!asks_for_nodes(config.parallelism) || !are_several(hosts)) return config;
   ParallelConfig& p = config.parallelism;
   const HostRows rows = rows_of(hosts);
   require(p.expert_dispatch == ExpertDispatch::automatic || rows.num_ranks > 0,
@@ -82,16 +76,16 @@ RunConfig with_nodes(RunConfig config, std::span<const int> hosts) {
 }
 
 std::string dispatch_description(const RunConfig& config) {
-  const bool is_known = !needs_hosts(config);
+  const bool is_known = !asks_for_nodes(config.parallelism);
   return dispatch_description(config, is_known ? std::vector<int>() : hosts_of_ranks(placement_of(config)));
 }
 
 std::string dispatch_description(const RunConfig& config, std::span<const int> hosts) {
   const std::int64_t ep = config.parallelism.expert_parallel_degree;
-  if (const int on_node = config.model.has_experts() ? ep_on_node(config) : 0; on_node > 0)
+  if (const int on_node = config.model.has_experts() ? ep_on_node(config) : 0; on_node > 1)
     return fmt::format("experts: rows go in two hops over {} nodes, with {} of the {} ranks of a layer's experts each",
                        ep / on_node, on_node, ep);
-  if (!needs_hosts(config) || !are_several(hosts)) return "";
+  if (!asks_for_nodes(config.parallelism) || !are_several(hosts)) return "";
   const std::string why = reason_for_direct(config, hosts);
   return why.empty() ? "" : fmt::format("experts: rows go directly, since {}", why);
 }

@@ -40,7 +40,8 @@ enum class TensorPlacement : std::uint8_t {
   departed,
   experts,
   expert_addends,
-  // With features of the same experts on several ranks, what these compute of a row that has come to all of them.
+  // With features of the same experts on several ranks, what these compute of a row that has come to all of them; or
+  // what all ranks do of a token that has.
   // Then the same where they have given it back to the one of them to which it came, one after the other.
   dispatched_addends,
   addends_at_node,

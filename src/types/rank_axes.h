@@ -13,9 +13,10 @@ namespace echelon {
 struct ExpertRanks {
   int num_ranks = 1;  // that have all of a layer; 1: every rank has all of them, or features of all
   // Those on one node, or with features of the same experts: rows go over them in a second hop. With 0, rows
-  // go to experts directly.
+  // go to experts directly; with 1 all tokens go to every rank, which returns sums.
   int inside = 0;
   bool divide_features = false;  // the latter
+  [[nodiscard]] bool gather_tokens() const { return inside == 1; }
 };
 
 class RankAxes {

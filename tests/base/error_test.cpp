@@ -19,7 +19,7 @@ TEST(Nearest, KnowsOtherNamesAndPrefersCommonStarts) {
   constexpr std::string_view dtypes[] = {"float32", "bfloat16", "float16", "float64"},
                              decays[] = {"none", "cosine", "linear", "wsd"},
                              balancers[] = {"headtail", "none", "striped"},
-                             sends[] = {"auto", "direct", "hierarchical"},
+                             sends[] = {"auto", "direct", "hierarchical", "all_gather"},
                              profiles[] = {"echelon", "bloom", "megatron-2021", "megatron-core"};
   for (const std::string_view name : {"BF16", "bf16", "Bfloat"}) EXPECT_EQ(closest_name(name, dtypes), "bfloat16");
   EXPECT_EQ(closest_name("FP16", dtypes), "float16");

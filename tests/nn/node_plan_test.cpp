@@ -223,7 +223,7 @@ TEST(NodePlan, TakesAsManyRoundsAsLoadsNeed) {
   double least = 10, most = 0;
   for (const int num_loaded : {1, 4})  // ranks
     for (const double factor : {1.2, 1.4, 1.6, 1.8, 1.9, 2.0}) {
-      const NodeSizes sizes = node_sizes_of(options, node_shares_of(options, {}));
+      const NodeSizes sizes = node_sizes_of(options);
       std::vector<double> popularity(64, 1);
       std::fill(popularity.begin(), popularity.begin() + num_loaded * 8, factor);
       const RandomLoads loads = random_loads(sizes, popularity, random);

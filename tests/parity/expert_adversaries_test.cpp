@@ -21,9 +21,10 @@ constexpr int forced_ranks = 8;
 constexpr double largest_bound = 100, bounds[] = {0.3, 1.0, largest_bound};  // of rows in a round; the last: of any
 constexpr std::int64_t forced_experts = 16, forced_tokens = 12;              // two experts on each rank
 
-/// How many ranks have features of the same experts, and rows of their own.
-enum class Features : int { whole = 1, halves = 2 };
-constexpr int num_parts(Features features) { return forced_ranks / static_cast<int>(features); }
+/// Each rank has whole experts, and all tokens go to all ranks or not; or two ranks have features of the same ones.
+enum class Features : std::uint8_t { whole, whole_of_all_tokens, halves };
+constexpr int num_places(Features features) { return features == Features::halves ? 2 : 1; }
+constexpr int num_parts(Features features) { return forced_ranks / num_places(features); }
 
 /// `most_received`: rows that come to the rank with the most, over all rows that one rank sends.
 struct Adversary {
@@ -66,7 +67,8 @@ RunConfig config_under(const Adversary& adversary, Features features, double bou
                                 .experts = forced_experts,
                                 .router_losses = true,
                                 .ep = num_parts(features),
-                                .etp = features == Features::whole ? 0 : static_cast<int>(features)});
+                                .etp = features == Features::halves ? num_places(features) : 0,
+                                .ranks_per_node = features == Features::whole_of_all_tokens ? 1 : 0});
   config.model.mixture.num_experts_per_tok = adversary.experts_per_token;
   config.moe.dispatch_bound = bound;
   config.training.steps = 2;
@@ -80,12 +82,24 @@ RunConfig config_under(const Adversary& adversary, Features features, double bou
   return config;
 }
 
-/// Of even loads, and of these: max over ranks of ceil(rows / Q), with Q = min(ceil(bound R), all that can come).
+/// Of even loads, and of these: max over ranks of ceil(rows / Q), with Q = min(ceil(bound R), all that can come). Of
+/// all tokens one of each rank fits.
 double forced_rounds(const Adversary& adversary, Features features, double bound) {
   const double R = static_cast<double>(adversary.tokens_per_rank * adversary.experts_per_token),
-               Q = std::min(std::ceil(bound * R), R * num_parts(features)),
-               most = features == Features::whole ? adversary.most_received : adversary.most_received_of_halves;
+               of_tokens = static_cast<double>(forced_ranks * adversary.experts_per_token),  // one of each rank
+      least = features == Features::whole_of_all_tokens ? of_tokens : 1,
+               Q = std::max(least, std::min(std::ceil(bound * R), R * num_parts(features))),
+               most = features == Features::halves ? adversary.most_received_of_halves : adversary.most_received;
   return std::max(std::ceil(R / Q), std::ceil(most * R / Q));
+}
+
+/// Of all tokens that fit, a round takes every r-th one of each rank: as many rounds as rows need, or more.
+void expect_rounds_of_all_tokens(const ExpertTraffic& traffic, const Adversary& adversary, double bound) {
+  const auto tokens = static_cast<double>(adversary.tokens_per_rank), rounds = static_cast<double>(traffic.num_rounds),
+             exchanges = static_cast<double>(traffic.num_exchanges),
+             least = forced_rounds(adversary, Features::whole_of_all_tokens, bound);
+  EXPECT_GE(rounds, exchanges * std::min(tokens, std::max(least, std::ceil(tokens / std::ceil(bound * tokens)))));
+  EXPECT_LE(rounds, exchanges * (bound == largest_bound ? 1 : tokens));
 }
 
 std::int64_t num_tokens_of(const RunConfig& config, const Adversary& adversary) {
@@ -99,6 +113,15 @@ std::int64_t num_rows_of(const Trajectory& trajectory) {
 }
 
 void PrintTo(const Adversary& adversary, std::ostream* out) { *out << adversary.name; }
+
+std::string_view name_of(Features features) {
+  switch (features) {
+    case Features::whole: return "whole";
+    case Features::whole_of_all_tokens: return "whole_of_all_tokens";
+    case Features::halves: return "halves";
+  }
+  return "?";
+}
 
 class Adversarial : public ::testing::TestWithParam<std::tuple<Adversary, Features>> {};
 
@@ -121,6 +144,7 @@ TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
       const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
       EXPECT_GT(traffic.num_exchanges, 0);
+      if (features == Features::whole_of_all_tokens) return expect_rounds_of_all_tokens(traffic, adversary, bound);
       EXPECT_EQ(static_cast<double>(traffic.num_rounds), rounds * static_cast<double>(traffic.num_exchanges));
     };
     const auto actual = run_training(config, {.interpose = interpose, .at_end = at_end, .targets = adversary.targets});
@@ -131,12 +155,13 @@ TEST_P(Adversarial, EqualsOneRankInAsManyRoundsAsRowsNeed) {
 
 std::string name_of_adversary(const ::testing::TestParamInfo<std::tuple<Adversary, Features>>& row) {
   const auto& [adversary, features] = row.param;
-  return fmt::format("{}{}", adversary.name, features == Features::whole ? "" : "_of_halves");
+  return fmt::format("{}_{}", adversary.name, name_of(features));
 }
 
 INSTANTIATE_TEST_SUITE_P(Routers, Adversarial,
                          ::testing::Combine(::testing::ValuesIn(adversaries()),
-                                            ::testing::Values(Features::whole, Features::halves)),
+                                            ::testing::Values(Features::whole, Features::whole_of_all_tokens,
+                                                              Features::halves)),
                          name_of_adversary);
 
 TEST(AdversarialLayer, HasMoreRoundsThanOthers) {
@@ -172,7 +197,7 @@ struct SentRows {
 // Where L ranks have features of the same experts, every row is given L - 1 times and as many addends come back,
 // whatever the loads. As many rows as with even loads go across to other experts.
 TEST(AdversarialTraffic, OfFeaturesIsTheClosedForm) {
-  constexpr std::int64_t L = static_cast<int>(Features::halves), P = num_parts(Features::halves);
+  constexpr std::int64_t L = num_places(Features::halves), P = num_parts(Features::halves);
   for (const Adversary& adversary : adversaries()) {
     if (adversary.targets == Targets::one_token) continue;
     SCOPED_TRACE(adversary.name);
@@ -238,11 +263,12 @@ TEST_P(AdversarialMemory, IsThatOfEvenLoads) {
 
 std::string name_of_memory(const ::testing::TestParamInfo<std::tuple<Features, double>>& row) {
   const auto& [features, bound] = row.param;
-  return fmt::format("{}_bound{:.0f}", features == Features::whole ? "whole" : "halves", 100 * bound);
+  return fmt::format("{}_bound{:.0f}", name_of(features), 100 * bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(Experts, AdversarialMemory,
-                         ::testing::Combine(::testing::Values(Features::whole, Features::halves),
+                         ::testing::Combine(::testing::Values(Features::whole, Features::whole_of_all_tokens,
+                                                              Features::halves),
                                             ::testing::ValuesIn(bounds)),
                          name_of_memory);
 

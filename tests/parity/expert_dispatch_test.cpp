@@ -146,7 +146,66 @@ TEST(HierarchicalDispatch, NeedsSeveralNodesOfSeveralRanks) {
       sentence_about(config),
       "parallelism.expert_dispatch = 'hierarchical' is for mixtures of experts, and the model has no experts (use "
       "'auto')");
-  EXPECT_THROW((void)parse_exactly<ExpertDispatch>("parallelism.expert_dispatch", "all_gather"), Error);
+}
+
+// Claim (plans): With all_gather P - 1 ranks get each token once and return one row of it, in both passes.
+// Bound: bytes equal, as counted in the transport, whatever the loads.
+// Tests: GatheredTokens
+TEST(GatheredTokens, GoToEveryRankOnce) {
+  for (const Loads& loads : all_loads()) {
+    std::unique_ptr<Trajectory> expected;
+    for (const auto& [ep, bound] : {std::pair{2, 1.0}, {4, 0.4}, {8, 1.2}, {8, 0.3}, {8, 100.0}}) {
+      RunConfig config = config_of_nodes(ep, 1, bound);
+      config.model.mixture.num_experts_per_tok = loads.experts_per_token;
+      if (!expected) expected = run_training(one_rank(config), {.interpose = forced(loads.choice, sequence_length)});
+      SCOPED_TRACE(fmt::format("{} over {} ranks, bound {}", loads.name, ep, bound));
+      const std::int64_t N = config.training.micro_batch_size * sequence_length, k = loads.experts_per_token,
+                         others = (ep - 1) * N, D = config.model.hidden_size * 8, weights = k * 8, choices = k * 4,
+                         layers = config.model.num_hidden_layers;
+      const auto at_end = [&, ep = ep](const RankView& rank) {
+        expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+        std::int64_t forwards = 0, backwards = 0;
+        for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+          const std::int64_t steps = kind == ProgramKind::training ? config.training.steps : 1;
+          for (const Action& action : rank.run.blueprint().program(kind)) {
+            const std::int64_t passes = action.kind == ActionKind::forward ? layers * steps : 0;
+            forwards += passes;
+            backwards += kind == ProgramKind::training ? passes : 0;
+          }
+        }
+        const ExpertTraffic traffic = rank.run.step().expert_traffic(ProgramKind::training);
+        const bool is_one_round = traffic.num_rounds == traffic.num_exchanges;
+        // x there with weights and y back; dy there, and dx back with the gradients of weights. Rounds after the first
+        // are sent again.
+        const std::int64_t least = others * (forwards * (choices + 2 * D + weights) + backwards * (2 * D + weights)),
+                           sent = rank.mesh.sent_bytes().at(expert_group(ep));
+        EXPECT_GE(sent, least);
+        EXPECT_LT(sent, least + (is_one_round ? 1 : backwards * others * (D + weights)));
+        EXPECT_TRUE(bound <= ep || is_one_round);
+        EXPECT_TRUE(bound >= 1 || !is_one_round);
+      };
+      const auto actual = run_training(config, {.interpose = forced(loads.choice, sequence_length), .at_end = at_end});
+      expect_equal(*actual, *expected, 1e-11, 1e-9, config.optimizer.lr);
+    }
+  }
+}
+
+TEST(GatheredTokens, AreRefusedInASentence) {
+  const auto sentence_about = [](const Layout& layout) -> std::string {
+    try {
+      validate(config_of(layout));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 4, .ranks_per_node = 1}), "");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ranks_per_node = 1}),
+            "parallelism.expert_dispatch = 'all_gather' sends tokens to other ranks, and "
+            "parallelism.expert_parallel_degree = 1 sends none (use 'auto')");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2, .ranks_per_node = 1}),
+            "parallelism.expert_dispatch = 'all_gather' is not supported with expert_tensor_parallel_degree = 2 (use "
+            "'direct')");
 }
 
 // Where nodes are not known, or an expert group is on one of them, rows go directly.
@@ -165,8 +224,8 @@ TEST(HierarchicalDispatch, IsWhatNodesAllow) {
 
 // Copies are summed at their nodes in one order, whoever comes first.
 TEST(HierarchicalDispatch, TwoRunsHaveTheSameBits) {
-  for (const double bound : {0.3, 1.2}) {
-    const RunConfig config = config_of_nodes(8, 4, bound);
+  for (const auto& [ranks_per_node, bound] : {std::pair{4, 0.3}, {4, 1.2}, {1, 0.3}, {1, 1.2}}) {
+    const RunConfig config = config_of_nodes(8, ranks_per_node, bound);
     const auto first = run_training(config), second = run_training(config);
     EXPECT_EQ(first->losses, second->losses);
     EXPECT_EQ(first->grad_norms, second->grad_norms);
@@ -179,7 +238,9 @@ TEST(HierarchicalDispatch, TwoRunsHaveTheSameBits) {
 std::int64_t block_bytes(RunConfig config, int ranks_per_node, double bound) {
   config.moe.dispatch_bound = bound;
   config.parallelism.ranks_per_node = ranks_per_node;
-  config.parallelism.expert_dispatch = ranks_per_node > 0 ? ExpertDispatch::hierarchical : ExpertDispatch::direct;
+  config.parallelism.expert_dispatch = ranks_per_node == 1  ? ExpertDispatch::all_gather
+                                       : ranks_per_node > 0 ? ExpertDispatch::hierarchical
+                                                            : ExpertDispatch::direct;
   const Blueprint blueprint(config);
   const RankBlueprint rank = blueprint.rank(0);
   const MemoryPlan& plan = rank.memory(ProgramKind::training);
@@ -243,11 +304,13 @@ TEST(DispatchMemory, HasNoRoomForTokensOfOthers) {
 
 // Memory is a function of the bound alone, and grows with it up to all rows that could come.
 TEST(HierarchicalDispatch, MemoryFollowsTheBound) {
-  std::int64_t before = 0;
-  for (const double bound : {0.5, 1.0, 2.0, 100.0}) {
-    const Blueprint blueprint(config_of_nodes(8, 4, bound));
-    EXPECT_GT(blueprint.rank(0).arena_bytes(), before) << bound;
-    before = blueprint.rank(0).arena_bytes();
+  for (const int ranks_per_node : {4, 1}) {
+    std::int64_t before = 0;
+    for (const double bound : {0.5, 1.0, 2.0, 100.0}) {
+      const Blueprint blueprint(config_of_nodes(8, ranks_per_node, bound));
+      EXPECT_GT(blueprint.rank(0).arena_bytes(), before) << bound;
+      before = blueprint.rank(0).arena_bytes();
+    }
   }
 }
 

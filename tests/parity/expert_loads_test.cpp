@@ -58,7 +58,7 @@ class Counter final : public TouchListener {
 };
 
 // Claim (plans): A trace that is given the rows that experts had in a run has its rounds, matmuls and bytes.
-// Bound: equal to what backend and transport counted, for eleven layouts, with loads of a router.
+// Bound: equal to what backend and transport counted, for 13 layouts, with loads of a router.
 // Tests: ExpertLoads
 TEST(ExpertLoads, GiveATraceTheRowsAndRoundsOfARun) {
   using enum PipelineSchedule;
@@ -68,6 +68,8 @@ TEST(ExpertLoads, GiveATraceTheRowsAndRoundsOfARun) {
                            {.shard = 4, .experts = 8, .ep = 4, .bound = 2},
                            {.shard = 8, .experts = 8, .ep = 8, .bound = 0.5, .ranks_per_node = 4},
                            {.shard = 8, .experts = 8, .ep = 4, .bound = 0.6, .ranks_per_node = 2},
+                           {.shard = 8, .experts = 8, .ep = 4, .bound = 0.6, .ranks_per_node = 1},
+                           {.shard = 2, .cp = 2, .experts = 8, .ep = 4, .bound = 2, .ranks_per_node = 1},
                            {.shard = 4, .experts = 8, .ep = 2, .etp = 2, .bound = 0.7},
                            {.shard = 4, .zero = 3, .experts = 8, .ep = 2, .capacity = 0.8},
                            {.shard = 2, .tp = 2, .sequence_parallel = true, .experts = 8, .ep = 4, .bound = 0.5},

@@ -125,7 +125,9 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.expert_tensor_parallel_degree = layout.etp;
   config.moe.dispatch_bound = layout.bound;
   config.parallelism.ranks_per_node = layout.ranks_per_node;
-  if (layout.ranks_per_node > 0) config.parallelism.expert_dispatch = ExpertDispatch::hierarchical;
+  if (layout.ranks_per_node > 0)
+    config.parallelism.expert_dispatch =
+        layout.ranks_per_node == 1 ? ExpertDispatch::all_gather : ExpertDispatch::hierarchical;
   config.moe.capacity_factor = layout.capacity;
   if (layout.drops_by_score) config.moe.capacity_order = CapacityOrder::score;
   config.training.recompute = layout.recompute;
@@ -929,6 +931,41 @@ std::vector<Layout> expert_parallel_rows() {
        .experts = 8,
        .ep = 4,
        .ranks_per_node = 2},
+      {.shard = 2, .microbatches = 3, .experts = 4, .ep = 2, .ranks_per_node = 1},
+      {.shard = 8, .family = Family::qwen3, .zero = 2, .experts = 8, .ep = 4, .bound = 1, .ranks_per_node = 1},
+      {.shard = 4, .zero = 3, .experts = 8, .ep = 4, .bound = 0.3, .ranks_per_node = 1},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .zero = 3,
+       .recompute = whole_block,
+       .experts = 12,
+       .ep = 4,
+       .bound = 0.7,
+       .ranks_per_node = 1},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .schedule = Kind::zb_h1,
+       .microbatches = 3,
+       .documents = true,
+       .cp = 2,
+       .balancer = LoadBalancer::none,
+       .seq_len = 35,
+       .experts = 16,
+       .ep = 8,
+       .bound = 0.5,
+       .ranks_per_node = 1},
+      {.shard = 4,
+       .pp = 2,
+       .schedule = Kind::zb_v,
+       .microbatches = 4,
+       .family = Family::qwen2,
+       .zero = 2,
+       .experts = 8,
+       .ep = 4,
+       .bound = 0.35,
+       .ranks_per_node = 1},
       {.shard = 4, .microbatches = 3, .experts = 4, .ep = 2, .etp = 2},
       {.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 2, .experts = 8, .ep = 2, .etp = 2, .bound = 0.3},
       {.replicate = 2,

@@ -35,7 +35,7 @@ struct Layout {
   bool router_losses = false;  // all of them
   int ep = 1, etp = 0;         // etp 0: 1 with sequence parallelism, or tp
   double bound = 1.2;          // of rows in one round of an exchange
-  int ranks_per_node = 0;      // rows go to experts in two hops
+  int ranks_per_node = 0;      // rows go to experts in two hops; 1: all tokens go to all of their ranks
   double capacity = 1e6;       // moe.capacity_factor
   bool drops_by_score = false;
   bool positions = false, balance = false;  // data.reset_position_ids, data.balance_batch

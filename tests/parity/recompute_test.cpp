@@ -82,6 +82,7 @@ const std::vector<Layout> mixture_layouts = {
      .ep = 2,
      .bound = 0.5},
     {.shard = 4, .microbatches = 2, .family = Family::qwen2, .experts = 8, .ep = 4, .ranks_per_node = 2},
+    {.shard = 4, .microbatches = 2, .family = Family::qwen2, .experts = 8, .ep = 4, .ranks_per_node = 1},
     {.shard = 4, .pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .experts = 6, .ep = 2, .etp = 2},
 };
 const std::vector<Kind> mixture_kinds = {{{router}},

@@ -104,9 +104,10 @@ TEST(Improvement, ChangesHowRowsTravelToExperts) {
   const auto values = [&](const std::string& key, const MachineSpec& machine) {
     return values_of(single_changes(asked.config, machine), key);
   };
-  const std::set<std::string> both = {"\"direct\"", "\"hierarchical\""}, direct = {"\"direct\""};
-  EXPECT_EQ(values("parallelism.expert_dispatch", asked.request.machine), both);
-  EXPECT_EQ(values("parallelism.expert_dispatch", some_host()), direct);
+  std::set<std::string> ways = {"\"all_gather\"", "\"direct\""};
+  EXPECT_EQ(values("parallelism.expert_dispatch", some_host()), ways);
+  ways.insert("\"hierarchical\"");
+  EXPECT_EQ(values("parallelism.expert_dispatch", asked.request.machine), ways);
   EXPECT_EQ(values("moe.dispatch_bound", asked.request.machine), (std::set<std::string>{"0.6", "2.4"}));
   const auto with = [&](ExpertDispatch dispatch) {
     RunConfig config = asked.config;

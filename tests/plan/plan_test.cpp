@@ -168,21 +168,22 @@ PlanRequest on_nodes_of_two(const PlanQuestion& asked) {
   return request;
 }
 
-// One hop or two, and several bounds; with uneven loads too, of which the most loaded rank takes several rounds.
+// One hop, two or tokens to all, and several bounds; with uneven loads too, of which the most loaded rank takes several
+// rounds.
 TEST(Plan, OfEachWayToExchangeRowsIsThatOfTimingEveryLayout) {
   for (const char* load : {"balanced", "zipf:1.2"})
     for (const char* fixed : {"", "--parallelism.expert_dispatch=hierarchical", "--parallelism.expert_dispatch=direct",
-                              "--moe.dispatch_bound=0.5"}) {
+                              "--parallelism.expert_dispatch=all_gather", "--moe.dispatch_bound=0.5"}) {
       PlanQuestion asked = mixture_over_nodes();
       asked.expert_load = load;
       if (*fixed != 0) asked.settings.emplace_back(fixed);
       const PlanRequest request = on_nodes_of_two(asked);
       SCOPED_TRACE(fmt::format("{} {}", load, fixed));
       expect_plans_of_timing_all(request);
-      std::set<std::pair<bool, double>> ways;
+      std::set<std::pair<std::int64_t, double>> ways;
       const PlanSpace space(request);
       for (const PlanShape& shape : space.shapes())
-        if (shape.ep == 4) ways.insert({shape.ranks_per_node > 0, shape.dispatch_bound});
+        if (shape.ep == 4) ways.insert({shape.ranks_per_node, shape.dispatch_bound});
       const std::size_t num_hops = std::string_view(fixed).find("dispatch=") == std::string_view::npos ? 2 : 1,
                         num_bounds = request.fixes("moe.dispatch_bound") ? 1
                                      : *load == 'z'                      ? 3
@@ -201,7 +202,7 @@ TEST(Plan, FillsNodesWhereARunDoes) {
   int num_filled = 0, num_others = 0;
   for (int i = 0; i < 4000; ++i) {
     const PlanShape& shape = space.shapes()[random() % space.shapes().size()];
-    if (shape.ranks_per_node == 0) continue;
+    if (shape.ranks_per_node <= 1) continue;
     PlanShape direct = shape;
     direct.ranks_per_node = 0;
     const std::vector<PlanData> data = space.data_layouts(shape);

@@ -145,6 +145,12 @@ const std::vector<NamedLayout>& layouts_of_experts() {
          p.expert_parallel_degree = 6;
          p.expert_dispatch = ExpertDispatch::hierarchical;
        }},
+      {"cp-all-gather-2x2x4",
+       [](ParallelConfig& p) {
+         p.data_parallel_shard_degree = p.context_parallel_degree = p.zero_level = 2;
+         p.expert_parallel_degree = 2;
+         p.expert_dispatch = ExpertDispatch::all_gather;
+       }},
       {"zbv-ep-etp-2x6x3x2",
        [](ParallelConfig& p) {
          p.pipeline_parallel_degree = p.expert_tensor_parallel_degree = 2;

@@ -104,6 +104,46 @@ TEST(ExpertFaults, HopsThatGoToOtherRanks) {
   EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
 }
 
+RunConfig with_all_tokens(int shard, int tp, int ep) {
+  RunConfig config = experts(shard, tp, ep);
+  config.parallelism.expert_dispatch = ExpertDispatch::all_gather;
+  return config;
+}
+
+/// Of tokens or sums, which are floats; what routers chose is not.
+PlantInMesh in_gather(CommKind kind, int which, std::vector<Group> others) {
+  return [=, seen = std::make_shared<int>(0)](const Collective& collective) {
+    const Group& group = collective.group;
+    const bool is_of_tokens = collective.kind == kind && group.axes == expert_axes &&
+                              group.part == Group::Part::block && collective.x.dtype != DType::int32;
+    return is_of_tokens && (*seen)++ == which ? others : std::vector{group};
+  };
+}
+
+TEST(ExpertFaults, TokensThatDoNotComeToAllRanksOrSumsThatDoNotReturn) {
+  for (const RunConfig& config : {with_all_tokens(4, 1, 2), with_all_tokens(2, 2, 2), with_all_tokens(2, 2, 4)}) {
+    EXPECT_EQ(fault_of(config, {}), "");
+    for (const CommKind kind : {CommKind::all_gather, CommKind::reduce_scatter})
+      for (int which = 0; which < num_exchanges / 2; ++which)
+        EXPECT_NE(fault_of(config, {.mesh = in_gather(kind, which, {})}), "") << name_of(kind) << " " << which;
+  }
+}
+
+TEST(ExpertFaults, TokensOfOtherRanksAndSumsOverThem) {
+  const RunConfig config = with_all_tokens(4, 1, 2);
+  for (const CommKind kind : {CommKind::all_gather, CommKind::reduce_scatter})
+    for (int which = 0; which < num_exchanges / 2; ++which)
+      EXPECT_NE(fault_of(config, {.mesh = in_gather(kind, which, {expert_holders_group(2)})}), "") << which;
+}
+
+/// Of y, of the gradients of weights and of dx: sums of a rank, and what has returned but for the last, whose place has
+/// the type of x.
+TEST(ExpertFaults, SumsOfTokensThatAreLeftOut) {
+  const auto skip = [](const CombineExpertsArgs&) { return false; };
+  for (int which = 0; which < num_exchanges - 1; ++which)
+    EXPECT_NE(fault_of(with_all_tokens(4, 1, 2), {.ops = in_one<CombineExpertsArgs>(which, skip)}), "") << which;
+}
+
 /// Two ranks have features of each expert. A token has three rows, so that only an expert's row is summed of two.
 RunConfig with_features(int shard, int tp, int ep) {
   RunConfig config = experts(shard, tp, ep);

@@ -36,6 +36,7 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
     check_reduce_scatter(*this, shard, full);
+    if (gathers_tokens()) return return_sums(shard, full);
     const Tensor own = own_part(*this, full, shard);
     // All of it is summed, and this rank's part is the result; the parts of others keep their types.
     for_ranges(CommKind::reduce_scatter, full, [&](const Inference& call, std::int64_t first, std::int64_t count) {
@@ -52,6 +53,7 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     check_all_gather(*this, full, shard);
     if (mesh_.axes_.row_hop(group_) != RankAxes::RowHop::none) {
+      if (gathers_tokens() && shard.dtype != DType::int32) return give_to_all(full, shard);
       Inference call = begin(CommKind::all_gather, shard);
       call.write(full, call.read("what routers chose", shard).piece.type);
       return {};
@@ -134,6 +136,37 @@ class TypedMesh::TypedComm final : public Comm {
   }
 
  private:
+  /// Over the ranks to each of which all tokens go.
+  [[nodiscard]] bool gathers_tokens() const {
+    return mesh_.axes_.experts().gather_tokens() && mesh_.axes_.row_hop(group_) != RankAxes::RowHop::none;
+  }
+  Pending give_to_all(const Tensor& full, const Tensor& shard) {
+    Inference call = begin(CommKind::all_gather, shard);
+    const Operand tokens = call.read("the tokens of this rank", shard);
+    require_exchangeable(call, tokens, sharded_rows, sharded_rows);
+    LayoutType type = tokens.piece.type, of_sent = type;
+    for (const TypeAxis axis : axes_) {
+      type[axis] = at_node_layout;
+      of_sent[axis] = departed_layout;
+    }
+    call.write(full, type);
+    call.write(shard, of_sent);
+    return {};
+  }
+  Pending return_sums(const Tensor& shard, const Tensor& full) {
+    Inference call = begin(CommKind::reduce_scatter, full);
+    const Operand sums = call.read("sums of tokens", full);
+    LayoutType type = sums.piece.type;
+    for (const TypeAxis axis : axes_) {
+      if (sums[axis] != dispatched_addends_layout && type != everywhere(TensorPlacement::zero))
+        call.fail(fmt::format("{}, but what ranks computed of all tokens is summed over '{}'", call.words(sums, axis),
+                              over()));
+      type[axis] = sharded_rows;
+    }
+    call.write(shard, type);
+    return {};
+  }
+
   [[nodiscard]] bool is_of_experts(Group::Part part) const { return group_.axes == expert_axes && group_.part == part; }
 
   void require_exchangeable(const Inference& call, const Operand& rows, AxisLayout at_home, AxisLayout away) const {

@@ -8,6 +8,8 @@
 //                       in two hops, across: sharded(0) <-> at_node; inside of nodes: at_node <-> dispatched; to ranks
 //                       with features: at_node -> dispatched, dispatched_addends -> addends_at_node
 //                       (what routers chose is gathered as it is)
+//     where all tokens go to every rank: all_gather sharded(0) -> at_node, reduce_scatter dispatched_addends ->
+//                       sharded(0)
 //     send, receive     what crosses from stage to stage has one type, known beforehand
 #pragma once
 

@@ -94,7 +94,7 @@ class Mixture : public Branch {
     ExpertRounds plan;
     Tensor of_ranks, offsets;
     Tensor slots;    // of the rows that are sent
-    Tensor x;        // [R, D], or [S, D] in two hops
+    Tensor x;        // [R, D], or [S, D] in two hops or to all
     Tensor weights;  // [R, 1], or [S, k]
     Tensor dy = {};  // like x
   };
@@ -163,8 +163,8 @@ class Mixture : public Branch {
                                           int num_matmuls) const;
   /// Rows in the order in which they came -> ordered by expert.
   void permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const;
-  /// The inverse, into the workspace.
-  [[nodiscard]] Tensor as_they_came(Context& context, Tensor rows, const ExpertRows& from) const;
+  /// The inverse, into the workspace; or, of tokens that were gathered, sums of their rows.
+  [[nodiscard]] Tensor as_they_came(Context& context, const Round& round, Tensor rows, const ExpertRows& from) const;
   /// The rows of a round go back: dx with the gradients of weights.
   void give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
                  const Meanwhile& meanwhile) const;

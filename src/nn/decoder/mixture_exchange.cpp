@@ -66,7 +66,8 @@ void Mixture::receive(Context& context, const Round& round, const Arrived& to, c
 void Mixture::compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to,
                             const Inner& inner) const {
   const auto& [of, index] = round;
-  exchange_.order(context, of.plan, index, of.of_ranks, {to.rows.slots, to.rows.offsets}, {x, of.offsets});
+  exchange_.order(context, of.plan, index, of.of_ranks, {to.rows.slots, to.rows.offsets},
+                  {to.rows.weights, of.offsets});
   const ExpertRows there = rows_that_came(context, round, to.rows, 2);
   permute_first(context, x, there, to.x);
   experts_.inner_products(context.ops, to.x, there, inner);
@@ -79,7 +80,7 @@ ExpertRows Mixture::rows_that_came(Context& context, const Round& round, const E
 }
 
 void Mixture::permute_first(Context& context, Tensor from, const ExpertRows& rows, Tensor to) const {
-  if (rows.count == 0) return;
+  if (rows.count == 0 || exchange_.gathers_tokens()) return;
   context.ops.permute_to_experts({.x = from.rows(0, rows.count), .slots = rows.slots, .y = to.rows(0, rows.count)});
 }
 
@@ -104,7 +105,8 @@ void Mixture::receive_dy(Context& context, const Round& round, const ExpertRows&
   permute_first(context, dy, at, dy_rows);
 }
 
-Tensor Mixture::as_they_came(Context& context, Tensor rows, const ExpertRows& from) const {
+Tensor Mixture::as_they_came(Context& context, const Round& round, Tensor rows, const ExpertRows& from) const {
+  if (exchange_.gathers_tokens()) return exchange_.sums_of_tokens(context, round, rows, rows.size(1));
   const Tensor in_order = context.workspace.take(rows.dtype, rows.sizes);
   if (from.count > 0)
     context.ops.combine_experts(
@@ -115,8 +117,11 @@ Tensor Mixture::as_they_came(Context& context, Tensor rows, const ExpertRows& fr
 void Mixture::give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
                         const Meanwhile& meanwhile) const {
   const Stack::Scope scope(context.workspace);
+  const Tensor dweights = exchange_.gathers_tokens()
+                              ? exchange_.sums_of_tokens(context, round, rows.dweights, exchange_.num_weights())
+                              : rows.dweights;
   const std::array<ExpertExchange::Matrices, 2> all = {
-      {{as_they_came(context, rows.rows, from), round.of.x, rows.rows}, {rows.dweights, round.of.weights}}};
+      {{as_they_came(context, round, rows.rows, from), round.of.x, rows.rows}, {dweights, round.of.weights}}};
   Travel travel = exchange_.give_back(context, round, all, exchange_.take_room(context.workspace, all));
   if (meanwhile) meanwhile();
   travel.wait();
@@ -165,7 +170,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
       const Stack::Scope of_activated(context.workspace);
       experts_.outputs(context, inner, rows, y_rows);
     }
-    const ExpertExchange::Matrices y = {as_they_came(context, y_rows, rows), of.x, y_rows};
+    const ExpertExchange::Matrices y = {as_they_came(context, {of, index}, y_rows, rows), of.x, y_rows};
     there.wait();
     back = exchange_.give_back(context, Round{of, index}, {&y, 1}, room);
   }

@@ -17,6 +17,14 @@ std::int64_t rows_within_capacity(const LayerOptions& options) {
 
 std::int64_t bounded(double bound, double rows) { return static_cast<std::int64_t>(std::ceil(bound * rows)); }
 
+/// Of tokens those for a node, with even loads.
+double even_share_of_tokens(const LayerOptions& options) {
+  const MixtureSpec& spec = options.model.mixture;
+  if (options.ep_on_node == 1) return 1;
+  return share_of_tokens(spec.num_experts, options.ep / options.ep_on_node, spec.num_experts_per_tok, spec.n_group,
+                         spec.topk_group);
+}
+
 }  // namespace
 
 std::int64_t most_rows_of(const LayerOptions& options) {
@@ -34,8 +42,7 @@ NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>
   NodeShares shares;
   shares.rows.assign(static_cast<std::size_t>(P), 1.0 / P);
   if (loads.empty()) {
-    shares.tokens.assign(static_cast<std::size_t>(M),
-                         share_of_tokens(spec.num_experts, M, spec.num_experts_per_tok, spec.n_group, spec.topk_group));
+    shares.tokens.assign(static_cast<std::size_t>(M), even_share_of_tokens(options));
     return shares;
   }
   // Every rank sees itself as the most loaded one, as in a direct exchange.
@@ -47,13 +54,14 @@ NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>
       const int rank = node * L + place;
       rows += shares.rows[static_cast<std::size_t>(rank)];
     }
-    shares.tokens.push_back(1 - std::pow(1 - std::min(rows, 1.0), static_cast<double>(spec.num_experts_per_tok)));
+    const double missed = std::pow(1 - std::min(rows, 1.0), static_cast<double>(spec.num_experts_per_tok));
+    shares.tokens.push_back(L == 1 ? 1 : 1 - missed);
   }
   return shares;
 }
 
 // G and X are bounded as Q is, by what comes with even loads. Rows within the capacity of experts take one round.
-NodeSizes node_sizes_of(const LayerOptions& options, const NodeShares& shares) {
+NodeSizes node_sizes_of(const LayerOptions& options) {
   const MixtureSpec& spec = options.model.mixture;
   const std::int64_t N = options.num_local_tokens(), k = spec.num_experts_per_tok, E = spec.num_experts, P = options.ep,
                      M = P / options.ep_on_node, on_node = std::min(k, E / M), on_rank = std::min(k, E / P);
@@ -64,15 +72,17 @@ NodeSizes node_sizes_of(const LayerOptions& options, const NodeShares& shares) {
                      .experts_per_token = k,
                      .num_experts = E};
   const auto rows = static_cast<double>(N * k);
-  const double even =
-      options.expert_shares.empty() ? shares.tokens.front() : share_of_tokens(E, M, k, spec.n_group, spec.topk_group);
-  const double tokens = even * static_cast<double>(M * N);
+  const double tokens = even_share_of_tokens(options) * static_cast<double>(M * N);
   const bool has_capacity = options.expert_capacity > 0;
   const std::int64_t taken = std::max(N * k, options.num_sequences * E * options.expert_capacity);
   const double bound = options.dispatch_bound;
   sizes.most_rows = std::max(most_rows_of(options), P * on_rank);  // a token of each rank fits
   sizes.most_copies = std::min(M * N * on_node, std::max(M * on_node, has_capacity ? taken : bounded(bound, rows)));
   sizes.most_tokens = std::min(M * N, std::max(M, has_capacity ? M * N : bounded(bound, tokens)));
+  if (sizes.gives_all()) {  // equally many of each rank, and its copies are its rows
+    sizes.most_tokens = (sizes.most_tokens + M - 1) / M * M;
+    sizes.most_copies = sizes.most_rows;
+  }
   return sizes;
 }
 

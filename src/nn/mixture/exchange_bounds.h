@@ -13,6 +13,6 @@ namespace echelon {
 /// What is assumed of exchanges in two hops under `loads`: of all rows, the share of each rank, in the order of
 /// LayerOptions; none: even ones.
 [[nodiscard]] NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>& loads);
-[[nodiscard]] NodeSizes node_sizes_of(const LayerOptions& options, const NodeShares& shares);
+[[nodiscard]] NodeSizes node_sizes_of(const LayerOptions& options);
 
 }  // namespace echelon

@@ -35,7 +35,7 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
   if (options.ep_on_node > 0) {
     node_shares_ = node_shares_of(options, shares_);
     if (!kept_shares_.empty()) kept_node_shares_ = node_shares_of(options, kept_shares_);
-    nodes_ = node_sizes_of(options, node_shares_);
+    nodes_ = node_sizes_of(options);
   }
   const auto counts_of = [&](const ExpertRounds& plan) {
     std::vector<RowCounts> counts;
@@ -65,13 +65,14 @@ void ExpertExchange::gather(Context& context, Tensor of_ranks, Tensor offsets, T
   if (!context.mesh.has_peers() && context.ops.computes_values())
     return context.ops.upload(of_ranks, even_loads().data());
   context.ops.publish();
-  if (!nodes_ && !features_) return context.mesh.comm(expert_group(num_ranks_)).all_gather(of_ranks, offsets).wait();
-  const int inside = nodes_ ? nodes_->ranks_per_node : features_->num_places;
+  const Tensor own = nodes_ ? experts : offsets;
+  const int inside = num_inside();
+  if (inside == 1) return context.mesh.comm(expert_group(num_ranks_)).all_gather(of_ranks, own).wait();
   const Stack::Scope scope(context.workspace);
   const Tensor of_place = context.workspace.take(
       DType::int32, nodes_ ? Sizes{nodes_->num_nodes * nodes_->num_tokens, nodes_->experts_per_token}
                            : Sizes{num_parts_, num_experts_ + 1});
-  context.mesh.comm(expert_across_group(num_ranks_, inside)).all_gather(of_place, nodes_ ? experts : offsets).wait();
+  context.mesh.comm(expert_across_group(num_ranks_, inside)).all_gather(of_place, own).wait();
   context.mesh.comm(expert_inner_group(inside)).all_gather(of_ranks, of_place).wait();
 }
 
@@ -104,7 +105,7 @@ ExpertRounds ExpertExchange::plan(Context& context, Tensor of_ranks) const {
 
 Tensor ExpertExchange::sent_slots(Context& context, const ExpertRounds& plan, Tensor slots) const {
   if (!nodes_) return slots;
-  const Tensor to_nodes = context.workspace.take(DType::int32, {nodes_->num_tokens, nodes_->nodes_per_token()});
+  const Tensor to_nodes = context.workspace.take(DType::int32, {nodes_->num_tokens, nodes_->parts_per_token()});
   const bool has_values = context.ops.computes_values();
   const std::vector<std::int32_t> values = has_values ? plan.by_node().sent_slots() : std::vector<std::int32_t>();
   context.ops.upload_like(to_nodes, values.data(), slots);
@@ -129,7 +130,8 @@ void ExpertExchange::order(Context& context, const ExpertRounds& plan, int round
     return;
   }
   const NodeRound& of = plan.by_node().round(round);
-  if (of.num_rows > 0) context.ops.upload_like(rows.slots.rows(0, of.num_rows), of.slots.data(), like.slots);
+  if (const std::int64_t count = of.num_rows; count > 0)
+    context.ops.upload_like(rows.slots.rows(0, count), of.slots.data(), like.slots.rows(0, count));
   context.ops.upload_like(rows.offsets, of.offsets.data(), like.offsets);
 }
 

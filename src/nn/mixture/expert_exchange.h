@@ -2,7 +2,8 @@
 // arXiv:2006.16668), without padding and without dropping any. The ranks of an expert group have all experts together,
 // E / P each, and tokens of their own. Or ETP of them have features of the same experts (feature_plan.h).
 //
-//     sent         directly [R, columns], ordered by expert; or [S, columns], once for each node, ordered by node
+//     sent         directly [R, columns], ordered by expert; or [S, columns], once for each node, ordered by node, or
+//                  once for all
 //     dispatch     sent -> [Q, columns], ordered by the rank they came from
 //     give_back    the inverse; rows that are in no part of the round keep their values
 //
@@ -80,11 +81,13 @@ class ExpertExchange {
   }
   /// R, or S where tokens are sent once for each node.
   [[nodiscard]] std::int64_t num_sent() const {
-    return nodes_ ? nodes_->num_tokens * nodes_->nodes_per_token() : num_rows_;
+    return nodes_ ? nodes_->num_tokens * nodes_->parts_per_token() : num_rows_;
   }
   /// Weights of a row that is sent.
   [[nodiscard]] std::int64_t num_weights() const { return nodes_ ? nodes_->experts_per_token : 1; }
   [[nodiscard]] bool sends_to_nodes() const { return nodes_.has_value(); }
+  /// Tokens of all ranks come to each, which makes rows of them, ordered by expert, in `free`; and gives back sums.
+  [[nodiscard]] bool gathers_tokens() const { return nodes_ && nodes_->gives_all(); }
 
   /// int32: the offsets of all ranks [P, E + 1], with features on several by place and part; or their choices [P N, k].
   [[nodiscard]] Sizes of_ranks_sizes() const;
@@ -133,6 +136,9 @@ class ExpertExchange {
                                 const Room& room) const;
   [[nodiscard]] Travel give_back(Context& context, const Round& round, std::span<const Matrices> all,
                                  const Room& room) const;
+  /// Where tokens were gathered: rows ordered by expert -> a sum for each token [G, columns], in the workspace, which
+  /// is an addend over ranks. Of weights [Q, 1] -> [G, k], which are not summed.
+  [[nodiscard]] Tensor sums_of_tokens(Context& context, const Round& round, Tensor rows, std::int64_t columns) const;
   /// Adds to the traffic of this layer, if it is counted.
   void count(Context& context, const ExpertTraffic& more) const {
     if (!context.microbatch.expert_traffic.empty()) context.microbatch.expert_traffic[mixture_row_] += more;
@@ -165,7 +171,8 @@ class ExpertExchange {
 
   /// Where tokens and copies, or what has come and addends, of the matrices are.
   [[nodiscard]] static Room::AtNode at_node(const Matrices& matrices, const Room::AtNode& room) {
-    return {room.tokens.exists() ? room.tokens : matrices.arrived, room.copies.exists() ? room.copies : matrices.free};
+    const Tensor free = matrices.free.exists() ? matrices.free : matrices.arrived;
+    return {room.tokens.exists() ? room.tokens : matrices.arrived, room.copies.exists() ? room.copies : free};
   }
   /// Of at most so many tokens or copies, unless they need none of their own. Tokens are read before their copies
   /// arrive, and summed after these have gone back inside.
@@ -188,7 +195,13 @@ class ExpertExchange {
   };
   [[nodiscard]] static Travel start_hop(Context& context, const Hop& hop);
 
-  // In two hops (node_exchange.cpp).
+  /// Neighbours among which rows go on: of a node, or with features of the same experts.
+  [[nodiscard]] int num_inside() const {
+    return nodes_ ? nodes_->ranks_per_node : features_ ? features_->num_places : 1;
+  }
+
+  // In two hops, or to all ranks (node_exchange.cpp).
+  [[nodiscard]] Travel start_across(Context& context, const Hop& hop) const;
   [[nodiscard]] Travel dispatch_by_node(Context& context, const Round& round, std::span<const Matrices> all,
                                         const Room& room) const;
   [[nodiscard]] Travel give_back_by_node(Context& context, const Round& round, std::span<const Matrices> all,

@@ -17,8 +17,8 @@ NodePlan::NodePlan(const NodeSizes& sizes, std::vector<std::int32_t> choices, in
 }
 
 bool NodePlan::goes_to(const std::int32_t* experts, int node) const {
-  return std::any_of(experts, experts + sizes_.experts_per_token,
-                     [&](std::int32_t expert) { return expert >= 0 && expert / experts_per_node() == node; });
+  const auto is_there = [&](std::int32_t expert) { return expert >= 0 && expert / experts_per_node() == node; };
+  return sizes_.gives_all() || std::any_of(experts, experts + sizes_.experts_per_token, is_there);
 }
 
 double NodePlan::highest_load(int num_rounds) const {
@@ -45,6 +45,7 @@ double NodePlan::highest_load(int num_rounds) const {
   const auto load = [](const std::vector<std::int64_t>& of, std::int64_t most) {
     return static_cast<double>(*std::ranges::max_element(of)) / static_cast<double>(most);
   };
+  if (sizes_.gives_all()) tokens = {sizes_.num_nodes * ((sizes_.num_tokens + num_rounds - 1) / num_rounds)};
   return std::max({load(tokens, sizes_.most_tokens), load(copies, sizes_.most_copies), load(rows, sizes_.most_rows)});
 }
 
@@ -70,7 +71,7 @@ NodeRound NodePlan::chosen_round(int index) const {
     for (std::int64_t token = index; token < sizes_.num_tokens; token += num_rounds_)
       come += goes_to(experts_of(node, place, token), sizes_.node()) ? 1 : 0;
     sent.first = sent.count > 0 ? first + before : 0;
-    first += all;
+    if (!sizes_.gives_all()) first += all;
     round.sent_across.push_back(sent);
     received.push_back(come);
   }
@@ -145,9 +146,9 @@ std::int64_t NodePlan::num_sent() const {
   std::int64_t rows = 0;
   if (choices_.empty()) {
     for (const std::int64_t tokens : planned_tokens()) rows += tokens;
-    return rows;
+    return rows / (sizes_.num_nodes / sizes_.num_parts());
   }
-  for (int node = 0; node < sizes_.num_nodes; ++node)
+  for (int node = 0; node < sizes_.num_parts(); ++node)
     for (std::int64_t token = 0; token < sizes_.num_tokens; ++token)
       rows += goes_to(experts_of(sizes_.node(), sizes_.place(), token), node) ? 1 : 0;
   return rows;
@@ -155,11 +156,11 @@ std::int64_t NodePlan::num_sent() const {
 
 // Ordered by node, then by round, then by token.
 std::vector<std::int32_t> NodePlan::sent_slots() const {
-  const std::int64_t columns = sizes_.nodes_per_token();
+  const std::int64_t columns = sizes_.parts_per_token();
   std::vector<std::int32_t> slots(static_cast<std::size_t>(sizes_.num_tokens * columns), -1);
   std::vector<std::int64_t> num_nodes(static_cast<std::size_t>(sizes_.num_tokens));
   std::int32_t row = 0;
-  for (int node = 0; node < sizes_.num_nodes; ++node)
+  for (int node = 0; node < sizes_.num_parts(); ++node)
     for (int round = 0; round < num_rounds_; ++round)
       for (std::int64_t token = round; token < sizes_.num_tokens; token += num_rounds_)
         if (goes_to(experts_of(sizes_.node(), sizes_.place(), token), node))

@@ -9,6 +9,9 @@
 //
 // Rows come back the same way, and copies of a token are summed at its node: one row comes back.
 //
+// With L = 1 every rank gets the tokens of all others, S = N, and its own experts' rows are copies of them. What ranks
+// return is summed on the way.
+//
 // Every rank knows all choices. Token n travels in round n mod (number of rounds): as few rounds as fit, so that no
 // rank has more than G tokens of others, X copies of them, or Q rows for its experts. One token of each rank always
 // fits. So memory depends on these bounds alone.
@@ -33,8 +36,12 @@ struct NodeSizes {
   [[nodiscard]] int num_ranks() const { return num_nodes * ranks_per_node; }
   [[nodiscard]] int node() const { return rank / ranks_per_node; }
   [[nodiscard]] int place() const { return rank % ranks_per_node; }
-  /// S / N: nodes that a token can go to.
-  [[nodiscard]] std::int64_t nodes_per_token() const { return std::min<std::int64_t>(experts_per_token, num_nodes); }
+  /// To every rank.
+  [[nodiscard]] bool gives_all() const { return ranks_per_node == 1; }
+  /// Parts of what a rank sends: one for each node, or one for all.
+  [[nodiscard]] int num_parts() const { return gives_all() ? 1 : num_nodes; }
+  /// S / N: parts that a token can be in.
+  [[nodiscard]] std::int64_t parts_per_token() const { return std::min<std::int64_t>(experts_per_token, num_parts()); }
 };
 
 /// What is assumed before choices are known: the fraction of tokens with an expert on a node, and of rows at a rank, by

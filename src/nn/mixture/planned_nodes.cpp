@@ -69,8 +69,9 @@ NodePlan::NodePlan(const NodeSizes& sizes, NodeShares shares) : sizes_(sizes), s
 
 // One at least, as far as there is room: to this rank's own node first, of which it receives as many from every node.
 std::vector<std::int64_t> NodePlan::planned_tokens() const {
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(sizes_.num_nodes));
-  std::int64_t room = sizes_.num_tokens * sizes_.nodes_per_token();
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(sizes_.num_nodes), sizes_.num_tokens);
+  if (sizes_.gives_all()) return tokens;
+  std::int64_t room = sizes_.num_tokens * sizes_.parts_per_token();
   for (int i = 0; i < sizes_.num_nodes; ++i) {
     const auto node = static_cast<std::size_t>((sizes_.node() + i) % sizes_.num_nodes);
     const std::int64_t wanted = std::max<std::int64_t>(1, scaled(shares_.tokens[node], sizes_.num_tokens));
@@ -87,7 +88,7 @@ NodeRound NodePlan::planned_round(int index) const {
   std::int64_t first = 0;
   for (const std::int64_t tokens : planned_tokens()) {
     round.sent_across.push_back({first + tokens * index / num_rounds_, of_round(tokens)});
-    first += tokens;
+    if (!sizes_.gives_all()) first += tokens;
   }
   const std::int64_t own = round.sent_across[static_cast<std::size_t>(sizes_.node())].count;
   round.received_across = in_a_row(std::vector(static_cast<std::size_t>(M), own), sizes_.most_tokens);

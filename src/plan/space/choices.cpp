@@ -35,6 +35,14 @@ void require_legal(const RunConfig& config) {
     validate_head_exchange(config.model, tp, {.key = "parallelism.context_parallel_method", .num_ranks = u});
 }
 
+ExpertDispatch dispatch_of(const PlanShape& shape) {
+  switch (shape.ranks_per_node) {
+    case 0: return ExpertDispatch::direct;
+    case 1: return ExpertDispatch::all_gather;
+    default: return ExpertDispatch::hierarchical;
+  }
+}
+
 void set_shape(RunConfig& config, const PlanShape& shape) {
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
@@ -52,10 +60,11 @@ void set_shape(RunConfig& config, const PlanShape& shape) {
                                                                                              : 0;
   if (config.model.has_experts()) {
     ParallelConfig& p = config.parallelism;
-    const bool is_direct = shape.ranks_per_node == 0;
-    if (!is_direct) p.ranks_per_node = shape.ranks_per_node;
-    if (asks_for_nodes(p) || p.ranks_per_node > 0 || p.expert_dispatch == ExpertDispatch::hierarchical)
-      p.expert_dispatch = is_direct ? ExpertDispatch::direct : ExpertDispatch::hierarchical;
+    const ExpertDispatch dispatch = dispatch_of(shape);
+    if (dispatch == ExpertDispatch::hierarchical) p.ranks_per_node = shape.ranks_per_node;
+    const bool is_open = p.expert_dispatch == ExpertDispatch::automatic && dispatch == ExpertDispatch::direct &&
+                         !asks_for_nodes(p) && p.ranks_per_node == 0;
+    if (!is_open) p.expert_dispatch = dispatch;
     config.moe.dispatch_bound = shape.dispatch_bound;
   }
   config.parallelism.data_parallel_shard_degree = shards_of_experts(shape);

@@ -67,7 +67,7 @@ void add_degrees(const RunConfig& config, Candidates& candidates) {
   if (config.model.has_experts()) {
     for (const std::int64_t degree : divisors_of(config.parallelism.tensor_parallel_degree))
       candidates.add(features_key, [&](RunConfig& c) { c.parallelism.expert_tensor_parallel_degree = degree; });
-    for (const auto dispatch : {ExpertDispatch::direct, ExpertDispatch::hierarchical})
+    for (const auto dispatch : {ExpertDispatch::direct, ExpertDispatch::hierarchical, ExpertDispatch::all_gather})
       candidates.add("parallelism.expert_dispatch", [&](RunConfig& c) { c.parallelism.expert_dispatch = dispatch; });
     for (const double factor : {0.5, 2.0})
       candidates.add("moe.dispatch_bound", [&](RunConfig& c) { c.moe.dispatch_bound *= factor; });

@@ -30,13 +30,15 @@ struct PlanShape {
   // divide the features of each. Or tensor-parallel ranks divide the features of all, as of a dense branch.
   std::int64_t ep = 1, etp = 1;
   bool divides_experts_as_dense = true;
-  // Of experts over ranks: those that share a node, where rows go to other nodes in two hops (0: directly); and
-  // moe.dispatch_bound.
+  // Of experts over ranks: those that share a node, where rows go to other nodes in two hops (0: directly; 1: all
+  // tokens go to all of these ranks); and moe.dispatch_bound.
   std::int64_t ranks_per_node = 0;
   double dispatch_bound = MoeConfig().dispatch_bound;
   LoadBalancer balancer = LoadBalancer::headtail;  // of context parallelism
   auto operator<=>(const PlanShape&) const = default;
 };
+
+[[nodiscard]] ExpertDispatch dispatch_of(const PlanShape& shape);
 
 /// Without a fixed degree, ranks of context parallelism hold no fewer tokens of a sequence. With fewer of them it is
 /// another way to make microbatches smaller, and a search takes several times the work to weigh it against the others.

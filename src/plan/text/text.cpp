@@ -47,10 +47,12 @@ namespace {
 
 std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "" : ", order " + name_of(order); }
 
-/// "4x2" with features over 2 ranks; "64 in 2 hops"; "8 by 0.6" with another bound than the usual one.
+/// "4x2" with features over 2 ranks; "64 in 2 hops"; "8 to all" where all tokens go to all ranks; "8 by 0.6" with
+/// another bound than the usual one.
 std::string expert_text(const PlanShape& shape) {
   std::string text = shape.etp > 1 ? fmt::format("{}x{}", shape.ep, shape.etp) : fmt::format("{}", shape.ep);
-  if (shape.ranks_per_node > 0) text += " in 2 hops";
+  if (shape.ranks_per_node > 1) text += " in 2 hops";
+  if (shape.ranks_per_node == 1) text += " to all";
   if (num_expert_ranks(shape) > 1 && shape.dispatch_bound != MoeConfig().dispatch_bound)
     text += fmt::format(" by {}", shape.dispatch_bound);
   return text;

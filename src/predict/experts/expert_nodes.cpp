@@ -4,11 +4,6 @@
 
 namespace echelon {
 
-bool asks_for_nodes(const ParallelConfig& p) {
-  return p.expert_parallel_degree > 1 && num_feature_ranks(p) == 1 && p.expert_dispatch != ExpertDispatch::direct &&
-         p.ranks_per_node == 0;
-}
-
 RunConfig with_nodes_of(RunConfig config, const MachineSpec& machine) {
   ParallelConfig& p = config.parallelism;
   const bool asks = asks_for_nodes(p), is_machine = !machine.host && !machine.nodes.empty();

@@ -6,8 +6,6 @@
 
 namespace echelon {
 
-/// Whether hosts or a machine decide how rows go to experts, since no key does.
-[[nodiscard]] bool asks_for_nodes(const ParallelConfig& parallelism);
 /// With parallelism.ranks_per_node of the machine, where the way to experts asks for nodes.
 [[nodiscard]] RunConfig with_nodes_of(RunConfig config, const MachineSpec& machine);
 

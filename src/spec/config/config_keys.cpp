@@ -194,7 +194,7 @@ const ConfigKey keys[] = {
     {"parallelism.context_parallel_load_balancer", choice<parallelism, &P::context_parallel_load_balancer>, "tokens of a rank: headtail: two chunks, the r-th and the r-th from the end | none: one chunk | striped: every cp-th token | per_document: headtail in each document | packed: even pairs (query, key)"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "ranks that have the experts of a layer together: neighbours among the dp_shard, cp and tp ranks", degree},
     {"parallelism.expert_tensor_parallel_degree", at<parallelism, &P::expert_tensor_parallel_degree>, "ranks that split each expert; 0: tensor_parallel_degree, or 1 with sequence_parallel", {0, 1 << 20}},
-    {"parallelism.expert_dispatch", choice<parallelism, &P::expert_dispatch>, "rows to experts on other ranks: direct | hierarchical: a token crosses to a node once | auto: hierarchical where hosts or ranks_per_node allow it"},
+    {"parallelism.expert_dispatch", choice<parallelism, &P::expert_dispatch>, "rows to experts on other ranks: direct | hierarchical: a token crosses to a node once | all_gather: all tokens to all ranks | auto: hierarchical where hosts or ranks_per_node allow it"},
     {"parallelism.ranks_per_node", at<parallelism, &P::ranks_per_node>, "ranks in a row that share a node, for expert_dispatch; 0: by the hosts of an MPI job", {0, 1 << 20}},
     {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
 

@@ -124,15 +124,18 @@ void check_features(const RunConfig& config) {
           "among data_parallel_shard_degree = {} x context_parallel_degree = {} x tensor_parallel_degree = {} ranks "
           "(use {})",
           etp, ep, p.data_parallel_shard_degree, p.context_parallel_degree, p.tensor_parallel_degree, closest);
-  require(p.expert_dispatch != ExpertDispatch::hierarchical,
-          "parallelism.expert_dispatch = 'hierarchical' is not supported with expert_tensor_parallel_degree = {} (use "
-          "'direct')",
-          etp);
+  const bool is_direct = p.expert_dispatch == ExpertDispatch::automatic || p.expert_dispatch == ExpertDispatch::direct;
+  require(is_direct,
+          "parallelism.expert_dispatch = '{}' is not supported with expert_tensor_parallel_degree = {} (use 'direct')",
+          name_of(p.expert_dispatch), etp);
 }
 
 /// Two hops need several nodes with several ranks of an expert group each.
 void check_dispatch(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
+  require(p.expert_dispatch != ExpertDispatch::all_gather || num_expert_ranks(p) > 1,
+          "parallelism.expert_dispatch = 'all_gather' sends tokens to other ranks, and "
+          "parallelism.expert_parallel_degree = 1 sends none (use 'auto')");
   if (p.expert_dispatch != ExpertDispatch::hierarchical) return;
   require(
       p.expert_parallel_degree > 1,

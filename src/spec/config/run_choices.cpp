@@ -20,7 +20,7 @@ constexpr AttentionKernels all_attention_kernels[] = {AttentionKernels::automati
 constexpr Packing all_packings[] = {Packing::stream, Packing::best_fit};
 constexpr CapacityOrder all_capacity_orders[] = {CapacityOrder::position, CapacityOrder::score};
 constexpr ExpertDispatch all_dispatches[] = {ExpertDispatch::automatic, ExpertDispatch::direct,
-                                             ExpertDispatch::hierarchical};
+                                             ExpertDispatch::hierarchical, ExpertDispatch::all_gather};
 constexpr ContextMethod all_context_methods[] = {ContextMethod::ring, ContextMethod::all_gather, ContextMethod::ulysses,
                                                  ContextMethod::ulysses_ring};
 constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
@@ -119,6 +119,7 @@ std::string_view name_of(ExpertDispatch dispatch) {
     case ExpertDispatch::automatic: return "auto";
     case ExpertDispatch::direct: return "direct";
     case ExpertDispatch::hierarchical: return "hierarchical";
+    case ExpertDispatch::all_gather: return "all_gather";
   }
   return "?";
 }
@@ -182,8 +183,7 @@ CapacityOrder parse_exactly(std::string_view key, std::string_view name) {
 }
 template <>
 ExpertDispatch parse_exactly(std::string_view key, std::string_view name) {
-  constexpr std::string_view not_yet[] = {"all_gather"};
-  return parse_exact_choice<ExpertDispatch>(key, name, all_dispatches, not_yet);
+  return parse_exact_choice<ExpertDispatch>(key, name, all_dispatches);
 }
 template <>
 ContextMethod parse_exactly(std::string_view key, std::string_view name) {

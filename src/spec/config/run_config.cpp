@@ -45,6 +45,12 @@ int num_expert_ranks(const ParallelConfig& p) {
   return static_cast<int>(p.expert_parallel_degree) * num_feature_ranks(p);
 }
 
+bool asks_for_nodes(const ParallelConfig& p) {
+  const bool may_have_hops =
+      p.expert_dispatch == ExpertDispatch::automatic || p.expert_dispatch == ExpertDispatch::hierarchical;
+  return p.expert_parallel_degree > 1 && num_feature_ranks(p) == 1 && may_have_hops && p.ranks_per_node == 0;
+}
+
 std::optional<int> ep_neighbours_on_node(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const MeshShape mesh = config.mesh_shape();
@@ -72,8 +78,9 @@ int ep_on_node(const RunConfig& config) {
       p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0,
       "parallelism.expert_dispatch = 'hierarchical' needs parallelism.ranks_per_node, which is 0: which ranks share a "
       "node? (use 'direct')");
-  if (p.expert_parallel_degree == 1 || p.ranks_per_node == 0 || p.expert_dispatch == ExpertDispatch::direct) return 0;
-  if (num_feature_ranks(p) > 1) return 0;
+  if (p.expert_parallel_degree == 1 || num_feature_ranks(p) > 1) return 0;
+  if (p.expert_dispatch == ExpertDispatch::all_gather) return 1;
+  if (p.ranks_per_node == 0 || p.expert_dispatch == ExpertDispatch::direct) return 0;
   const int on_node = ep_neighbours_on_node(config).value_or(0);
   const bool has_several = on_node > 1 && on_node < p.expert_parallel_degree;
   return has_several ? on_node : 0;

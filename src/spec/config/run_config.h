@@ -224,11 +224,13 @@ struct RunConfig {
 [[nodiscard]] int num_feature_ranks(const ParallelConfig& parallelism);
 /// Ranks that have the experts of a layer together, and exchange rows; 1: none.
 [[nodiscard]] int num_expert_ranks(const ParallelConfig& parallelism);
+/// Whether hosts or a machine decide how rows go to experts, since no key does.
+[[nodiscard]] bool asks_for_nodes(const ParallelConfig& parallelism);
 /// How many of the ranks that have the experts of a layer together are on each node with some of them; none: not
 /// equally many neighbours.
 [[nodiscard]] std::optional<int> ep_neighbours_on_node(const RunConfig& config);
 /// Of the ranks that have the experts of a layer together, how many share a node, where rows go to experts in two hops;
-/// 0: rows go directly.
+/// 0: rows go directly; 1: all tokens go to all of these ranks.
 [[nodiscard]] int ep_on_node(const RunConfig& config);
 /// Ranks that have the same experts of a stage's; 1 where experts are divided as dense layers are.
 [[nodiscard]] int num_expert_holders(const RunConfig& config);

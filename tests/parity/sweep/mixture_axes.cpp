@@ -69,10 +69,11 @@ SweepAxis capacity() {
 SweepAxis expert_dispatch() {
   SweepAxis axis = {"parallelism.expert_dispatch", {}};
   for (const ExpertDispatch dispatch :
-       {ExpertDispatch::direct, ExpertDispatch::hierarchical, ExpertDispatch::automatic})
+       {ExpertDispatch::direct, ExpertDispatch::hierarchical, ExpertDispatch::automatic, ExpertDispatch::all_gather})
     axis.settings.push_back({std::string(name_of(dispatch)), [=](Draft& d) {
                                d.config.parallelism.expert_dispatch = dispatch;
-                               d.has_nodes = dispatch != ExpertDispatch::direct;
+                               d.has_nodes =
+                                   dispatch == ExpertDispatch::hierarchical || dispatch == ExpertDispatch::automatic;
                              }});
   return axis;
 }

@@ -48,8 +48,9 @@ void refuse_expert_parallel(Refusals& refused) {
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
               of_features, "groups are made of neighbours", [](const Draft& d) { return !has_feature_groups(d); });
-  refused.add({{dispatch, {"hierarchical"}}, {degree, {"1"}}}, dispatch, "a rank has all experts");
-  refused.add({{dispatch, {"hierarchical"}}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
+  const std::vector<std::string> not_direct = {"hierarchical", "all_gather"};
+  refused.add({{dispatch, not_direct}, {degree, {"1"}}}, dispatch, "a rank has all experts");
+  refused.add({{dispatch, not_direct}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
               "rows go over ranks of features", [](const Draft& d) { return feature_ranks(d) > 1; });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"2", "3"}}}, "parallelism.ranks_per_node",
               "two hops need two nodes of two ranks");

@@ -117,8 +117,12 @@ OpCost cost(const PermuteToExpertsArgs& args) { return cost_by_rows(args.y, 0, b
 Operands operands_of(const PermuteToExpertsArgs& args) { return {args.x.dtype, {args.x, args.slots}, {args.y}}; }
 void infer(Inference& call, const PermuteToExpertsArgs& args) {
   const Operand x = call.read("x", args.x), slots = call.read("slots", args.slots);
-  for (const TypeAxis axis : call.axes()) require_same_tokens(call, slots, x, axis);
-  call.write(args.y, x.piece.type);
+  LayoutType y = x.piece.type;
+  for (const TypeAxis axis : call.axes()) {
+    require_same_tokens(call, slots, x, axis);
+    if (x[axis] == at_node_layout && call.ranks().experts().gather_tokens()) y[axis] = dispatched_layout;
+  }
+  call.write(args.y, y);
 }
 void sample(SampleOperands& s, PermuteToExpertsArgs& args) {
   const auto [N, k] = sample_tokens(s);
@@ -144,6 +148,7 @@ void infer(Inference& call, const CombineExpertsArgs& args) {
   for (const TypeAxis axis : call.axes()) {
     require_same_tokens(call, slots, y, axis);
     if (y[axis] == addends_at_node_layout) out[axis] = sum_of_addends(call, args.slots);
+    if (y[axis] == dispatched_layout && call.ranks().experts().gather_tokens()) out[axis] = dispatched_addends_layout;
   }
   if (args.weights.exists()) {
     const Operand weights = call.read("weights", args.weights);
