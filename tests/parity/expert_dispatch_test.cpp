@@ -148,8 +148,8 @@ TEST(HierarchicalDispatch, NeedsSeveralNodesOfSeveralRanks) {
       "'auto')");
 }
 
-// Claim (plans): With all_gather P - 1 ranks get each token once and return one row of it, in both passes.
-// Bound: bytes equal, as counted in the transport, whatever the loads.
+// Claim (plans): With all_gather each token goes to P - 1 ranks, which return one row of it.
+// Bound: bytes equal, as counted, whatever the loads.
 // Tests: GatheredTokens
 TEST(GatheredTokens, GoToEveryRankOnce) {
   for (const Loads& loads : all_loads()) {
@@ -290,6 +290,18 @@ TEST(DispatchMemory, IsCloseToThatOfKnownEvenLoads) {
     EXPECT_LE(directly, most_directly) << name;
     EXPECT_GT(in_two_hops, 0.5) << name;
     EXPECT_LE(in_two_hops, most_in_two_hops) << name;
+  }
+}
+
+// A rank sends N rows instead of k N, and has room for P N tokens where rows will be.
+TEST(DispatchMemory, OfAllTokensIsLessForUpToAsManyRanksAsATokenHasExperts) {
+  for (const int ep : {2, 4, 8}) {
+    const RunConfig config = block_of("qwen3-30b-a3b", ep);
+    const double bound = MoeConfig().dispatch_bound, directly = static_cast<double>(block_bytes(config, 0, bound)),
+                 to_all = static_cast<double>(block_bytes(config, 1, bound)) / directly;
+    fmt::print("qwen3-30b-a3b over {}: all tokens to all {:.3f}x\n", ep, to_all);
+    EXPECT_GT(to_all, 0.3);
+    EXPECT_LE(to_all, 1);
   }
 }
 

@@ -195,7 +195,7 @@ class ExpertExchange {
   };
   [[nodiscard]] static Travel start_hop(Context& context, const Hop& hop);
 
-  /// Neighbours among which rows go on: of a node, or with features of the same experts.
+  /// Neighbours to which rows go in a second hop: of a node, or with features of the same experts.
   [[nodiscard]] int num_inside() const {
     return nodes_ ? nodes_->ranks_per_node : features_ ? features_->num_places : 1;
   }

@@ -44,9 +44,9 @@ enum class Packing : std::uint8_t { stream, best_fit };
 /// Which rows of a sequence an expert with a capacity takes first: earlier ones, or those with larger weights, which is
 /// not causal.
 enum class CapacityOrder : std::uint8_t { position, score };
-/// How rows go to experts on other ranks: to each directly, or hierarchically, once to every node and on from there; or
-/// all ranks get all tokens, and sums return. automatic: hierarchically where parallelism.ranks_per_node says which
-/// ranks share nodes, and a group has several.
+/// How rows go to experts on other ranks: to each directly, or hierarchically, once to every node and on from there.
+/// all_gather: tokens go to all ranks, and sums return. automatic: hierarchically where parallelism.ranks_per_node says
+/// which ranks share nodes, and a group has several.
 enum class ExpertDispatch : std::uint8_t { automatic, direct, hierarchical, all_gather };
 /// What a run that resumes does not take from its checkpoint.
 struct LoadExclusions {

@@ -85,7 +85,9 @@ void name_impossible_ranks(Refusals& refused) {
   const std::string four = "two hops need groups of 4 or 8";
   refused.add_consequence({{dispatch, {"hierarchical"}}, {tp, {"3"}}}, four);
   refused.add_consequence({{dispatch, {"hierarchical"}}, {experts, {"5", "6"}}}, four);
-  refused.add_consequence({{dispatch, {"hierarchical"}}, {of_features, {"2"}}}, "rows go over ranks of features");
+  refused.add_consequence({{dispatch, {"hierarchical", "all_gather"}}, {of_features, {"2"}}},
+                          "rows go over ranks of features");
+  refused.add_consequence({{dispatch, {"all_gather"}}, {experts, {"5"}}}, "ranks divide them by 2, 3, 4 or 8");
 }
 
 }  // namespace
