@@ -122,6 +122,9 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     else
       EXPECT_LE(step->seconds, plan.outcome.step_seconds * (1 + 1e-12));
     EXPECT_LE(played, step->seconds);
+    PlanChoice plain = choice;
+    plain.recompute = nothing;
+    EXPECT_LE(rounding_of_bounds * steps.play(plain)->seconds, step->seconds);
     PlanChoice alike = choice;
     alike.order = bounds.costs().orders().stand_in(choice.shape, choice.data, choice.order);
     EXPECT_EQ(steps.play(alike)->seconds, step->seconds) << name_of(choice.order) << " and " << name_of(alike.order);

@@ -187,14 +187,33 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice, const UnitStates& tr
   return peak;
 }
 
-std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
+/// As passing() has it of any pass, of kinds of stages alone: a search asks for many pipelines that do not fit.
+std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation, std::int64_t enough) {
   const LayerCosts& costs = layers(computation);
-  const PlanStages& all = stages_->stages(computation, costs);
+  const auto& [of, kinds] = stages_->kinds(computation, costs);
   const States own = states(computation.shape, costs, most_sharded(computation.shape));
-  const std::vector<Passing>& at_passes = passing(computation, costs, all);
+  const std::vector<RankStates>& ranks = stages_->states(computation.shape, computation.pipeline, request_->base.model);
   std::int64_t peak = 0;
-  for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
-    peak = std::max(peak, persistent(own, all, rank) + at_passes[static_cast<std::size_t>(rank)].any);
+  for (std::size_t rank = 0; rank < ranks.size() && peak <= enough; ++rank) {
+    const RankStates& of_rank = ranks[rank];
+    std::int64_t passes = 0;
+    for (const PassState& pass : of_rank.states) {
+      const StageCost& stage = kinds[of.kinds[pass.stage]];
+      std::int64_t bytes = stage.workspace_bytes[static_cast<std::size_t>(pass.kind)];
+      if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) bytes += stage.flow_bytes;
+      for (std::size_t i = 0; i < of_rank.stages.size(); ++i) {
+        const StageCost& held = kinds[of.kinds[of_rank.stages[i]]];
+        const HeldMicrobatches& num = pass.held[i];
+        bytes += num.stashes * held.stash_bytes + num.input_stashes * held.input_stash_bytes +
+                 num.gradient_stashes * held.gradient_stash_bytes;
+      }
+      passes = std::max(passes, bytes);
+    }
+    peak = std::max(peak, passes + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
+                                                    .num_mixtures = of.mixtures_of_rank[rank],
+                                                    .is_first = of.ranks.front() == static_cast<int>(rank),
+                                                    .is_last = of.ranks.back() == static_cast<int>(rank)}));
+  }
   return peak;
 }
 

@@ -5,6 +5,7 @@
 #include "plan/bounds/stages.h"
 
 #include <array>
+#include <limits>
 
 namespace echelon {
 
@@ -24,8 +25,10 @@ class PlanBytes {
   }
   /// `traces`: of its data axes.
   [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice, const UnitStates& traces);
-  /// Without the snapshots of checkpoints, of which no data axes have the least.
-  [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
+  /// Without the snapshots of checkpoints, of which no data axes have the least. Where it is more than `enough`, by how
+  /// much is not looked for.
+  [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation,
+                                         std::int64_t enough = std::numeric_limits<std::int64_t>::max());
   /// With one microbatch in flight, or all where every order of the schedule's kind has them.
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
   /// Of parameters, gradients and optimizer states, each held by one rank only.

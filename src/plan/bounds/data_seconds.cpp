@@ -49,7 +49,7 @@ double longest_of_any(const StateCosts& state, double UnitSeconds::*seconds) {
 }
 
 // The collectives of a rank's data axes share a lane: all but the last one of them run before the norm, and reductions
-// after the first gradient. Under ZeRO-1 and 2 parameters are gathered after it.
+// after the first gradient, those over replicas among them. Under ZeRO-1 and 2 parameters are gathered after it.
 double lane_seconds(const PlanCosts& costs, const PassEnds& ends) {
   const PlanData& data = costs.choice.data;
   if (!is_sharded(costs.choice, 2)) return 0;
@@ -64,7 +64,8 @@ double lane_seconds(const PlanCosts& costs, const PassEnds& ends) {
   double longest = 0;
   for (std::size_t rank = 0; rank < gathers.size(); ++rank) {
     const double first_gradient = ends.first_gradients.empty() ? 0 : ends.first_gradients[rank];
-    const double reductions = m * of_rank(costs, &UnitSeconds::reduce, rank);
+    const double reductions =
+        m * of_rank(costs, &UnitSeconds::reduce, rank) + of_rank(costs, &UnitSeconds::reduce_parts, rank);
     longest = std::max(longest, std::max(gathers[rank], first_gradient) + reductions);
   }
   return longest - longest_of_any(costs.state, &UnitSeconds::reduce);
@@ -77,9 +78,10 @@ double longest_pass(const UnitCost& unit, BackwardKinds kinds) {
   return seconds;
 }
 
-/// Once a step a stage's gradients are reduced after its last pass, those of a rank one after the other.
+/// A stage's gradients are reduced after its last pass, from ZeRO-2 on those of this pass, and over replicas. Those of
+/// a rank come one after the other.
 double reductions_after_passes(const PlanCosts& costs, const PassEnds& ends) {
-  if (is_sharded(costs.choice, 2) || ends.gradients.empty()) return 0;
+  if (ends.gradients.empty()) return 0;
   std::vector<std::size_t> stages(ends.gradients.size());
   std::iota(stages.begin(), stages.end(), std::size_t{0});
   std::sort(stages.begin(), stages.end(),
@@ -212,13 +214,12 @@ double first_gathers(const PlanCosts& costs) {
 // In the backward phase the first reduction waits for the first block's pass. After it come the gathers of all but the
 // first two blocks and all reductions but the last two. In the last phase the sums over replicas follow, except for the
 // last four, each two passes after its reduction. The last block waits for all of these. All of this is for gathers
-// that are one unit ahead.
+// that are one unit ahead. Parameters that stay gathered are not gathered again in the backward phase, or at all.
 double single_rank_end(const PlanCosts& costs) {
   const auto& [choice, stages, layers, state, passes] = costs;
   const PlanData& data = choice.data;
   const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
-  const bool gathers =
-      is_sharded(costs.choice, 3) && data.reshard != ReshardAfterForward::step && data.prefetch_depth == 1;
+  const bool gathers = is_sharded(costs.choice, 3) && data.prefetch_depth == 1;
   if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
   const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
   const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;
@@ -229,7 +230,7 @@ double single_rank_end(const PlanCosts& costs) {
     const auto n = static_cast<double>(stage.num_blocks);
     num_blocks += n;
     // For the next microbatch: one block alone, or all.
-    const bool stays = stage.num_blocks <= 1 || data.reshard == ReshardAfterForward::never;
+    const bool stays = stage.num_blocks <= 1 || data.reshard != ReshardAfterForward::microbatch;
     gathers_of_all += (stays ? 1 : num_together) * of_stage(state, &UnitSeconds::gather, stage);
     reductions += num_together * of_stage(state, &UnitSeconds::reduce, stage);
     reductions_of_parts += of_stage(state, &UnitSeconds::reduce_parts, stage);
@@ -245,17 +246,17 @@ double single_rank_end(const PlanCosts& costs) {
   const double embedding = state.embedding.gather + state.tied_weight.gather;
   const double forth = std::max(forwards + std::max(0.0, state.block.gather - layers.embedding().seconds[of_forward]),
                                 gathers_of_all + least_of_block[of_forward] + layers.head().seconds[of_forward]);
-  double back = backwards, last_back = backwards;
-  if (data.reshard == ReshardAfterForward::microbatch) {
-    const double bottom = least_of_block[of_backward] + layers.embedding().seconds[of_backward];
-    const double lane = layers.head().seconds[of_backward] + least_of_block[of_backward] + gathers_of_all -
-                        2 * longest_of_any(state, &UnitSeconds::gather) + reductions -
-                        2 * longest_of_any(state, &UnitSeconds::reduce) + bottom;
-    back = std::max(back, lane);
-    last_back = std::max(
-        back, lane + std::max(0.0, reductions_of_parts - 4 * longest_of_any(state, &UnitSeconds::reduce_parts)));
-  }
-  return embedding + num_phases * forth + (num_phases - 1) * back + last_back;
+  const double bottom = least_of_block[of_backward] + layers.embedding().seconds[of_backward];
+  const double gathers_behind_first = data.reshard == ReshardAfterForward::microbatch
+                                          ? gathers_of_all - 2 * longest_of_any(state, &UnitSeconds::gather)
+                                          : 0;
+  const double lane = layers.head().seconds[of_backward] + least_of_block[of_backward] + gathers_behind_first +
+                      reductions - 2 * longest_of_any(state, &UnitSeconds::reduce) + bottom;
+  const double back = std::max(backwards, lane);
+  const double last_back =
+      std::max(back, lane + std::max(0.0, reductions_of_parts - 4 * longest_of_any(state, &UnitSeconds::reduce_parts)));
+  const double later_forth = data.reshard == ReshardAfterForward::step ? forwards : forth;
+  return embedding + forth + (num_phases - 1) * (back + later_forth) + last_back;
 }
 
 // All ranks sum the norm of what was reduced, update, and sum the loss.

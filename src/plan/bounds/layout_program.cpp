@@ -22,6 +22,7 @@ LayoutProgram::LayoutProgram(const Schedule& schedule, const LoweringOptions& lo
       if (computes_weight_gradients(action.kind) && first_to_compute[static_cast<std::size_t>(action.stage)] == never)
         first_to_compute[static_cast<std::size_t>(action.stage)] = action.microbatch;
   place_on_lanes();
+  play = ProgramPlay(work);
   for (const Program& program : programs) lifetimes.push_back(lifetimes_of(program, options, rank_of_stage));
 }
 

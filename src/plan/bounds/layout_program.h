@@ -4,7 +4,7 @@
 #pragma once
 
 #include "blueprint/lifetimes.h"
-#include "predict/step/step_events.h"
+#include "plan/bounds/program_play.h"
 #include "schedule/lowering/lower.h"
 
 #include <vector>
@@ -20,6 +20,7 @@ struct LayoutProgram {
   std::vector<int> rank_of_stage;
   std::vector<Program> programs;                       // by pipeline rank
   StepWork work;                                       // its seconds are to be filled in
+  ProgramPlay play;                                    // of this work
   std::vector<std::vector<BufferLifetime>> lifetimes;  // by pipeline rank
   // By stage: the microbatch whose weight gradients are computed first.
   std::vector<int> first_to_compute;

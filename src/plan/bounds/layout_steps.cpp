@@ -1,9 +1,6 @@
 #include "plan/bounds/layout_steps.h"
 
 #include "blueprint/blueprint.h"
-#include "predict/machine/least_communication.h"
-#include "predict/step/context_rank.h"
-#include "predict/step/host_lane.h"
 #include "spec/config/pipeline.h"
 
 #include <algorithm>
@@ -12,38 +9,33 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t most_known_actions = 1 << 21;  // some hundred MiB
+constexpr std::size_t most_known_times = 1 << 12;
 
 /// Folds the costs of units to those of a layout's actions, and their bytes to what its ranks hold.
 class LayoutFold {
  public:
-  LayoutFold(const RunConfig& config, const MachineSpec& machine, CostTable& costs, const PlanChoice& choice,
+  LayoutFold(const RunConfig& config, LayoutTimes& times, CostTable& costs, const PlanChoice& choice,
              const LayoutProgram& program, const std::vector<StageUnits>& stages)
       : config_(config),
+        times_(times),
         layers_(costs.layers(choice.shape, choice.recompute.operations)),
         unit_states_(costs.traces(choice.shape, choice.data)),
-        program_(program),
-        devices_(config.mesh_shape(), machine),
-        device_(machine.nodes.front().device),
-        is_host_free_(HostCosts{device_.launch_seconds, device_.collective_launch_seconds}.is_free()),
-        timer_(costs.timer()),
-        context_ranks_(config),
-        // A group's nodes may be connected to one switch or to several.
-        ranks_differ_(machine.network.nodes_per_leaf > 0) {
+        program_(program) {
     without_units_.options = layer_options(config, 0);
     without_units_.rank_of_stage = program.rank_of_stage;
     for (const StageUnits& units : stages) add(units);
   }
 
   /// Fills the seconds of a rank's works in.
-  void fill(int rank, std::vector<Work>& works) {
-    start(rank);
+  void fill(int rank, double launch_seconds, std::vector<Work>& works) {
+    without_units_.pipeline_rank = pipeline_rank_ = rank;
     for (const Action& action : program_.programs[static_cast<std::size_t>(rank)]) {
       const LaneTime time = time_of(action);
       Work& work = works[static_cast<std::size_t>(action.id)];
       work.seconds = time.seconds;
       work.issue = time.issue;
     }
-    if (config_.training.cuda_graphs) issue_as_graph(device_.launch_seconds, works);
+    if (config_.training.cuda_graphs) issue_as_graph(launch_seconds, works);
   }
 
   [[nodiscard]] std::int64_t peak_bytes(int rank) const {
@@ -80,24 +72,6 @@ class LayoutFold {
       return tied_weight;
     }
   };
-  /// What an action, or a part of it, takes of the device and of its host.
-  struct LaneTime {
-    double seconds = 0;
-    IssueTime issue = {};
-
-    void then(const LaneTime& next, std::int64_t count = 1) {
-      if (count == 0) return;
-      const double all = static_cast<double>(count) * next.seconds;
-      issue.then(next.issue.repeated(count, next.seconds), all);
-      seconds += all;
-    }
-  };
-  using PassTimes = std::array<LaneTime, num_pass_kinds>;
-  struct Communication {
-    CommRecord record;
-    double seconds = 0;
-  };
-
   void add(const StageUnits& units) {
     Stage& stage = stages_.emplace_back();
     stage.has_tied_weight = units.has_tied_weight;
@@ -113,44 +87,8 @@ class LayoutFold {
   [[nodiscard]] bool is_of(std::size_t stage, int rank) const { return program_.rank_of_stage[stage] == rank; }
   [[nodiscard]] const Stage& stage(int index) const { return stages_[static_cast<std::size_t>(index)]; }
 
-  /// Selects the rank. Where all ranks take the same time, the known seconds stay valid.
-  void start(int rank) {
-    Coordinates coordinates{};
-    coordinates[static_cast<std::size_t>(Axis::pp)] = rank;
-    mesh_rank_ = context_ranks_.busiest_like(devices_.mesh().rank_of(coordinates), devices_.mesh());
-    without_units_.pipeline_rank = pipeline_rank_ = rank;
-    once_.clear();
-    communications_.clear();
-    if (!ranks_differ_ && rank > 0) return;
-    passes_.clear();
-    states_.clear();
-  }
-
-  [[nodiscard]] LaneTime time_of(const ActionCost& cost) {
-    const auto seconds_of = [&](const CommRecord& record) {
-      const auto same = std::ranges::find(communications_, record, &Communication::record);
-      if (same != communications_.end()) return same->seconds;
-      communications_.push_back({record, least_communication_seconds(record, mesh_rank_, devices_)});
-      return communications_.back().seconds;
-    };
-    LaneTime time = {.seconds = cost.events.seconds(seconds_of)};
-    if (!is_host_free_) time.issue = cost.events.issue_time(device_.collective_launch_seconds, seconds_of);
-    return time;
-  }
-
-  /// Of the microbatch whose weight gradients are computed first, or of the others.
-  const PassTimes& passes(const UnitCost& unit, bool is_first) {
-    const auto [known, is_new] = passes_.try_emplace({&unit, is_first});
-    for (std::size_t pass = 0; is_new && pass < num_pass_kinds; ++pass)
-      known->second[pass] = time_of(unit.costs->of(pass, is_first));
-    return known->second;
-  }
-
-  LaneTime state(const UnitState& unit, ActionKind kind) {
-    const auto [known, is_new] = states_.try_emplace({&unit, kind});
-    if (const auto found = unit.costs.find(kind); is_new && found != unit.costs.end())
-      known->second = time_of(found->second);
-    return known->second;
+  [[nodiscard]] const LaneTime& state(const UnitState& unit, ActionKind kind) const {
+    return times_.state(pipeline_rank_, unit, kind);
   }
 
   LaneTime state_of_all(ActionKind kind) {
@@ -163,13 +101,9 @@ class LayoutFold {
     return time;
   }
 
-  /// Of what does not depend on units.
-  LaneTime once(const Action& action) {
+  [[nodiscard]] const LaneTime& once(const Action& action) {
     const int peer = lane_of(action.kind) == Lane::transfer ? program_.peer_of(action) : -1;
-    const auto [known, is_new] = once_.try_emplace({action.kind, peer});
-    if (is_new)
-      known->second = time_of(timer_.cost_of(trace_without_units(config_, mesh_rank_, without_units_, action, true)));
-    return known->second;
+    return times_.once(action, peer, config_, without_units_);
   }
 
   LaneTime time_of(const Action& action) {
@@ -198,9 +132,12 @@ class LayoutFold {
                           action.microbatch == program_.first_to_compute[static_cast<std::size_t>(action.stage)];
     const auto kind = static_cast<std::size_t>(pass);
     const Stage& of = stage(action.stage);
-    if (action.unit != whole_stage) return passes(*of.run_of(action.unit).passes, is_first)[kind];
+    const auto passes = [&](const Run& run) -> const LaneTime& {
+      return times_.passes(pipeline_rank_, *run.passes, is_first)[kind];
+    };
+    if (action.unit != whole_stage) return passes(of.run_of(action.unit));
     LaneTime time;
-    const auto add = [&](const Run& run) { time.then(passes(*run.passes, is_first)[kind], run.count); };
+    const auto add = [&](const Run& run) { time.then(passes(run), run.count); };
     if (pass == PassKind::forward)
       std::for_each(of.runs.begin(), of.runs.end(), add);
     else
@@ -265,22 +202,13 @@ class LayoutFold {
   }
 
   const RunConfig& config_;
+  LayoutTimes& times_;
   const LayerCosts& layers_;
   const UnitStates& unit_states_;
   const LayoutProgram& program_;
-  DeviceMap devices_;
-  const DeviceSpec& device_;
-  bool is_host_free_;
-  CostTimer& timer_;
-  ContextRanks context_ranks_;
-  bool ranks_differ_;
   ModelPart without_units_;
   std::vector<Stage> stages_;
-  int pipeline_rank_ = 0, mesh_rank_ = 0;
-  std::map<std::pair<const UnitCost*, bool>, PassTimes> passes_;
-  std::map<std::pair<const UnitState*, ActionKind>, LaneTime> states_;
-  std::map<std::pair<ActionKind, int>, LaneTime> once_;  // by peer
-  std::vector<Communication> communications_;            // a few: the hops of a ring are the same
+  int pipeline_rank_ = 0;
 };
 
 }  // namespace
@@ -327,27 +255,36 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
   return *known_.front().program;
 }
 
+/// The loss is summed from the rank of the last stage on.
+LayoutTimes& LayoutSteps::times_of(const PlanChoice& choice, const RunConfig& config) {
+  if (times_.size() > most_known_times) times_.clear();
+  const auto [known, is_new] =
+      times_.try_emplace({choice.shape, choice.data, choice.order, entry_of(choice.pipeline.schedule).placement});
+  if (is_new) known->second = std::make_unique<LayoutTimes>(config, request_->machine, costs_->timer());
+  return *known->second;
+}
+
 std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   const MachineSpec& machine = request_->machine;
   if (machine.host) return std::nullopt;
   const RunConfig config = space_->config_of(choice);
-  const MeshShape mesh = config.mesh_shape();
-  const DeviceMap devices(mesh, machine);
-  if (devices.has_several_kinds()) return std::nullopt;
   const std::int64_t num_lowered_before = num_lowered_;
+  LayoutTimes& times = times_of(choice, config);
+  if (times.has_several_kinds()) return std::nullopt;
   LayoutProgram& program = program_of(choice, config);
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
-  LayoutFold fold(config, machine, *costs_, choice, program,
+  LayoutFold fold(config, times, *costs_, choice, program,
                   units_of(space_->stages_of(num_stages, choice.pipeline.layout), config.model,
                            recompute_of(choice.recompute), tied_weight_of(config.model, program.rank_of_stage)));
-  const bool is_regular = devices.is_regular() && has_equal_expert_groups(choice.shape, machine);
+  const bool is_regular = times.is_regular() && has_equal_expert_groups(choice.shape, machine);
   LayoutStep step = {.is_exact = is_regular, .num_lowered = num_lowered_ - num_lowered_before};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
     step.num_actions += static_cast<std::int64_t>(program.programs[static_cast<std::size_t>(rank)].size());
-    fold.fill(rank, program.work.ranks[static_cast<std::size_t>(rank)].works);
+    fold.fill(rank, machine.nodes.front().device.launch_seconds,
+              program.work.ranks[static_cast<std::size_t>(rank)].works);
     step.live_bytes = std::max(step.live_bytes, fold.peak_bytes(rank));
   }
-  step.seconds = echelon::play(program.work).end;
+  step.seconds = program.play.end(program.work);
   return step;
 }
 

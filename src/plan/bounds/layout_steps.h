@@ -4,6 +4,7 @@
 #pragma once
 
 #include "plan/bounds/layout_program.h"
+#include "plan/bounds/layout_times.h"
 #include "plan/bounds/stages.h"
 #include "plan/bounds/unit_costs.h"
 
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 namespace echelon {
@@ -41,6 +43,7 @@ class LayoutSteps {
     std::unique_ptr<LayoutProgram> program;
   };
   [[nodiscard]] LayoutProgram& program_of(const PlanChoice& choice, const RunConfig& config);
+  [[nodiscard]] LayoutTimes& times_of(const PlanChoice& choice, const RunConfig& config);
 
   const PlanSpace* space_;
   const PlanRequest* request_;
@@ -48,6 +51,7 @@ class LayoutSteps {
   std::list<Known> known_;  // those that were used last come first
   std::map<ProgramKey, std::list<Known>::iterator> known_by_key_;
   std::int64_t num_known_actions_ = 0, num_lowered_ = 0;
+  std::map<std::tuple<PlanShape, PlanData, AxisOrder, Placement>, std::unique_ptr<LayoutTimes>> times_;
 };
 
 }  // namespace echelon

@@ -13,6 +13,8 @@ namespace {
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
                        work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
+// Programs are played for many layouts if they are so short, in passes of units, once so much was done for some.
+constexpr std::int64_t most_played_passes = 1024, work_of_look = 100, work_of_unit_pass = 10;
 
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
@@ -60,6 +62,7 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
     case PlanGrade::clocked: return expand_pipeline(node, open);
     case PlanGrade::any_order: return clock_any_order(node, open);
     case PlanGrade::clocked_any_order: return expand_orders(node, open);
+    case PlanGrade::unclocked_layout: return clock_layout(node, open);
     case PlanGrade::layout: return step(node, open);
     case PlanGrade::stepped: return time(node);
     case PlanGrade::timed: return;
@@ -137,7 +140,7 @@ void PlanTree::push_pipeline(PlanNode node, PlanHeap& open) {
 void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   if (memory_first()) return expand_pipeline(node, open);
   const auto fits = [&](const PlanRecompute& each) {
-    return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}));
+    return may_fit(bounds_.bytes().of_pipeline({node.choice.shape, node.choice.pipeline, each}, device_bytes_));
   };
   if (must_fit_ && !fits(node.chain.front())) {
     PlanNode rest = node;
@@ -147,8 +150,9 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   }
   const PlanShape& shape = node.choice.shape;
   const auto num_data = std::ssize(space_.data_layouts(shape));
-  // The clock is quicker than a look at all data axes where there are few passes.
-  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * num_data) return clock_pipeline(node, open);
+  // The clock is quicker than a look at all data axes where there are few passes, unless these were played.
+  if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * num_data && !played_.contains(node.pipeline))
+    return clock_pipeline(node, open);
   PlanNode fitting = node;
   fitting.grade = PlanGrade::fitting;
   fitting.key.first = no_time;
@@ -158,8 +162,8 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   std::int64_t num_tried = num_data;
   for (PlacedData& each : data_of(shape, node.placement)) {
     choice.data = least.data = each.data;
-    const double seconds =
-        std::max(node.key.first, bounds_.unclocked_seconds(choice, placed, state_of(shape, each, node.placement)));
+    const double seconds = std::max({node.key.first, each.played_seconds(node.pipeline),
+                                     bounds_.unclocked_seconds(choice, placed, state_of(shape, each, node.placement))});
     if (seconds < fitting.key.first && may_fit(bounds_.bytes().of_layout(least, *each.traces), each.most_bytes))
       fitting.key.first = seconds;
     if (fitting.key.first == node.key.first) {
@@ -187,27 +191,83 @@ void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
 void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
   choice.recompute = memory_first() ? node.chain.back() : node.chain.front();
-  if (may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute})))
-    expand_data(choice, node.placement, open);
+  if (may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute}, device_bytes_)))
+    expand_data(node, choice, open);
   if (node.chain.size() == 1) return;
   PlanNode rest = node;
   rest.chain = memory_first() ? rest.chain.first(rest.chain.size() - 1) : rest.chain.subspan(1);
   push_pipeline(std::move(rest), open);
 }
 
-void PlanTree::expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open) {
+void PlanTree::expand_data(const PlanNode& node, PlanChoice choice, PlanHeap& open) {
+  const TensorPlacement placement = node.placement;
   const PlanBounds::Placed placed = bounds_.placed({choice.shape, choice.pipeline, choice.recompute}, placement);
   for (PlacedData& each : data_of(choice.shape, placement)) {
     choice.data = each.data;
     const std::int64_t bytes = bounds_.bytes().of_layout(choice, *each.traces);
     if (!may_fit(bytes, each.most_bytes)) continue;
-    const double seconds = bounds_.seconds_of_any_order(choice, placed, state_of(choice.shape, each, placement), false);
-    open.push({.key = key({seconds, bytes}), .grade = PlanGrade::any_order, .choice = choice, .placement = placement});
+    const double played = each.played_seconds(node.pipeline),
+                 seconds = std::max(played, bounds_.seconds_of_any_order(
+                                                choice, placed, state_of(choice.shape, each, placement), false));
+    if (played == seconds) play_budget_ += work_of_look + work_of_pass * num_passes(choice);
+    open.push({.key = key({seconds, bytes}),
+               .grade = PlanGrade::any_order,
+               .choice = choice,
+               .placement = placement,
+               .pipeline = node.pipeline});
   }
+}
+
+/// Programs without recomputation are played once for all layouts that differ in that alone: the others take no less.
+/// Not before so many of them came out that it is likely to be worth it, and as long as that raises bounds.
+double PlanTree::played_seconds(const PlanNode& node) {
+  const PlanShape& shape = node.choice.shape;
+  const std::int64_t num_unit_passes = shape.num_microbatches * (request_.base.model.num_hidden_layers + 2);
+  if (memory_first() || node.pipeline == nullptr || num_unit_passes > most_played_passes) return 0;
+  if (keys_.chains(*node.pipeline).front().front() != PlanRecompute()) return 0;
+  std::vector<PlacedData>& all = data_of(shape, node.placement);
+  PlacedData::Played& played = std::ranges::find(all, node.choice.data, &PlacedData::data)->played[node.pipeline];
+  if (played.is_known) return played.least;
+  played.work_without += work_of_look + work_of_pass * num_passes(node.choice);
+  if (play_budget_ < 0 || played.work_without < work_of_unit_pass * num_unit_passes) return 0;
+  played_.insert(node.pipeline);
+  played.is_known = true;
+  played.least = no_time;
+  PlanChoice choice = node.choice;
+  choice.recompute = {};
+  for (const AxisOrder& order : bounds_.costs().orders().of(shape, choice.data, node.placement)) {
+    choice.order = order;
+    const std::optional<LayoutStep> step = steps_.play(choice);
+    if (!step) return played.least = 0;
+    ++counts_.num_stepped;
+    const std::int64_t work = work_of_action * step->num_actions + work_of_lowered_action * step->num_lowered;
+    counts_.work += work;
+    play_budget_ -= work;
+    played.of_orders.push_back(rounding_of_bounds * step->seconds);
+    played.least = std::min(played.least, played.of_orders.back());
+  }
+  return played.least;
+}
+
+/// What is known of them.
+std::vector<double> PlanTree::played_in_orders(const PlanNode& node) {
+  if (node.pipeline == nullptr) return {};
+  std::vector<PlacedData>& all = data_of(node.choice.shape, node.placement);
+  const PlacedData& data = *std::ranges::find(all, node.choice.data, &PlacedData::data);
+  const auto known = data.played.find(node.pipeline);
+  return known == data.played.end() ? std::vector<double>() : known->second.of_orders;
 }
 
 /// From ZeRO-2 on passes and data axes slow each other down.
 void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
+  if (const double played = played_seconds(node); played > node.key.first) {
+    PlanNode later = node;
+    later.grade = PlanGrade::clocked_any_order;
+    later.key.first = played;
+    return open.push(std::move(later));
+  } else if (played > 0 && played == node.key.first) {
+    return expand_orders(node, open);
+  }
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
   const bool has_lane = num_shards(shape, data) > 1 && data.zero_level > 1;
   if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
@@ -216,23 +276,36 @@ void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
   counts_.work += work_of_pass * num_passes(node.choice);
   PlanNode clocked = node;
   clocked.grade = PlanGrade::clocked_any_order;
-  clocked.key.first = bounds_.seconds_of_any_order(node.choice, node.placement, true);
+  clocked.key.first = std::max(node.key.first, bounds_.seconds_of_any_order(node.choice, node.placement, true));
   open.push(std::move(clocked));
 }
 
-/// One of each kind of orders that the machine can tell apart.
+/// One of each kind of orders that the machine can tell apart. Most are so much slower than the best one that no clock
+/// is needed.
 void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
-  for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data, node.placement)) {
-    choice.order = order;
-    add_layout(choice, open);
+  const std::vector<AxisOrder>& orders = bounds_.costs().orders().of(choice.shape, choice.data, node.placement);
+  const std::vector<double> played = memory_first() ? std::vector<double>() : played_in_orders(node);
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    choice.order = orders[i];
+    if (memory_first() || orders.size() == 1) {
+      add_layout(choice, open, memory_first() ? 0 : node.key.first);
+      continue;
+    }
+    counts_.work += work_of_set;
+    const double seconds =
+        std::max({node.key.first, i < played.size() ? played[i] : 0, bounds_.seconds(choice, false)});
+    open.push(layout_node(PlanGrade::unclocked_layout, choice, {seconds, bounds_.bytes().of_layout(choice)}));
   }
 }
 
-void PlanTree::add_layout(const PlanChoice& choice, PlanHeap& open) {
+void PlanTree::clock_layout(const PlanNode& node, PlanHeap& open) { add_layout(node.choice, open, node.key.first); }
+
+void PlanTree::add_layout(const PlanChoice& choice, PlanHeap& open, double least_seconds) {
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(choice);
-  open.push(layout_node(PlanGrade::layout, choice, {bounds_.seconds(choice), bounds_.bytes().of_layout(choice)}));
+  open.push(layout_node(PlanGrade::layout, choice,
+                        {std::max(least_seconds, bounds_.seconds(choice, true)), bounds_.bytes().of_layout(choice)}));
 }
 
 void PlanTree::step(const PlanNode& layout, PlanHeap& open) {

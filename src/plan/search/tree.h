@@ -8,6 +8,8 @@
 #include "predict/machine/device_memory.h"
 
 #include <array>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace echelon {
 
@@ -80,8 +82,8 @@ class PlanTree {
 
   /// Layouts of a shape as experts choose them, in the default order, with the bounds of no order.
   void add_expert_choices(const PlanShape& shape, PlanHeap& seeds);
-  /// One layout, with its schedule simulated.
-  void add_layout(const PlanChoice& choice, PlanHeap& open);
+  /// One layout, with its schedule simulated, which takes `least_seconds` at least.
+  void add_layout(const PlanChoice& choice, PlanHeap& open, double least_seconds = 0);
   /// The layout in its other orders of axes that the machine can tell apart.
   void add_orders(const PlanChoice& choice, PlanHeap& open);
 
@@ -93,9 +95,12 @@ class PlanTree {
   void fit_pipeline(const PlanNode& node, PlanHeap& open);
   void clock_pipeline(const PlanNode& node, PlanHeap& open);
   void expand_pipeline(const PlanNode& node, PlanHeap& open);
-  void expand_data(PlanChoice choice, TensorPlacement placement, PlanHeap& open);
+  void expand_data(const PlanNode& node, PlanChoice choice, PlanHeap& open);
+  [[nodiscard]] double played_seconds(const PlanNode& node);
+  [[nodiscard]] std::vector<double> played_in_orders(const PlanNode& node);
   void clock_any_order(const PlanNode& node, PlanHeap& open);
   void expand_orders(const PlanNode& node, PlanHeap& open);
+  void clock_layout(const PlanNode& node, PlanHeap& open);
   void push_pipeline(PlanNode node, PlanHeap& open);
 
   struct Bound {
@@ -120,6 +125,19 @@ class PlanTree {
     const UnitStates* traces = nullptr;
     const StateCosts* state = nullptr;
     std::int64_t most_bytes = 0;  // of an arena
+    /// Programs without recomputation: in the order that is best for them, and in each.
+    struct Played {
+      bool is_known = false;
+      double least = 0;
+      std::vector<double> of_orders = {};
+      std::int64_t work_without = 0;
+    };
+    std::unordered_map<const PlanPipeline*, Played> played = {};  // by pipeline of the space
+
+    [[nodiscard]] double played_seconds(const PlanPipeline* pipeline) const {
+      const auto known = played.find(pipeline);
+      return known == played.end() ? 0 : known->second.least;
+    }
   };
   [[nodiscard]] std::vector<PlacedData>& data_of(const PlanShape& shape, TensorPlacement placement);
   [[nodiscard]] const StateCosts& state_of(const PlanShape& shape, PlacedData& data, TensorPlacement placement);
@@ -132,6 +150,8 @@ class PlanTree {
   std::int64_t device_bytes_;
   PipelineKeys keys_;
   std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
+  std::unordered_set<const PlanPipeline*> played_;  // with any data axes
+  std::int64_t play_budget_ = 500'000;              // of work; what it saves adds to it
   PlanHeap timed_;
   std::vector<PlanHeap> together_;  // shapes whose pipelines were separated, which refer to them
   std::vector<Plan> plans_;

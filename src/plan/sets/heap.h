@@ -24,6 +24,7 @@ enum class PlanGrade : std::uint8_t {
   clocked,
   any_order,
   clocked_any_order,
+  unclocked_layout,
   layout,
   stepped,
   timed
@@ -68,6 +69,7 @@ struct PlanNode {
   std::int64_t num_actions = 0;               // stepped: of its programs
   std::int64_t turn = 0;
   std::shared_ptr<PipelineParts> parts = {};
+  const PlanPipeline* pipeline = nullptr;  // that of the choice, in the space
 };
 
 [[nodiscard]] inline PlanNode node_of(const PlanShape& shape, const PipelinePart& part) {
@@ -76,7 +78,8 @@ struct PlanNode {
           .choice = {shape, *part.pipeline, part.chain.front()},
           .chain = part.chain,
           .placement = part.placement,
-          .turn = part.turn};
+          .turn = part.turn,
+          .pipeline = part.pipeline};
 }
 
 /// The lowest key comes out first.

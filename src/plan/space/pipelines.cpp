@@ -83,7 +83,11 @@ std::vector<PlanPipeline> PlanSpace::made_pipelines(const PlanShape& shape) cons
     if (shape.num_microbatches < entry.microbatches_per_rank * shape.pp) continue;
     if (shape.pp == 1 && !request_->fixes(schedule_key) && !is_for_one_rank(entry.kind)) continue;
     const std::int64_t most_virtual = std::min<std::int64_t>(entry.most_virtual, (num_layers + 2) / shape.pp);
-    for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
+    // One microbatch through one stage goes the same way in all schedules.
+    const bool is_one_pass = shape.pp * shape.num_microbatches == 1 && !request_->fixes(schedule_key) &&
+                             entry.kind != PipelineSchedule::one_f_one_b;
+    const std::int64_t least_virtual = std::max<std::int64_t>(entry.least_virtual, is_one_pass ? 2 : 1);
+    for (std::int64_t num_virtual = least_virtual; num_virtual <= most_virtual; ++num_virtual) {
       if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
       const std::int64_t num_stages = num_virtual * shape.pp;
       for (const Split& split : splits(num_stages)) {

@@ -70,7 +70,7 @@ struct PlanData {
   std::int64_t zero_level = 1;
   ReshardAfterForward reshard = ReshardAfterForward::microbatch;
   std::int64_t prefetch_depth = 1;  // not searched: as the user fixed it
-  bool operator==(const PlanData&) const = default;
+  auto operator<=>(const PlanData&) const = default;
 };
 
 /// Ranks that have the experts of a layer together, and exchange rows.
