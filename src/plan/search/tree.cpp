@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, work_of_lowered_action = 6,
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
                        work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
-// Programs are played for many layouts if they are so short, in passes of units, once so much was done for some.
+// Programs are simulated for many layouts if they are so short, in passes of units, once so much was done for some.
 constexpr std::int64_t most_played_passes = 1024, work_of_look = 100, work_of_unit_pass = 10;
 
 /// Forward and backward passes of all pipeline ranks.
@@ -51,7 +51,7 @@ PlanHeap PlanTree::roots() {
   return open;
 }
 
-void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
+void PlanTree::expand(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
   if (node.grade != PlanGrade::parts) counts_.work += work_of_set;  // their bounds are known
   switch (node.grade) {
     case PlanGrade::unexchanged_shape: return bound_shape(node, open);
@@ -60,8 +60,8 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
     case PlanGrade::pipeline: return fit_pipeline(node, open);
     case PlanGrade::fitting: return clock_pipeline(node, open);
     case PlanGrade::clocked: return expand_pipeline(node, open);
-    case PlanGrade::any_order: return clock_any_order(node, open);
-    case PlanGrade::clocked_any_order: return expand_orders(node, open);
+    case PlanGrade::any_order: return clock_any_order(node, open, clocks_orders);
+    case PlanGrade::clocked_any_order: return expand_orders(node, open, clocks_orders);
     case PlanGrade::unclocked_layout: return clock_layout(node, open);
     case PlanGrade::layout: return step(node, open);
     case PlanGrade::stepped: return time(node);
@@ -150,7 +150,7 @@ void PlanTree::fit_pipeline(const PlanNode& node, PlanHeap& open) {
   }
   const PlanShape& shape = node.choice.shape;
   const auto num_data = std::ssize(space_.data_layouts(shape));
-  // The clock is quicker than a look at all data axes where there are few passes, unless these were played.
+  // The clock is quicker than a look at all data axes where there are few passes, unless their programs were simulated.
   if (work_of_pass * num_passes(node.choice) < 2 * work_of_set * num_data && !played_.contains(node.pipeline))
     return clock_pipeline(node, open);
   PlanNode fitting = node;
@@ -218,8 +218,8 @@ void PlanTree::expand_data(const PlanNode& node, PlanChoice choice, PlanHeap& op
   }
 }
 
-/// Programs without recomputation are played once for all layouts that differ in that alone: the others take no less.
-/// Not before so many of them came out that it is likely to be worth it, and as long as that raises bounds.
+/// Programs without recomputation are simulated once for all layouts that differ in that alone: the others take no
+/// less. Not before so many of them came out that it is likely to be worth it, and as long as that raises bounds.
 double PlanTree::played_seconds(const PlanNode& node) {
   const PlanShape& shape = node.choice.shape;
   const std::int64_t num_unit_passes = shape.num_microbatches * (request_.base.model.num_hidden_layers + 2);
@@ -259,19 +259,19 @@ std::vector<double> PlanTree::played_in_orders(const PlanNode& node) {
 }
 
 /// From ZeRO-2 on passes and data axes slow each other down.
-void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
+void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
   if (const double played = played_seconds(node); played > node.key.first) {
     PlanNode later = node;
     later.grade = PlanGrade::clocked_any_order;
     later.key.first = played;
     return open.push(std::move(later));
   } else if (played > 0 && played == node.key.first) {
-    return expand_orders(node, open);
+    return expand_orders(node, open, clocks_orders);
   }
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
   const bool has_lane = num_shards(shape, data) > 1 && data.zero_level > 1;
   if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
-    return expand_orders(node, open);
+    return expand_orders(node, open, clocks_orders);
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(node.choice);
   PlanNode clocked = node;
@@ -282,13 +282,13 @@ void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
 
 /// One of each kind of orders that the machine can tell apart. Most are so much slower than the best one that no clock
 /// is needed.
-void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
+void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
   PlanChoice choice = node.choice;
   const std::vector<AxisOrder>& orders = bounds_.costs().orders().of(choice.shape, choice.data, node.placement);
   const std::vector<double> played = memory_first() ? std::vector<double>() : played_in_orders(node);
   for (std::size_t i = 0; i < orders.size(); ++i) {
     choice.order = orders[i];
-    if (memory_first() || orders.size() == 1) {
+    if (clocks_orders || memory_first() || orders.size() == 1) {
       add_layout(choice, open, memory_first() ? 0 : node.key.first);
       continue;
     }
