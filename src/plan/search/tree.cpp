@@ -223,7 +223,8 @@ void PlanTree::expand_data(const PlanNode& node, PlanChoice choice, PlanHeap& op
 double PlanTree::played_seconds(const PlanNode& node) {
   const PlanShape& shape = node.choice.shape;
   const std::int64_t num_unit_passes = shape.num_microbatches * (request_.base.model.num_hidden_layers + 2);
-  if (memory_first() || node.pipeline == nullptr || num_unit_passes > most_played_passes) return 0;
+  const bool may_play = request_.machine.nodes.size() == 1 && !request_.machine.host && node.pipeline != nullptr;
+  if (memory_first() || !may_play || num_unit_passes > most_played_passes) return 0;
   if (keys_.chains(*node.pipeline).front().front() != PlanRecompute()) return 0;
   std::vector<PlacedData>& all = data_of(shape, node.placement);
   PlacedData::Played& played = std::ranges::find(all, node.choice.data, &PlacedData::data)->played[node.pipeline];
@@ -285,10 +286,12 @@ void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open, bool clocks
 void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
   PlanChoice choice = node.choice;
   const std::vector<AxisOrder>& orders = bounds_.costs().orders().of(choice.shape, choice.data, node.placement);
+  // Programs are not simulated there, so that a low bound costs a blueprint.
+  const bool has_several_kinds = request_.machine.nodes.size() > 1;
   const std::vector<double> played = memory_first() ? std::vector<double>() : played_in_orders(node);
   for (std::size_t i = 0; i < orders.size(); ++i) {
     choice.order = orders[i];
-    if (clocks_orders || memory_first() || orders.size() == 1) {
+    if (clocks_orders || has_several_kinds || memory_first() || orders.size() == 1) {
       add_layout(choice, open, memory_first() ? 0 : node.key.first);
       continue;
     }
