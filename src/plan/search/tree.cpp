@@ -14,7 +14,8 @@ constexpr std::int64_t work_of_set = 10, work_of_pass = 1, work_of_action = 1, w
                        work_of_blueprint_action = 20, work_of_blueprint_pass = 40,
                        work_of_blueprint_rank = 1100;  // where nodes differ every rank has its own
 // Programs are simulated for many layouts if they are so short, in passes of units, once so much was done for some.
-constexpr std::int64_t most_played_passes = 1024, work_of_look = 100, work_of_unit_pass = 10;
+constexpr std::int64_t most_played_passes = 1024, work_of_look = 100, work_of_unit_pass = 10,
+                       most_played_work = 500'000;
 
 /// Forward and backward passes of all pipeline ranks.
 std::int64_t num_passes(const PlanChoice& choice) {
@@ -30,7 +31,8 @@ PlanTree::PlanTree(PlanTables& tables, bool must_fit)
       bounds_(tables.bounds),
       steps_(tables.steps),
       device_bytes_(most_arena_bytes({})),
-      keys_(space_, bounds_, must_fit ? device_bytes_ : PlanBounds::any_bytes, memory_first()) {}
+      keys_(space_, bounds_, must_fit ? device_bytes_ : PlanBounds::any_bytes, memory_first()),
+      play_budget_(request_.work > 0 ? std::min(most_played_work, request_.work / 100) : most_played_work) {}
 
 PlanHeap PlanTree::roots() {
   PlanHeap open;

@@ -152,7 +152,7 @@ class PlanTree {
   PipelineKeys keys_;
   std::map<std::pair<PlanShape, TensorPlacement>, std::vector<PlacedData>> data_;
   std::unordered_set<const PlanPipeline*> played_;  // with any data axes
-  std::int64_t play_budget_ = 500'000;              // of work; what it saves adds to it
+  std::int64_t play_budget_;                        // of work; what it saves adds to it
   PlanHeap timed_;
   std::vector<PlanHeap> together_;  // shapes whose pipelines were separated, which refer to them
   std::vector<Plan> plans_;
