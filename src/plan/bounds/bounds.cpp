@@ -198,13 +198,13 @@ double PlanBounds::seconds_of_any_order(const PlanChoice& choice, TensorPlacemen
                               costs_.state(choice.shape, choice.data, placement), clocks_lanes);
 }
 
-double PlanBounds::seconds(const PlanChoice& choice, bool clocks_lanes) {
+double PlanBounds::seconds(const PlanChoice& choice) {
   const MeshShape mesh = space_->mesh_of(choice.shape, choice.data, choice.order);
   const LayerCosts& placed = costs_.layers(choice.shape, choice.recompute.operations, mesh);
   const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, placed);
   return step_seconds({choice, stages, placed, costs_.state(choice.shape, choice.data, choice.order),
                        stages_.passes(choice.shape, choice.pipeline)},
-                      costs_.transfer_seconds(choice.shape, mesh), clocks_lanes ? Clocking::of_lanes : Clocking::none);
+                      costs_.transfer_seconds(choice.shape, mesh), Clocking::of_lanes);
 }
 
 }  // namespace echelon

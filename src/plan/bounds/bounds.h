@@ -79,8 +79,7 @@ class PlanBounds {
   [[nodiscard]] double unclocked_seconds(const PlanChoice& choice, const Placed& placed, const StateCosts& state);
   [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice, const Placed& placed, const StateCosts& state,
                                             bool clocks_lanes);
-  /// Of a layout. `clocks_lanes`: as above.
-  [[nodiscard]] double seconds(const PlanChoice& choice, bool clocks_lanes = true);
+  [[nodiscard]] double seconds(const PlanChoice& choice);
 
  private:
   /// What was found out about the stages of a number.

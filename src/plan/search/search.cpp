@@ -70,7 +70,7 @@ PlanResult Search::find(int wanted) {
     }
     if (is_open && result.is_complete) {
       const std::unique_ptr<PlanNode> next = open_.pop();
-      next->grade == PlanGrade::shape ? tree_.expand_to_parts(*next, open_) : tree_.expand(*next, open_, false);
+      next->grade == PlanGrade::shape ? tree_.expand_to_parts(*next, open_) : tree_.expand(*next, open_);
       continue;
     }
     if (timed.empty()) break;

@@ -53,7 +53,7 @@ PlanHeap PlanTree::roots() {
   return open;
 }
 
-void PlanTree::expand(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
+void PlanTree::expand(const PlanNode& node, PlanHeap& open) {
   if (node.grade != PlanGrade::parts) counts_.work += work_of_set;  // their bounds are known
   switch (node.grade) {
     case PlanGrade::unexchanged_shape: return bound_shape(node, open);
@@ -62,9 +62,8 @@ void PlanTree::expand(const PlanNode& node, PlanHeap& open, bool clocks_orders) 
     case PlanGrade::pipeline: return fit_pipeline(node, open);
     case PlanGrade::fitting: return clock_pipeline(node, open);
     case PlanGrade::clocked: return expand_pipeline(node, open);
-    case PlanGrade::any_order: return clock_any_order(node, open, clocks_orders);
-    case PlanGrade::clocked_any_order: return expand_orders(node, open, clocks_orders);
-    case PlanGrade::unclocked_layout: return clock_layout(node, open);
+    case PlanGrade::any_order: return clock_any_order(node, open);
+    case PlanGrade::clocked_any_order: return expand_orders(node, open);
     case PlanGrade::layout: return step(node, open);
     case PlanGrade::stepped: return time(node);
     case PlanGrade::timed: return;
@@ -262,19 +261,19 @@ std::vector<double> PlanTree::played_in_orders(const PlanNode& node) {
 }
 
 /// From ZeRO-2 on passes and data axes slow each other down.
-void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
+void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
   if (const double played = played_seconds(node); played > node.key.first) {
     PlanNode later = node;
     later.grade = PlanGrade::clocked_any_order;
     later.key.first = played;
     return open.push(std::move(later));
   } else if (played > 0 && played == node.key.first) {
-    return expand_orders(node, open, clocks_orders);
+    return expand_orders(node, open);
   }
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
   const bool has_lane = num_shards(shape, data) > 1 && data.zero_level > 1;
   if (!has_lane || memory_first() || bounds_.costs().orders().of(shape, data, node.placement).size() == 1)
-    return expand_orders(node, open, clocks_orders);
+    return expand_orders(node, open);
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(node.choice);
   PlanNode clocked = node;
@@ -283,34 +282,22 @@ void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open, bool clocks
   open.push(std::move(clocked));
 }
 
-/// One of each kind of orders that the machine can tell apart. Most are so much slower than the best one that no clock
-/// is needed.
-void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open, bool clocks_orders) {
+/// One of each kind of orders that the machine can tell apart.
+void PlanTree::expand_orders(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
   const std::vector<AxisOrder>& orders = bounds_.costs().orders().of(choice.shape, choice.data, node.placement);
-  // Programs are not simulated there, so that a low bound costs a blueprint.
-  const bool has_several_kinds = request_.machine.nodes.size() > 1;
   const std::vector<double> played = memory_first() ? std::vector<double>() : played_in_orders(node);
   for (std::size_t i = 0; i < orders.size(); ++i) {
     choice.order = orders[i];
-    if (clocks_orders || has_several_kinds || memory_first() || orders.size() == 1) {
-      add_layout(choice, open, memory_first() ? 0 : node.key.first);
-      continue;
-    }
-    counts_.work += work_of_set;
-    const double seconds =
-        std::max({node.key.first, i < played.size() ? played[i] : 0, bounds_.seconds(choice, false)});
-    open.push(layout_node(PlanGrade::unclocked_layout, choice, {seconds, bounds_.bytes().of_layout(choice)}));
+    add_layout(choice, open, memory_first() ? 0 : std::max(node.key.first, i < played.size() ? played[i] : 0));
   }
 }
-
-void PlanTree::clock_layout(const PlanNode& node, PlanHeap& open) { add_layout(node.choice, open, node.key.first); }
 
 void PlanTree::add_layout(const PlanChoice& choice, PlanHeap& open, double least_seconds) {
   ++counts_.num_played;
   counts_.work += work_of_pass * num_passes(choice);
   open.push(layout_node(PlanGrade::layout, choice,
-                        {std::max(least_seconds, bounds_.seconds(choice, true)), bounds_.bytes().of_layout(choice)}));
+                        {std::max(least_seconds, bounds_.seconds(choice)), bounds_.bytes().of_layout(choice)}));
 }
 
 void PlanTree::step(const PlanNode& layout, PlanHeap& open) {

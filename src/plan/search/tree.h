@@ -59,8 +59,7 @@ class PlanTree {
   /// The sets of all shapes.
   [[nodiscard]] PlanHeap roots();
   /// Takes a set apart, or bounds a layout better: what comes of it goes to `open`, or to timed() at the last grade.
-  /// Without `clocks_orders` layouts are clocked when they come out, as few do in a search from the lowest bound on.
-  void expand(const PlanNode& node, PlanHeap& open, bool clocks_orders = true);
+  void expand(const PlanNode& node, PlanHeap& open);
   /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
   void expand_to_parts(const PlanNode& shape, PlanHeap& open);
   /// Bounds the first set better if that is a shape without its exchange, or of pipelines which were not looked at yet.
@@ -99,9 +98,8 @@ class PlanTree {
   void expand_data(const PlanNode& node, PlanChoice choice, PlanHeap& open);
   [[nodiscard]] double played_seconds(const PlanNode& node);
   [[nodiscard]] std::vector<double> played_in_orders(const PlanNode& node);
-  void clock_any_order(const PlanNode& node, PlanHeap& open, bool clocks_orders);
-  void expand_orders(const PlanNode& node, PlanHeap& open, bool clocks_orders);
-  void clock_layout(const PlanNode& node, PlanHeap& open);
+  void clock_any_order(const PlanNode& node, PlanHeap& open);
+  void expand_orders(const PlanNode& node, PlanHeap& open);
   void push_pipeline(PlanNode node, PlanHeap& open);
 
   struct Bound {

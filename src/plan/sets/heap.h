@@ -24,7 +24,6 @@ enum class PlanGrade : std::uint8_t {
   clocked,
   any_order,
   clocked_any_order,
-  unclocked_layout,
   layout,
   stepped,
   timed
