@@ -22,22 +22,26 @@ std::string request_text(const PlanRequest& request) {
                      plural(request.num_devices, "device"), request.machine.name);
 }
 
-std::string context_part(const PlanShape& shape) {
-  return shape.cp > 1 ? fmt::format(" × cp {}", context_text(shape)) : "";
+/// Tensor-parallel ranks, and those that share a sequence or the experts of a layer.
+std::string degrees_inside(const Plan& plan) {
+  const PlanShape& shape = plan.choice.shape;
+  std::string text = fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : "");
+  if (shape.cp > 1) text += fmt::format(" × cp {}", context_text(shape));
+  const std::string experts = expert_text(plan.config);
+  return experts == "1" ? text : text + ", ep " + experts;
 }
 
 bool compares_prices(const PlanRequest& request) { return request.objective == PlanObjective::cost; }
 
 HtmlTable::Row row_of(const Plan& plan, std::size_t place, const PlanRequest& request) {
   const PlanShape& shape = plan.choice.shape;
-  HtmlTable::Row row = {
-      .cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
-                text_of(HtmlUnit::fraction, plan.outcome.mfu()),
-                text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
-                std::to_string(shape.pp), std::to_string(shape.dp),
-                fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
-                data_text(plan.choice), recompute_text(plan.choice.recompute)}};
+  HtmlTable::Row row = {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
+                                  text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+                                  text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
+                                  degrees_inside(plan), std::to_string(shape.pp), std::to_string(shape.dp),
+                                  fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size),
+                                  pipeline_text(plan.choice), data_text(plan.choice),
+                                  recompute_text(plan.choice.recompute)}};
   if (compares_prices(request))
     row.cells.insert(row.cells.begin() + 1, {std::to_string(plan.config.mesh_shape().num_ranks()),
                                              fmt::format("{:.4g}", 1e6 * price_per_token(plan, request))});
@@ -163,7 +167,7 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
         {.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
                    text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
                    text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())),
-                   std::to_string(shape.tp) + context_part(shape), std::to_string(shape.pp), std::to_string(shape.dp),
+                   degrees_inside(point.plan), std::to_string(shape.pp), std::to_string(shape.dp),
                    pipeline_text(point.plan.choice), data_text(point.plan.choice),
                    recompute_text(point.plan.choice.recompute)}});
   }

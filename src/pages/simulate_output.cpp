@@ -143,8 +143,10 @@ std::string stage_table(const Simulation& result) {
   return text_table(rows);
 }
 
-std::string traffic_table(const Simulation& result) {
-  Rows rows = {{"sent in a step, by", "all ranks"}};
+/// Where loads of experts differ every rank is simulated as the most loaded one.
+std::string traffic_table(const Simulation& result, const RunConfig& config) {
+  const bool is_of_most_loaded = config.model.has_experts() && !config.expert_load.is_balanced();
+  Rows rows = {{"sent in a step, by", is_of_most_loaded ? "all ranks, each as the most loaded one" : "all ranks"}};
   for (const auto& [group, bytes] : result.sent_bytes)
     if (bytes > 0) rows.push_back({"  " + group, bytes_text(static_cast<double>(bytes))});
   return rows.size() > 1 ? text_table(rows) : "nothing is sent\n";
@@ -241,7 +243,7 @@ ContextBytes context_bytes(const SimulatedRun& run) {
 
 std::string to_text(const SimulatedRun& run) {
   std::string text = headline(run) + "\n" + parts_table(run.result) + "\n" + stage_table(run.result) + "\n" +
-                     traffic_table(run.result);
+                     traffic_table(run.result, run.blueprint.config());
   if (const std::string warning = warning_of(run.result, run.blueprint.config(), run.machine_spec); !warning.empty())
     text += "\n" + warning + "\n";
   if (run.documents) text += "\n" + to_text(*run.documents, context_bytes(run));

@@ -1,9 +1,12 @@
 // Plans of mixtures too large for a search to finish.
 #include "plan/search/search.h"
+#include "plan/search/tune.h"
+#include "plan/text/text.h"
 
 #include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,6 +29,22 @@ std::string file_of_mixture(bool has_layout) {
             "pipeline_parallel_schedule = \"Interleaved1F1B\"\nvirtual_stages = 3\n"
             "data_parallel_shard_degree = 8\nexpert_parallel_degree = 8\n";
   return path;
+}
+
+TEST(PlanOfAMixture, SaysHowExpertsAreDivided) {
+  RunConfig config = read_run_config({.path = file_of_mixture(true), .arguments = {}, .read_model = {}});
+  EXPECT_EQ(expert_text(config), "8");
+  config.parallelism.expert_dispatch = ExpertDispatch::all_gather;
+  config.moe.dispatch_bound = 0.5;
+  EXPECT_EQ(expert_text(config), "8 to all by 0.5");
+  EXPECT_THAT(layout_text(config), testing::HasSubstr(", experts over 8 to all by 0.5, "));
+  config.parallelism.expert_dispatch = ExpertDispatch::automatic;
+  config.parallelism.ranks_per_node = 4;
+  config.moe.dispatch_bound = 1.2;
+  EXPECT_EQ(expert_text(config), "8 in 2 hops");
+  config.parallelism.expert_parallel_degree = 1;
+  config.parallelism.expert_tensor_parallel_degree = 4;
+  EXPECT_EQ(expert_text(config), "1x4");
 }
 
 // With 0.3 of the default work. The same layout in the default order of axes is no faster either.

@@ -111,6 +111,7 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_EQ(rack("", 144), std::pair(72L, 72L));
   EXPECT_EQ(rack("", 256), std::pair(64L, 64L));  // eight of each rack stay idle
   EXPECT_EQ(rack("", 36), std::pair(72L, 72L));
+  EXPECT_EQ(node({"GB200 NVL72", "", "", "", 72}).num_devices, 72);
   EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
   EXPECT_THROW((void)described_machine({"h1000", "", "", ""}), Error);
@@ -342,6 +343,14 @@ TEST(PublishedRows, OfAMixtureDivideExpertsOverRanks) {
   row.fields["balance"] = "capacity";
   EXPECT_THROW((void)described_run(row), Error);
   row.fields["balance"] = "dropless";
+  row.fields["zero"] = row.fields["dist_opt"] = "";
+  try {
+    (void)described_run(row);
+    FAIL() << "experts over ranks that shard nothing";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("zero = '' has them on each (use zero = 1)"), std::string::npos);
+  }
+  row.fields["zero"] = "1";
   row.fields["recompute"] = "full";
   row.fields["software"] = "Megatron-LM 2022";
   const DescribedRun whole = described_run(row);

@@ -45,7 +45,7 @@ class ProgramPlay {
   std::vector<std::int32_t> awaited_;         // places
   std::vector<std::vector<Event>> meetings_;  // by rendezvous: those that take part
   std::size_t num_ranks_ = 0, num_lanes_ = 0, num_actions_ = 0;
-  // While a step is played: of ranks, lanes and actions.
+  // While a step is simulated: of ranks, lanes and actions.
   struct Rank {
     double free = 0, host = 0;
   };

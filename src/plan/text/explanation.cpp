@@ -146,7 +146,7 @@ std::vector<std::string> balancer_reasons(const PlanResult& result) {
 std::vector<std::string> memory_parts(const Plan& plan) {
   const PredictedMemory& memory = highest_memory(plan);
   std::vector<std::string> lines;
-  for (const auto& [category, bytes] : memory.category_bytes)
+  for (const auto& [category, bytes] : memory.bytes_at_peak)
     if (static_cast<double>(bytes) >= 0.001 * static_cast<double>(memory.arena_bytes))
       lines.push_back(fmt::format("{:>9.2f} GiB  {}", static_cast<double>(bytes) / gib, name_of(category)));
   const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / gib; };

@@ -43,20 +43,20 @@ std::string pipeline_text(const PlanChoice& choice) {
   return text;
 }
 
+std::string expert_text(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const std::int64_t etp = config.model.has_experts() ? expert_tensor_degree(p) : 1;
+  std::string text =
+      etp > 1 ? fmt::format("{}x{}", p.expert_parallel_degree, etp) : fmt::format("{}", p.expert_parallel_degree);
+  if (const int on_node = ep_on_node(config); on_node > 0) text += on_node > 1 ? " in 2 hops" : " to all";
+  if (num_expert_ranks(p) > 1 && config.moe.dispatch_bound != MoeConfig().dispatch_bound)
+    text += fmt::format(" by {}", config.moe.dispatch_bound);
+  return text;
+}
+
 namespace {
 
 std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "" : ", order " + name_of(order); }
-
-/// "4x2" with features over 2 ranks; "64 in 2 hops"; "8 to all" where all tokens go to all ranks; "8 by 0.6" with
-/// another bound than the usual one.
-std::string expert_text(const PlanShape& shape) {
-  std::string text = shape.etp > 1 ? fmt::format("{}x{}", shape.ep, shape.etp) : fmt::format("{}", shape.ep);
-  if (shape.ranks_per_node > 1) text += " in 2 hops";
-  if (shape.ranks_per_node == 1) text += " to all";
-  if (num_expert_ranks(shape) > 1 && shape.dispatch_bound != MoeConfig().dispatch_bound)
-    text += fmt::format(" by {}", shape.dispatch_bound);
-  return text;
-}
 
 /// A capacity changes what is learned, so no other is searched.
 std::string capacity_line(const RunConfig& config) {
@@ -80,7 +80,7 @@ PlanRow row(const Plan& plan, const PlanRequest& request) {
           fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
           fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
           context_text(shape),
-          expert_text(shape),
+          expert_text(plan.config),
           fmt::format("{}", shape.pp),
           fmt::format("{}", shape.dp),
           fmt::format("{}", shape.micro_batch_size),

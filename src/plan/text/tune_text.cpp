@@ -1,6 +1,7 @@
 #include "base/text/counted.h"
 #include "plan/search/tune.h"
 #include "plan/text/fields.h"
+#include "plan/text/text.h"
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@ std::string layout_text(const RunConfig& config) {
                         p.virtual_stages > 1 ? fmt::format(" v={}", p.virtual_stages) : "");
   text += fmt::format(" x replicate {} x shard {}", p.data_parallel_replicate_degree, p.data_parallel_shard_degree);
   if (p.data_parallel_shard_degree > 1) text += fmt::format(" ZeRO-{}", p.zero_level);
+  if (config.model.has_experts()) text += ", experts over " + expert_text(config);
   if (p.order != AxisOrder()) text += fmt::format(", order {}", name_of(p.order));
   return text + fmt::format(", {} x {}, recompute {}", config.num_microbatches(),
                             counted(config.training.micro_batch_size, "sequence"),

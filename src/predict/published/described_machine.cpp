@@ -154,9 +154,10 @@ MachineSpec described_machine(const ClusterWords& words) {
   NodeSpec& node = machine.nodes.front();
   node.count = 0;
   set_device(words, gpu, node.device);
-  set_links(words.intra, gpu, node);
+  const std::string links = words.intra + " " + words.gpu;  // "NVL72" is in either
+  set_links(links, gpu, node);
   set_network(words.inter_per_node, node);
-  if (words.num_gpus > 0 && std::regex_search(words.intra, std::regex(R"(NVL\d)"))) use_as_many(words.num_gpus, node);
+  if (words.num_gpus > 0 && std::regex_search(links, std::regex(R"(NVL\d)"))) use_as_many(words.num_gpus, node);
   return machine;
 }
 

@@ -213,6 +213,10 @@ class RowReader {
     std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : level_of(zero);
     // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too.
     if (level == 2 && p.pipeline_parallel_degree > 1) level = 1;
+    const std::int64_t of_model = p.tensor_parallel_degree * p.context_parallel_degree;
+    require(level > 0 || of_model % degree("ep") == 0,
+            "ep = {} is of ranks that shard their states, but zero = '{}' has them on each (use zero = 1)",
+            degree("ep"), row_.at("zero"));
     if (level == 0) {
       p.data_parallel_replicate_degree = dp;
       // Megatron's, and DeepSpeed's: replicas inside the pipeline.
