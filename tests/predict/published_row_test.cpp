@@ -111,6 +111,9 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_EQ(rack("", 144), std::pair(72L, 72L));
   EXPECT_EQ(rack("", 256), std::pair(64L, 64L));  // eight of each rack stay idle
   EXPECT_EQ(rack("", 36), std::pair(72L, 72L));
+  EXPECT_EQ(rack("", 97), std::pair(72L, 72L));  // of a prime number each rack could give one alone
+  EXPECT_EQ(rack("1x400Gb", 256), std::pair(64L, 1L));
+  EXPECT_EQ(node({"H100 PCIe", "80", "NVLink4", ""}).link.bandwidth, 64e9);
   EXPECT_EQ(node({"GB200 NVL72", "", "", "", 72}).num_devices, 72);
   EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);

@@ -120,16 +120,25 @@ void set_devices(std::int64_t count, NodeSpec& node) {
   node.num_devices = count;
 }
 
-/// A run of powers of two leaves some devices of a rack of 72 idle: each rack gives the same number.
+/// A run of powers of two leaves some devices of a rack of 72 idle: each rack gives the same number, unless that is
+/// less than half of its devices.
 void use_as_many(std::int64_t num_gpus, NodeSpec& node) {
   if (num_gpus <= node.num_devices) return;
   std::int64_t count = node.num_devices;
   while (num_gpus % count != 0) --count;
-  node.num_nics = node.num_nics * count / node.num_devices;
+  if (2 * count < node.num_devices) return;
+  node.num_nics = std::max<std::int64_t>(1, node.num_nics * count / node.num_devices);
   node.num_devices = count;
 }
 
-void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
+/// "NVL72" is in either.
+constexpr const char* rack_pattern = R"(NVL(\d+))";
+double devices_of_rack(const ClusterWords& words) {
+  return number_in(words.intra, rack_pattern, number_in(words.gpu, rack_pattern, 0));
+}
+
+void set_links(const ClusterWords& of_cluster, const Gpu& gpu, NodeSpec& node) {
+  const std::string& words = of_cluster.intra;
   constexpr double of_generation[] = {0, 80, 150, 300, 450, 900};  // GB/s of a GPU in one direction, NVLink 1 to 5
   const double generation = number_in(words, R"(NVLink ?(\d))", 0);
   if (generation >= 1 && generation <= 5) node.link.bandwidth = of_generation[static_cast<int>(generation)] * giga;
@@ -138,8 +147,9 @@ void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
     node.link.bandwidth = node.device.host_bandwidth;
     node.link.reduces_in_switch = false;
   }
-  const double num_devices =
-      number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
+  const double of_rack = devices_of_rack(of_cluster),
+               num_devices =
+                   of_rack > 0 ? of_rack : number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices));
   require(num_devices >= 1 && num_devices <= 65536,
           "intra = '{}' does not give a number of GPUs between 1 and 65536 (use NVLink4 (8 GPU node))", words);
   set_devices(static_cast<std::int64_t>(num_devices), node);
@@ -154,10 +164,9 @@ MachineSpec described_machine(const ClusterWords& words) {
   NodeSpec& node = machine.nodes.front();
   node.count = 0;
   set_device(words, gpu, node.device);
-  const std::string links = words.intra + " " + words.gpu;  // "NVL72" is in either
-  set_links(links, gpu, node);
+  set_links(words, gpu, node);
   set_network(words.inter_per_node, node);
-  if (words.num_gpus > 0 && std::regex_search(links, std::regex(R"(NVL\d)"))) use_as_many(words.num_gpus, node);
+  if (devices_of_rack(words) > 0) use_as_many(words.num_gpus, node);
   return machine;
 }
 
