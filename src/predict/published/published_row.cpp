@@ -31,11 +31,6 @@ void require_known_format(const std::string& precision) {
           "precision = '{}' is not a format of rows (use bf16, fp16, fp32 or fp8)", precision);
 }
 
-/// From 2025 on.
-bool is_recent_nemo(std::string_view software) {
-  return has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
-}
-
 /// Reads one row into a config.
 class RowReader {
  public:
@@ -332,74 +327,6 @@ DescribedRun described_run(const CsvRow& row) {
   run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"),
                                     row.at("zero"), row.at("source"), row.at("mlp")});
   return run;
-}
-
-namespace {
-
-/// The year of words such as "..._h200_202506_..." or "2025-06"; 0 without one.
-int year_of(std::string_view words) {
-  const auto is_digit = [&](std::size_t i) { return i < words.size() && words[i] >= '0' && words[i] <= '9'; };
-  for (std::size_t at = words.find("20"); at != std::string_view::npos; at = words.find("20", at + 1)) {
-    const std::size_t month = at + (words.substr(std::min(at + 4, words.size())).starts_with('-') ? 5 : 4);
-    if (is_digit(at + 2) && is_digit(at + 3) && is_digit(month) && is_digit(month + 1) && !is_digit(month + 2))
-      return 2000 + 10 * (words[at + 2] - '0') + (words[at + 3] - '0');
-  }
-  return 0;
-}
-
-}  // namespace
-
-SoftwareProfile described_software(const SoftwareWords& words) {
-  const std::string software = lower(words.software);
-  struct Rule {
-    std::string_view word, profile;
-  };
-  constexpr Rule rules[] = {
-      {"foundry", "llm-foundry"},
-      {"composer", "llm-foundry"},
-      {"titan", "torchtitan"},
-      {"zero bubble", "zero-bubble"},
-      {"sail", "zero-bubble"},
-      {"fsdp", "fsdp"},
-      {"bigscience", "bloom"},
-      {"bloom", "bloom"},
-      {"zero-3", "deepspeed-zero3"},
-      {"megatron-deepspeed", "megatron-deepspeed"},
-      {"deepspeed", "deepspeed-zero3"},
-      {"nemo", "megatron-core"},
-      {"megatron-core", "megatron-core"},
-      {"megatron-bridge", "megatron-core"},
-      {"megascale", "megatron-core"},
-      {"2019", "megatron-2019"},
-      {"2020", "megatron-2020"},
-      {"v1", "megatron-2020"},
-      {"2021", "megatron-2021"},
-      {"2022", "megatron-2022"},
-      {"megatron", "megatron-core"},
-  };
-  std::string name =
-      count_if(software.begin(), software.end(), [](char c) { return c != ' '; }) == 0 ? "megatron-core" : "fsdp";
-  for (const Rule& rule : rules)
-    if (has(software, rule.word)) {
-      name = rule.profile;
-      break;
-    }
-  if (name == "torchtitan" && has(software, "compile")) name = "torchtitan-compile";
-  if (has(lower(words.precision), "rowwise"))
-    name += "+fp8-rowwise";
-  else if (has(lower(words.precision), "fp8") || has(lower(words.precision), "fp4"))
-    name += "+fp8";
-  if (words.flash_attn == "1") name += "+flash";
-  if (words.flash_attn == "0") name += "+unfused";
-  // NeMo's recipes for large models have set tp_comm_overlap and cross_entropy_loss_fusion since then; those of GPT-3
-  // have dropout.
-  const bool is_nemo = is_recent_nemo(software);
-  if (words.async_tp == "1" || is_nemo) name += "+async-tp";
-  if (is_nemo) name += "+fused-loss";
-  if (is_nemo && has(lower(words.mlp), "gelu")) name += "+dropout";
-  // Torchtitan compiles it since then.
-  if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";
-  return software_profile(name);
 }
 
 }  // namespace echelon

@@ -33,4 +33,9 @@ namespace echelon {
   return text.find(word) != std::string_view::npos;
 }
 
+/// From 2025 on.
+[[nodiscard]] inline bool is_recent_nemo(std::string_view software) {
+  return has(software, "nemo") && (has(software, "2025") || has(software, "nemo 25") || has(software, "nemo 26"));
+}
+
 }  // namespace echelon
