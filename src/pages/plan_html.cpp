@@ -22,26 +22,23 @@ std::string request_text(const PlanRequest& request) {
                      plural(request.num_devices, "device"), request.machine.name);
 }
 
-/// Tensor-parallel ranks, and those that share a sequence or the experts of a layer.
-std::string degrees_inside(const Plan& plan) {
-  const PlanShape& shape = plan.choice.shape;
-  std::string text = fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : "");
-  if (shape.cp > 1) text += fmt::format(" × cp {}", context_text(shape));
-  const std::string experts = expert_text(plan.config);
-  return experts == "1" ? text : text + ", ep " + experts;
+std::string context_part(const PlanShape& shape) {
+  return shape.cp > 1 ? fmt::format(" × cp {}", context_text(shape)) : "";
 }
 
 bool compares_prices(const PlanRequest& request) { return request.objective == PlanObjective::cost; }
 
 HtmlTable::Row row_of(const Plan& plan, std::size_t place, const PlanRequest& request) {
   const PlanShape& shape = plan.choice.shape;
-  HtmlTable::Row row = {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
-                                  text_of(HtmlUnit::fraction, plan.outcome.mfu()),
-                                  text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                                  degrees_inside(plan), std::to_string(shape.pp), std::to_string(shape.dp),
-                                  fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size),
-                                  pipeline_text(plan.choice), data_text(plan.choice),
-                                  recompute_text(plan.choice.recompute)}};
+  HtmlTable::Row row = {
+      .cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
+                text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+                text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
+                fmt::format("{}{}{}", shape.tp, shape.sequence_parallel ? " sp" : "", context_part(shape)),
+                std::to_string(shape.pp), std::to_string(shape.dp),
+                fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice),
+                data_text(plan.choice), recompute_text(plan.choice.recompute)}};
+  if (request.base.model.has_experts()) row.cells.insert(row.cells.begin() + 5, expert_text(plan.config));
   if (compares_prices(request))
     row.cells.insert(row.cells.begin() + 1, {std::to_string(plan.config.mesh_shape().num_ranks()),
                                              fmt::format("{:.4g}", 1e6 * price_per_token(plan, request))});
@@ -89,6 +86,7 @@ HtmlTable table_of(const PlanResult& result, const PlanRequest& request) {
                   {"schedule"},
                   {"data"},
                   {"recompute"}}};
+  if (request.base.model.has_experts()) table.columns.insert(table.columns.begin() + 5, {"ep", true});
   if (has_prices) table.columns.insert(table.columns.begin() + 1, {{"devices", true}, {"a million tokens", true}});
   for (const Plan& plan : result.plans) {
     const Plan& best = result.plans.front();
@@ -156,6 +154,8 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
                                  {"schedule"},
                                  {"data"},
                                  {"recompute"}}};
+  const bool has_experts = request.base.model.has_experts();
+  if (has_experts) table.columns.insert(table.columns.begin() + 6, {"ep", true});
   for (const ScalingPoint& point : scaling.points) {
     const auto devices = static_cast<double>(point.num_devices);
     const PlanShape& shape = point.plan.choice.shape;
@@ -167,9 +167,11 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
         {.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
                    text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
                    text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())),
-                   degrees_inside(point.plan), std::to_string(shape.pp), std::to_string(shape.dp),
+                   std::to_string(shape.tp) + context_part(shape), std::to_string(shape.pp), std::to_string(shape.dp),
                    pipeline_text(point.plan.choice), data_text(point.plan.choice),
                    recompute_text(point.plan.choice.recompute)}});
+    std::vector<std::string>& cells = table.rows.back().cells;
+    if (has_experts) cells.insert(cells.begin() + 6, expert_text(point.plan.config));
   }
   page.tables = {std::move(table)};
   page.notes = remarks_of(scaling, request);
