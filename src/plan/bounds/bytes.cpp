@@ -86,6 +86,24 @@ std::int64_t PlanBytes::snapshot(const UnitStates& state, const PlanStages& stag
   return may_stop ? std::min(sum, std::max<std::int64_t>(0, limit - largest)) : sum;
 }
 
+namespace {
+
+/// During a pass: what is kept, and the gradient from the next stage. `stage_of`: of a number among all.
+template <class StageOf>
+std::int64_t held_bytes(const RankStates& rank, const PassState& pass, const StageOf& stage_of) {
+  const bool has_flow = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
+  std::int64_t bytes = has_flow ? stage_of(pass.stage).flow_bytes : 0;
+  for (std::size_t i = 0; i < rank.stages.size(); ++i) {
+    const StageCost& of = stage_of(rank.stages[i]);
+    const HeldMicrobatches& held = pass.held[i];
+    bytes += held.stashes * of.stash_bytes + held.input_stashes * of.input_stash_bytes +
+             held.gradient_stashes * of.gradient_stash_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 // A rank's memory use is highest during a pass: what is kept, the gradient from the next stage and what passes between
 // units.
 const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation, const LayerCosts& costs,
@@ -107,16 +125,14 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
     for (const PassState& pass : rank.states) {
       const StageCost& stage = all.stages[pass.stage];
       const auto kind = static_cast<std::size_t>(pass.kind);
-      std::int64_t held = 0, num_open = 0, num_open_mixtures = 0;
+      const std::int64_t held =
+          held_bytes(rank, pass, [&](std::size_t i) -> const StageCost& { return all.stages[i]; });
+      std::int64_t num_open = 0, num_open_mixtures = 0;
       for (std::size_t i = 0; i < rank.stages.size(); ++i) {
         const StageCost& of = all.stages[rank.stages[i]];
-        const auto& [stashes, input_stashes, gradient_stashes, open] = pass.held[i];
-        held += stashes * of.stash_bytes + input_stashes * of.input_stash_bytes +
-                gradient_stashes * of.gradient_stash_bytes;
-        num_open += open * of.num_blocks;
-        num_open_mixtures += open * of.num_mixtures;
+        num_open += pass.held[i].open * of.num_blocks;
+        num_open_mixtures += pass.held[i].open * of.num_mixtures;
       }
-      if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) held += stage.flow_bytes;
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
       if (stage.num_blocks == 0) continue;
       const bool computes_weights = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight,
@@ -198,16 +214,11 @@ std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation, std::int
     const RankStates& of_rank = ranks[rank];
     std::int64_t passes = 0;
     for (const PassState& pass : of_rank.states) {
-      const StageCost& stage = kinds[of.kinds[pass.stage]];
-      std::int64_t bytes = stage.workspace_bytes[static_cast<std::size_t>(pass.kind)];
-      if (pass.kind == PassKind::backward || pass.kind == PassKind::backward_input) bytes += stage.flow_bytes;
-      for (std::size_t i = 0; i < of_rank.stages.size(); ++i) {
-        const StageCost& held = kinds[of.kinds[of_rank.stages[i]]];
-        const HeldMicrobatches& num = pass.held[i];
-        bytes += num.stashes * held.stash_bytes + num.input_stashes * held.input_stash_bytes +
-                 num.gradient_stashes * held.gradient_stash_bytes;
-      }
-      passes = std::max(passes, bytes);
+      const auto stage = [&, &of = of, &kinds = kinds](std::size_t i) -> const StageCost& {
+        return kinds[of.kinds[i]];
+      };
+      passes = std::max(passes, held_bytes(of_rank, pass, stage) +
+                                    stage(pass.stage).workspace_bytes[static_cast<std::size_t>(pass.kind)]);
     }
     peak = std::max(peak, passes + persistent(own, {.num_blocks = of.blocks_of_rank[rank],
                                                     .num_mixtures = of.mixtures_of_rank[rank],
