@@ -1,4 +1,4 @@
-// Float8Steps in float8 whose kernels leave the largest magnitudes of what they write give the bits of steps whose
+// Steps in float8 whose kernels leave the largest magnitudes of what they write give the bits of steps whose
 // matmuls look for them: in backward passes that recompute, on shards of tensors, and in graphs that are replayed.
 #include "comm/thread/thread_world.h"
 #include "cuda/cuda_backend.h"
@@ -37,14 +37,8 @@ class WithoutAmaxes final : public ForwardingOps {
 };
 
 RunConfig float8_steps_config(const Layout& layout) {
-  RunConfig config = config_of(layout);
-  config.model.hidden_size = 64;
-  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
-  config.model.head_dim = 16;
-  config.model.intermediate_size = 128;
-  config.model.max_position_embeddings = config.training.seq_len = 16;
+  RunConfig config = in_float8(config_of(layout));
   config.training.dtype = DType::bfloat16;
-  config.training.linear_dtype = LinearDType::float8;
   config.training.recompute = layout.recompute;
   config.training.steps = num_float8_steps;
   return config;

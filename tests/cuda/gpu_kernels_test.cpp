@@ -181,14 +181,7 @@ RunConfig config_of(const StepCase& c) {
   config.training.dtype = c.dtype;
   config.training.max_norm = c.max_norm;
   config.training.recompute = c.recompute;
-  if (!c.is_float8) return config;
-  config.model.hidden_size = 64;
-  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
-  config.model.head_dim = 16;
-  config.model.intermediate_size = 128;
-  config.model.max_position_embeddings = config.training.seq_len = 16;
-  config.training.linear_dtype = LinearDType::float8;
-  return config;
+  return c.is_float8 ? in_float8(config) : config;
 }
 
 class GpuKernels : public ::testing::TestWithParam<StepCase> {};

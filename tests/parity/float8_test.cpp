@@ -20,17 +20,7 @@
 namespace echelon::testing {
 namespace {
 
-RunConfig float8_config(const Layout& layout) {
-  RunConfig config = config_of(layout);
-  config.model.hidden_size = 64;
-  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
-  config.model.head_dim = 16;
-  config.model.intermediate_size = 128;
-  config.model.max_position_embeddings = 16;
-  config.training.seq_len = 16;
-  config.training.linear_dtype = LinearDType::float8;
-  return config;
-}
+RunConfig float8_config(const Layout& layout) { return in_float8(config_of(layout)); }
 
 const Layout float8_layouts[] = {
     {.shard = 2, .pp = 2, .microbatches = 3, .zero = 3},

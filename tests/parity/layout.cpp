@@ -139,6 +139,16 @@ RunConfig config_of(const Layout& layout) {
   return config;
 }
 
+RunConfig in_float8(RunConfig config) {
+  config.model.hidden_size = 64;
+  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
+  config.model.head_dim = 16;
+  config.model.intermediate_size = 128;
+  config.model.max_position_embeddings = config.training.seq_len = 16;
+  config.training.linear_dtype = LinearDType::float8;
+  return config;
+}
+
 std::vector<Layout> grid() {
   std::vector<Layout> layouts;
   for (int dp = 1; dp <= 8; ++dp)

@@ -47,6 +47,8 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Ten steps in float64 of a tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 [[nodiscard]] RunConfig config_of(const Layout& layout);
+/// The config in float8, with sizes that are multiples of 16.
+[[nodiscard]] RunConfig in_float8(RunConfig config);
 
 /// Every (dp, tp, pp) with a product up to 8, with all that can be switched on it.
 [[nodiscard]] std::vector<Layout> grid();
