@@ -3,8 +3,8 @@
 //     bench_expert_gather [turns = 5] [--section.key=value ...]
 //
 // Time is that of a core for each rank (rank_seconds.h), where bytes take what it takes to copy and to sum them. Bytes
-// are those that a rank sends to others over the group of its experts, compared with the closed forms: in a forward and
-// a backward pass of a layer, with N tokens of D float32,
+// are those that the trace of a rank sends to others over the group of its experts (tests count those of a run), beside
+// the closed forms: in a forward and a backward pass of a layer, with N tokens of D float32,
 //
 //     directly    2 (P - 1) / P k N (2 * 4 D + 4) + 4 (P - 1) (E + 1)
 //     to all      2 (P - 1) N (2 * 4 D + 4 k) + 4 (P - 1) k N

@@ -26,11 +26,13 @@ inline int num_iterations(std::int64_t bytes, int n) {
 /// may let a rank go on after others have done all. `maximum` replaces values by the largest of any rank.
 template <class Barrier, class Maximum, class Body>
 double seconds_per_call(int iterations, Barrier&& barrier, Maximum&& maximum, Body&& body) {
-  const auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()); };
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
   barrier();
-  const double start = now().count();
+  const double start = now();
   for (int i = 0; i < iterations; ++i) body();
-  std::array<double, 2> end_and_start = {now().count(), -start};
+  std::array<double, 2> end_and_start = {now(), -start};
   barrier();
   maximum(end_and_start);
   return (end_and_start[0] + end_and_start[1]) / iterations;
