@@ -121,7 +121,7 @@ void ActionExecutor::backward(const Action& action) {
   const auto& [kind, stage, m, unit_index, id, after] = action;
   StagePart& part = model_.stage(stage);
   Stack workspace = buffers_->region({BufferRole::workspace, id});
-  Context context = {ops_, mesh_, workspace, microbatch(m), repeated_, true};
+  Context context = {ops_, mesh_, workspace, microbatch(m), repeated_, /*is_backward=*/true};
   Stash& stash = stashes_[{stage, m}];
   if (kind == ActionKind::backward) part.stage->backward(context, unit_index, gradients_of(stage, m), stash);
   if (kind == ActionKind::backward_input) {

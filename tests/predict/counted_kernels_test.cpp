@@ -1,10 +1,10 @@
 // The kernels of the host lane are those that the GPU's backend launches for the same program, as ops/gpu/gpu_kernels.h
 // counts them. Units are traced one by one, so what is joined or paired across them counts once for each.
-#include "data/unread_batches.h"
 #include "predict/step/host_lane.h"
 
 #include "blueprint/blueprint.h"
 #include "comm/trace/trace_mesh.h"
+#include "data/unread_batches.h"
 #include "engine/layout_run.h"
 #include "engine/rank_run.h"
 #include "ops/gpu/gpu_kernels.h"

@@ -73,18 +73,19 @@ __device__ __forceinline__ void add_chunks_of_blocks(const ColumnSums<A, G, num_
 
 constexpr int column_sums_threads = 256;
 
-/// A Summand says what is summed over the rows, for `width` neighbouring columns:
-///     using Number; static constexpr int width, num_sums; struct Loaded;
-///     Loaded load(row, column) const;
-///     void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
-///     which may also store what it computes, each number once; with num_amaxes, it has `amaxes` of what it stores, and
-///     add() has an `unsigned (&largest)[num_amaxes]` more
+/// Of a summand without num_amaxes one that nothing reads.
 template <class Summand>
 constexpr int amaxes_of_summand = 1;
 template <class Summand>
 requires requires { Summand::num_amaxes; }
 constexpr int amaxes_of_summand<Summand> = Summand::num_amaxes;
 
+/// A Summand says what is summed over the rows, for `width` neighbouring columns:
+///     using Number; static constexpr int width, num_sums; struct Loaded;
+///     Loaded load(row, column) const;
+///     void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
+///     which may also store what it computes, each number once; with num_amaxes, it has `amaxes` of what it stores, and
+///     add() has an `unsigned (&largest)[num_amaxes]` more
 template <class Summand, class G, class A = Wide<typename Summand::Number>>
 __global__ void __launch_bounds__(column_sums_threads)
     column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk,

@@ -143,12 +143,13 @@ void NodePlan::add_arrivals(NodeRound& round, int index) const {
 }
 
 std::int64_t NodePlan::num_sent() const {
+  if (sizes_.gives_all()) return sizes_.num_tokens;
   std::int64_t rows = 0;
   if (choices_.empty()) {
     for (const std::int64_t tokens : planned_tokens()) rows += tokens;
-    return rows / (sizes_.num_nodes / sizes_.num_parts());
+    return rows;
   }
-  for (int node = 0; node < sizes_.num_parts(); ++node)
+  for (int node = 0; node < sizes_.num_nodes; ++node)
     for (std::int64_t token = 0; token < sizes_.num_tokens; ++token)
       rows += goes_to(experts_of(sizes_.node(), sizes_.place(), token), node) ? 1 : 0;
   return rows;

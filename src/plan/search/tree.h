@@ -21,8 +21,9 @@ using PlanDegrees = std::array<std::int64_t, 6>;
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanNode& node) { return degrees_of(node.choice.shape); }
 [[nodiscard]] inline PlanDegrees degrees_of(const PlanHeap::Entry& entry) { return degrees_of(entry.shape()); }
 
-/// What a search has done so far. Work is about proportional to time on any machine: a set costs so much.
+/// Work that a set of layouts counts.
 inline constexpr std::int64_t work_of_set = 10;
+/// What a search has done so far. Work is about proportional to time on any machine.
 struct PlanCounts {
   std::int64_t num_evaluated = 0, num_played = 0, num_stepped = 0, work = 0;
 };

@@ -150,7 +150,7 @@ void PlanTree::clock_any_order(const PlanNode& node, PlanHeap& open) {
     later.grade = PlanGrade::clocked_any_order;
     later.key.first = played;
     return open.push(std::move(later));
-  } else if (played > 0 && played == node.key.first) {
+  } else if (played > 0 && played == node.key.first) {  // it is as good as a clock
     return expand_orders(node, open);
   }
   const auto& [shape, pipeline, recompute, data, order] = node.choice;
