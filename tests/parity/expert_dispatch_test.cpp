@@ -149,7 +149,7 @@ TEST(HierarchicalDispatch, NeedsSeveralNodesOfSeveralRanks) {
 }
 
 // Claim (plans): With all_gather each token goes to P - 1 ranks, which return one row of it.
-// Bound: bytes equal, as counted, in one round; with more rounds backward sends some again.
+// Bound: bytes equal, as counted, in one round; more send some again.
 // Tests: GatheredTokens
 TEST(GatheredTokens, GoToEveryRankOnce) {
   for (const Loads& loads : all_loads()) {
