@@ -115,15 +115,17 @@ TEST(ExpertRanks, AreRefusedWithTheClosestDegree) {
   // 6 divides the experts, but there are 4 ranks.
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 6, .ep = 5}),
             "parallelism.expert_parallel_degree = 5 does not divide model.num_experts = 6 (use 2)");
+  EXPECT_EQ(sentence_about({.shard = 3, .tp = 2, .sequence_parallel = true, .experts = 12, .ep = 4}),
+            "parallelism.expert_parallel_degree = 4 does not divide the data_parallel_shard_degree = 3 x "
+            "context_parallel_degree = 1 x tensor_parallel_degree = 2 ranks (use 3)");
 }
 
 TEST(ExpertFeatures, AreRefusedInASentence) {
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2}), "");
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .etp = 4}), "");
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 3}),
-            "parallelism.expert_tensor_parallel_degree = 3 with expert_parallel_degree = 2 is not made of neighbours "
-            "among data_parallel_shard_degree = 4 x context_parallel_degree = 1 x tensor_parallel_degree = 1 ranks "
-            "(use 2)");
+            "parallelism.expert_tensor_parallel_degree = 3 with expert_parallel_degree = 2 does not divide the "
+            "data_parallel_shard_degree = 4 x context_parallel_degree = 1 x tensor_parallel_degree = 1 ranks (use 2)");
   EXPECT_EQ(sentence_about({.shard = 16, .experts = 8, .etp = 16}),
             "parallelism.expert_tensor_parallel_degree = 16 is more than the features of an expert, "
             "model.moe_intermediate_size = 13 (use 8)");

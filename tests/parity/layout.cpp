@@ -1011,6 +1011,12 @@ std::vector<Layout> expert_parallel_rows() {
       {.shard = 2, .zero = 3, .documents = true, .cp = 2, .seq_len = 17, .experts = 4, .ep = 2, .etp = 2, .bound = 0.6},
       {.shard = 4, .tp = 2, .sequence_parallel = true, .order = "tp-dp_shard-cp-pp", .experts = 8, .ep = 2, .etp = 4},
       {.replicate = 2, .tp = 4, .sequence_parallel = true, .zero = 0, .experts = 6, .ep = 2, .etp = 2},
+      // Groups with parts of several axes.
+      {.shard = 3, .tp = 2, .sequence_parallel = true, .microbatches = 3, .experts = 6, .ep = 3, .bound = 0.6},
+      {.shard = 2, .tp = 3, .sequence_parallel = true, .zero = 2, .experts = 4, .ep = 2},
+      {.replicate = 2, .shard = 3, .zero = 3, .cp = 2, .experts = 6, .ep = 3, .bound = 0.4},
+      {.shard = 3, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = {mlp}, .experts = 4, .etp = 3},
+      {.shard = 4, .tp = 3, .sequence_parallel = true, .order = "dp-tp-pp", .experts = 4, .ep = 2, .etp = 2},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace echelon {
 namespace {
 
-/// That experts of one rank take of all sequences of their group, which holds the same part of each. With features over
-/// ranks, rows come from one rank for each part of the experts.
+/// That experts of one rank take of all sequences of their group. With features over ranks, rows come from one rank for
+/// each part of the experts.
 std::int64_t rows_within_capacity(const LayerOptions& options) {
-  const std::int64_t ranks_of_sequence = (options.tokens ? options.tokens->cp : 1) * options.tp;
-  const std::int64_t sequences = std::max<std::int64_t>(1, options.num_expert_ranks() / ranks_of_sequence);
+  const std::int64_t ranks = options.num_expert_ranks(),
+                     ranks_of_sequence = (options.tokens ? options.tokens->cp : 1) * options.tp;
+  // A group may start within the ranks of a sequence, at most this many after the first of them.
+  const std::int64_t latest = ranks_of_sequence - std::gcd(ranks, ranks_of_sequence);
+  const std::int64_t sequences = (latest + ranks + ranks_of_sequence - 1) / ranks_of_sequence;
   return options.num_sequences * std::min<std::int64_t>(options.ep, sequences) *
          (options.model.mixture.num_experts / options.ep) * options.expert_capacity;
 }

@@ -15,6 +15,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <vector>
 
 namespace echelon {
@@ -90,9 +91,9 @@ struct PlanData {
 [[nodiscard]] constexpr bool reduces_gradients(const PlanShape& shape, const PlanData& data) {
   return num_gradient_ranks(shape) > 1 || num_expert_holders(shape, data) > 1;
 }
-/// Ranks of the shard axis that an expert group spans.
+/// The least degree of the shard axis with which all ranks are expert groups; its multiples do, too.
 [[nodiscard]] constexpr std::int64_t shards_of_experts(const PlanShape& shape) {
-  return std::max<std::int64_t>(1, num_expert_ranks(shape) / (shape.tp * shape.cp));
+  return num_expert_ranks(shape) / std::gcd(num_expert_ranks(shape), shape.tp * shape.cp);
 }
 
 struct PlanChoice {

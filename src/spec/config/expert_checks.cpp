@@ -85,26 +85,22 @@ void check_router(const RunConfig& config) {
           moe.bias_update_rate, name_of(config.model.family));
 }
 
+std::int64_t num_ranks_of_stage(const ParallelConfig& p) {
+  return p.data_parallel_shard_degree * p.context_parallel_degree * p.tensor_parallel_degree;
+}
+
 /// The degree of at most all ranks that `fits` and is closest to the wanted one; of two the smaller. 1 always fits.
 template <class Fits>
 std::int64_t closest_degree(std::int64_t wanted, const ParallelConfig& p, const Fits& fits) {
-  const std::int64_t most = p.tensor_parallel_degree * p.context_parallel_degree * p.data_parallel_shard_degree;
+  const std::int64_t most = num_ranks_of_stage(p);
   for (std::int64_t distance = 0; distance < wanted; ++distance)
     for (const std::int64_t degree : {wanted - distance, wanted + distance})
       if (degree <= most && fits(degree)) return degree;
   return 1;
 }
 
-/// Neighbours along the innermost axes: some ranks of one axis, and all ranks of those inside of it.
-bool are_neighbours(std::int64_t ranks, const ParallelConfig& p) {
-  for (const std::int64_t degree :
-       {p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_shard_degree}) {
-    if (degree % ranks == 0) return true;
-    if (ranks % degree != 0) return false;
-    ranks /= degree;
-  }
-  return ranks == 1;
-}
+/// Groups of neighbours are made where their size divides the number of all ranks, whichever axes these are on.
+bool are_groups(std::int64_t ranks, const ParallelConfig& p) { return num_ranks_of_stage(p) % ranks == 0; }
 
 /// Where ranks with features of the same experts exchange rows.
 void check_features(const RunConfig& config) {
@@ -112,17 +108,15 @@ void check_features(const RunConfig& config) {
   const std::int64_t ep = p.expert_parallel_degree, etp = expert_tensor_degree(p),
                      features = config.model.mixture.moe_intermediate_size;
   if (num_feature_ranks(p) == 1) return;
-  const std::int64_t closest = closest_degree(etp, p, [&](std::int64_t degree) {
-    return degree <= features && are_neighbours(degree, p) && are_neighbours(ep * degree, p);
-  });
+  const std::int64_t closest =
+      closest_degree(etp, p, [&](std::int64_t degree) { return degree <= features && are_groups(ep * degree, p); });
   require(etp <= features,
           "parallelism.expert_tensor_parallel_degree = {} is more than the features of an expert, "
           "model.moe_intermediate_size = {} (use {})",
           etp, features, closest);
   require(closest == etp,
-          "parallelism.expert_tensor_parallel_degree = {} with expert_parallel_degree = {} is not made of neighbours "
-          "among data_parallel_shard_degree = {} x context_parallel_degree = {} x tensor_parallel_degree = {} ranks "
-          "(use {})",
+          "parallelism.expert_tensor_parallel_degree = {} with expert_parallel_degree = {} does not divide the "
+          "data_parallel_shard_degree = {} x context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
           etp, ep, p.data_parallel_shard_degree, p.context_parallel_degree, p.tensor_parallel_degree, closest);
   const bool is_direct = p.expert_dispatch == ExpertDispatch::automatic || p.expert_dispatch == ExpertDispatch::direct;
   require(is_direct,
@@ -187,12 +181,12 @@ void check_expert_parallel(const RunConfig& config) {
       "needs parallelism.sequence_parallel = true (use expert_parallel_degree = 1)",
       ep, tp, tp);
   require(E % ep == 0, "parallelism.expert_parallel_degree = {} does not divide model.num_experts = {} (use {})", ep, E,
-          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
-  require(are_neighbours(ep, p),
-          "parallelism.expert_parallel_degree = {} is not made of neighbours among data_parallel_shard_degree = {} x "
+          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_groups(degree, p); }));
+  require(are_groups(ep, p),
+          "parallelism.expert_parallel_degree = {} does not divide the data_parallel_shard_degree = {} x "
           "context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
           ep, p.data_parallel_shard_degree, p.context_parallel_degree, tp,
-          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_neighbours(degree, p); }));
+          closest_degree(ep, p, [&](std::int64_t degree) { return E % degree == 0 && are_groups(degree, p); }));
   check_features(config);
   require(num_expert_ranks(p) == 1 || !config.training.cuda_graphs,
           "training.cuda_graphs = true replays the same rows in every step, and parallelism.{} = {} exchanges others "

@@ -41,13 +41,13 @@ void refuse_expert_parallel(Refusals& refused) {
                {tp, {}},
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
-              degree, "groups are made of neighbours", [](const Draft& d) { return !has_expert_groups(d); });
+              degree, "groups divide the ranks", [](const Draft& d) { return !has_expert_groups(d); });
   refused.add({{degree, {}},
                {of_features, {}},
                {tp, {}},
                {"parallelism.context_parallel_degree", {}},
                {"parallelism.data_parallel_shard_degree", {}}},
-              of_features, "groups are made of neighbours", [](const Draft& d) { return !has_feature_groups(d); });
+              of_features, "groups divide the ranks", [](const Draft& d) { return !has_feature_groups(d); });
   const std::vector<std::string> not_direct = {"hierarchical", "all_gather"};
   refused.add({{dispatch, not_direct}, {degree, {"1"}}}, dispatch, "a rank has all experts");
   refused.add({{dispatch, not_direct}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
@@ -70,7 +70,7 @@ void name_impossible_models(Refusals& refused) {
 
 void name_impossible_ranks(Refusals& refused) {
   using P = ParallelConfig;
-  const std::string why = "no groups of neighbours on so many ranks";
+  const std::string why = "no groups on so many ranks";
   const std::pair<std::string, std::int64_t P::*> degrees[] = {
       {tp, &P::tensor_parallel_degree},
       {"parallelism.context_parallel_degree", &P::context_parallel_degree},
@@ -83,7 +83,6 @@ void name_impossible_ranks(Refusals& refused) {
                                [field = field](const Draft& d) { return !have_expert_groups(d, {field}); });
   refused.add_consequences(degree, of_features, why, [](const Draft& d) { return !have_expert_groups(d, {}); });
   const std::string four = "two hops need groups of 4 or 8";
-  refused.add_consequence({{dispatch, {"hierarchical"}}, {tp, {"3"}}}, four);
   refused.add_consequence({{dispatch, {"hierarchical"}}, {experts, {"5", "6"}}}, four);
   refused.add_consequence({{dispatch, {"hierarchical", "all_gather"}}, {of_features, {"2"}}},
                           "rows go over ranks of features");

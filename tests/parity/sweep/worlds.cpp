@@ -6,18 +6,15 @@
 namespace echelon::testing {
 namespace {
 
-bool is_box(std::int64_t ep, const ParallelConfig& p, std::int64_t shards) {
-  const std::int64_t tp = p.tensor_parallel_degree, cp = p.context_parallel_degree;
-  return tp % ep == 0 || (ep % tp == 0 && cp % (ep / tp) == 0) ||
-         (ep % (tp * cp) == 0 && shards % (ep / (tp * cp)) == 0);
+bool are_groups(std::int64_t ep, const ParallelConfig& p, std::int64_t shards) {
+  return shards * p.context_parallel_degree * p.tensor_parallel_degree % ep == 0;
 }
 
 constexpr std::int64_t least_open_degree = 4;
 
-bool are_boxes(const Draft& draft, std::int64_t shards) {
+bool are_groups(const Draft& draft, std::int64_t shards) {
   const ParallelConfig& p = draft.config.parallelism;
-  const std::int64_t ep = p.expert_parallel_degree, etp = feature_ranks(draft);
-  return is_box(ep, p, shards) && is_box(etp, p, shards) && is_box(ep * etp, p, shards);
+  return are_groups(p.expert_parallel_degree * feature_ranks(draft), p, shards);
 }
 
 /// Of the shard degrees that the draft leaves open the least with which `fits`, or 0.
@@ -28,7 +25,7 @@ std::int64_t least_shards(const Fits& fits) {
   return 0;
 }
 std::int64_t least_shards(const Draft& draft) {
-  return least_shards([&](std::int64_t shards) { return are_boxes(draft, shards); });
+  return least_shards([&](std::int64_t shards) { return are_groups(draft, shards); });
 }
 
 }  // namespace
@@ -42,14 +39,14 @@ std::int64_t feature_ranks(const Draft& draft) {
 
 bool has_expert_groups(const Draft& draft) {
   const ParallelConfig& p = draft.config.parallelism;
-  const auto fits = [&](std::int64_t shards) { return is_box(p.expert_parallel_degree, p, shards); };
+  const auto fits = [&](std::int64_t shards) { return are_groups(p.expert_parallel_degree, p, shards); };
   return draft.fills_the_world ? least_shards(fits) > 0 : fits(p.data_parallel_shard_degree);
 }
 
 bool has_feature_groups(const Draft& draft) {
   if (feature_ranks(draft) == 1 || !has_expert_groups(draft)) return true;
   return draft.fills_the_world ? least_shards(draft) > 0
-                               : are_boxes(draft, draft.config.parallelism.data_parallel_shard_degree);
+                               : are_groups(draft, draft.config.parallelism.data_parallel_shard_degree);
 }
 
 bool have_expert_groups(const Draft& draft, const std::vector<std::int64_t ParallelConfig::*>& fixed) {
@@ -91,7 +88,7 @@ bool can_have_world(const SweepTable& table, const Settings& settings, int world
   const ParallelConfig& p = draft.config.parallelism;
   const int least = least_world(table, settings), others = ranks_per_shard(p);
   if (!draft.fills_the_world) return world_size == least;
-  return world_size >= least && world_size % others == 0 && are_boxes(draft, world_size / others);
+  return world_size >= least && world_size % others == 0 && are_groups(draft, world_size / others);
 }
 
 bool may_have_world(const SweepTable& table, const Settings& settings, int world_size) {
