@@ -168,6 +168,21 @@ PlanRequest on_nodes_of_two(const PlanQuestion& asked) {
   return request;
 }
 
+// Three ranks of dp 3 x tp 2 have the experts of a layer, on nodes of two devices or of three.
+TEST(Plan, OfExpertGroupsWithPartsOfAxesIsThatOfTimingEveryLayout) {
+  for (const int of_node : {2, 3}) {
+    PlanQuestion asked = question("mixtral-30m", "h100", 6, 6, 64);
+    asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none", "--model.num_experts=6",
+                      "--parallelism.pipeline_parallel_degree=1", "--parallelism.pipeline_parallel_schedule=1F1B"};
+    PlanRequest request = read_plan_request(asked);
+    request.machine.nodes.front().num_devices = of_node;
+    const auto shapes = PlanSpace(request).shapes();
+    EXPECT_TRUE(std::ranges::any_of(shapes, [](const PlanShape& s) { return s.tp == 2 && s.ep == 3 && s.etp == 1; }));
+    SCOPED_TRACE(of_node);
+    expect_plans_of_timing_all(request);
+  }
+}
+
 // One hop, two or tokens to all, and several bounds; with uneven loads too, of which the most loaded rank takes several
 // rounds.
 TEST(Plan, OfEachWayToExchangeRowsIsThatOfTimingEveryLayout) {
