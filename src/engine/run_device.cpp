@@ -23,8 +23,7 @@ std::vector<Group> groups_of(const RunConfig& config) {
   if (head_ranks > 1 && head_ranks < config.parallelism.context_parallel_degree)
     for (const Group& group : {cp_heads_group(head_ranks), cp_ring_group(head_ranks)}) groups.push_back(group);
   if (config.model.has_experts()) {
-    const int num_ranks = num_expert_ranks(config.parallelism), of_features = num_feature_ranks(config.parallelism),
-              inside = of_features > 1 ? of_features : ep_on_node(config);
+    const int num_ranks = num_expert_ranks(config.parallelism), inside = inner_expert_ranks(config);
     for (const Group& group : {expert_holders_group(num_ranks), sequence_group}) groups.push_back(group);
     if (inside > 1)
       for (const Group& group : {expert_inner_group(inside), expert_across_group(num_ranks, inside)})

@@ -71,7 +71,8 @@ struct LayerOptions {
   bool divides_expert_features = false;
   int ep = 1, ep_rank = 0;
   int etp = 1, etp_rank = 0;
-  // Of `ep` ranks, that share a node, over which rows go in two hops; 0: directly; 1: all tokens go to all ranks.
+  // Of `ep` ranks, that share a node, over which rows go in two hops; 0: directly; 1: all tokens go to all ranks, `etp`
+  // for each of the `ep` parts.
   int ep_on_node = 0;
   // Rows of a whole sequence that an expert takes in training, the first by weight or by position; 0: all.
   std::int64_t expert_capacity = 0;

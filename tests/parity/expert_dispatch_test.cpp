@@ -15,9 +15,14 @@ namespace {
 
 constexpr std::int64_t all_experts = 8, sequence_length = 12;
 
-RunConfig config_of_nodes(int ep, int ranks_per_node, double bound) {
-  RunConfig config = config_of(
-      {.shard = 8, .layers = 2, .experts = all_experts, .ep = ep, .bound = bound, .ranks_per_node = ranks_per_node});
+RunConfig config_of_nodes(int ep, int ranks_per_node, double bound, int etp = 0) {
+  RunConfig config = config_of({.shard = 8,
+                                .layers = 2,
+                                .experts = all_experts,
+                                .ep = ep,
+                                .etp = etp,
+                                .bound = bound,
+                                .ranks_per_node = ranks_per_node});
   config.training.steps = config.lr_scheduler.warmup_steps = 2;
   return config;
 }
@@ -154,15 +159,16 @@ TEST(HierarchicalDispatch, NeedsSeveralNodesOfSeveralRanks) {
 TEST(GatheredTokens, GoToEveryRankOnce) {
   for (const Loads& loads : all_loads()) {
     std::unique_ptr<Trajectory> expected;
-    for (const auto& [ep, bound] : {std::pair{2, 1.0}, {4, 0.4}, {8, 1.2}, {8, 0.3}, {8, 100.0}}) {
-      RunConfig config = config_of_nodes(ep, 1, bound);
+    for (const auto& [ep, etp, bound] :
+         {std::tuple{2, 1, 1.0}, {4, 1, 0.4}, {8, 1, 1.2}, {8, 1, 0.3}, {8, 1, 100.0}, {4, 2, 1.2}, {2, 2, 0.4}}) {
+      RunConfig config = config_of_nodes(ep, 1, bound, etp);
       config.model.mixture.num_experts_per_tok = loads.experts_per_token;
       if (!expected) expected = run_training(one_rank(config), {.interpose = forced(loads.choice, sequence_length)});
-      SCOPED_TRACE(fmt::format("{} over {} ranks, bound {}", loads.name, ep, bound));
+      SCOPED_TRACE(fmt::format("{} over {} x {} ranks, bound {}", loads.name, ep, etp, bound));
       const std::int64_t N = config.training.micro_batch_size * sequence_length, k = loads.experts_per_token,
-                         others = (ep - 1) * N, D = config.model.hidden_size * 8, weights = k * 8, choices = k * 4,
-                         layers = config.model.num_hidden_layers;
-      const auto at_end = [&, ep = ep](const RankView& rank) {
+                         others = (ep * etp - 1) * N, D = config.model.hidden_size * 8, weights = k * 8,
+                         choices = k * 4, layers = config.model.num_hidden_layers;
+      const auto at_end = [&, ep = ep, etp = etp, bound = bound](const RankView& rank) {
         expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
         std::int64_t forwards = 0, backwards = 0;
         for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
@@ -178,7 +184,7 @@ TEST(GatheredTokens, GoToEveryRankOnce) {
         // x there with weights and y back; dy there, and dx back with the gradients of weights. Rounds after the first
         // are sent again.
         const std::int64_t least = others * (forwards * (choices + 2 * D + weights) + backwards * (2 * D + weights)),
-                           sent = rank.mesh.sent_bytes().at(expert_group(ep));
+                           sent = rank.mesh.sent_bytes().at(expert_group(ep * etp));
         EXPECT_GE(sent, least);
         EXPECT_LT(sent, least + (is_one_round ? 1 : backwards * others * (D + weights)));
         EXPECT_TRUE(bound <= ep || is_one_round);
@@ -203,9 +209,7 @@ TEST(GatheredTokens, AreRefusedInASentence) {
   EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ranks_per_node = 1}),
             "parallelism.expert_dispatch = 'all_gather' sends tokens to other ranks, and "
             "parallelism.expert_parallel_degree = 1 sends none (use 'auto')");
-  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2, .ranks_per_node = 1}),
-            "parallelism.expert_dispatch = 'all_gather' is not supported with expert_tensor_parallel_degree = 2 (use "
-            "'direct')");
+  EXPECT_EQ(sentence_about({.shard = 4, .experts = 8, .ep = 2, .etp = 2, .ranks_per_node = 1}), "");
 }
 
 // Where nodes are not known, or an expert group is on one of them, rows go directly.

@@ -1017,6 +1017,28 @@ std::vector<Layout> expert_parallel_rows() {
       {.replicate = 2, .shard = 3, .zero = 3, .cp = 2, .experts = 6, .ep = 3, .bound = 0.4},
       {.shard = 3, .tp = 2, .sequence_parallel = true, .zero = 3, .recompute = {mlp}, .experts = 4, .etp = 3},
       {.shard = 4, .tp = 3, .sequence_parallel = true, .order = "dp-tp-pp", .experts = 4, .ep = 2, .etp = 2},
+      // All tokens to ranks with features of the same experts.
+      {.shard = 4, .microbatches = 3, .experts = 4, .ep = 2, .etp = 2, .ranks_per_node = 1},
+      {.shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .zero = 3,
+       .experts = 6,
+       .etp = 4,
+       .bound = 0.3,
+       .ranks_per_node = 1},
+      {.shard = 4,
+       .pp = 2,
+       .schedule = Kind::zb_v,
+       .microbatches = 4,
+       .zero = 2,
+       .documents = true,
+       .recompute = {mlp},
+       .experts = 8,
+       .ep = 2,
+       .etp = 2,
+       .bound = 0.4,
+       .ranks_per_node = 1},
   };
   for (std::size_t i = 1; i < layouts.size(); ++i) layouts[i].router_losses = true;
   return layouts;

@@ -147,7 +147,7 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
   experts += run.step().expert_traffic(ProgramKind::evaluation);
   const int num_expert_ranks = options.num_expert_ranks();
   if (num_expert_ranks > 1) {
-    const int inside = options.etp > 1 ? options.etp : options.ep_on_node;
+    const int inside = options.ep_on_node == 0 && options.etp > 1 ? options.etp : options.ep_on_node;
     sent[inside > 0 ? expert_inner_group(inside) : expert_group(num_expert_ranks)] +=
         experts.sent_bytes - experts.planned_sent_bytes;
     if (inside > 0)

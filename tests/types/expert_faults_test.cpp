@@ -104,9 +104,10 @@ TEST(ExpertFaults, HopsThatGoToOtherRanks) {
   EXPECT_NE(fault_of(config, {.mesh = in_exchange(0, {expert_group(4)})}), "");
 }
 
-RunConfig with_all_tokens(int shard, int tp, int ep) {
+RunConfig with_all_tokens(int shard, int tp, int ep, int etp = 1) {
   RunConfig config = experts(shard, tp, ep);
   config.parallelism.expert_dispatch = ExpertDispatch::all_gather;
+  config.parallelism.expert_tensor_parallel_degree = etp;
   return config;
 }
 
@@ -121,7 +122,8 @@ PlantInMesh in_gather(CommKind kind, int which, std::vector<Group> others) {
 }
 
 TEST(ExpertFaults, TokensThatDoNotComeToAllRanksOrSumsThatDoNotReturn) {
-  for (const RunConfig& config : {with_all_tokens(4, 1, 2), with_all_tokens(2, 2, 2), with_all_tokens(2, 2, 4)}) {
+  for (const RunConfig& config : {with_all_tokens(4, 1, 2), with_all_tokens(2, 2, 2), with_all_tokens(2, 2, 4),
+                                  with_all_tokens(4, 1, 2, 2), with_all_tokens(4, 1, 1, 2)}) {
     EXPECT_EQ(fault_of(config, {}), "");
     for (const CommKind kind : {CommKind::all_gather, CommKind::reduce_scatter})
       for (int which = 0; which < num_exchanges / 2; ++which)
@@ -140,8 +142,9 @@ TEST(ExpertFaults, TokensOfOtherRanksAndSumsOverThem) {
 /// the type of x.
 TEST(ExpertFaults, SumsOfTokensThatAreLeftOut) {
   const auto skip = [](const CombineExpertsArgs&) { return false; };
-  for (int which = 0; which < num_exchanges - 1; ++which)
-    EXPECT_NE(fault_of(with_all_tokens(4, 1, 2), {.ops = in_one<CombineExpertsArgs>(which, skip)}), "") << which;
+  for (const int etp : {1, 2})
+    for (int which = 0; which < num_exchanges - 1; ++which)
+      EXPECT_NE(fault_of(with_all_tokens(4, 1, 2, etp), {.ops = in_one<CombineExpertsArgs>(which, skip)}), "") << which;
 }
 
 /// Two ranks have features of each expert. A token has three rows, so that only an expert's row is summed of two.

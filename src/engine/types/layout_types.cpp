@@ -17,10 +17,9 @@ int kv_replicas_of(const Blueprint& blueprint) {
 
 ExpertRanks expert_ranks_of(const Blueprint& blueprint) {
   const ParallelConfig& p = blueprint.config().parallelism;
-  const int of_features = num_feature_ranks(p);
   return {.num_ranks = num_expert_ranks(p),
-          .inside = of_features > 1 ? of_features : ep_on_node(blueprint.config()),
-          .divide_features = of_features > 1};
+          .inside = inner_expert_ranks(blueprint.config()),
+          .divide_features = num_feature_ranks(p) > 1};
 }
 
 int head_ranks_of(const Blueprint& blueprint) { return key_exchange(blueprint.config().parallelism).head_ranks; }

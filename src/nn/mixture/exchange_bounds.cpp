@@ -42,16 +42,16 @@ std::int64_t most_rows_of(const LayerOptions& options) {
 
 NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>& loads) {
   const MixtureSpec& spec = options.model.mixture;
-  const int P = options.ep, L = options.ep_on_node, M = P / L;
+  const int P = options.ep, F = options.etp, L = options.ep_on_node, M = P * F / L;
   NodeShares shares;
-  shares.rows.assign(static_cast<std::size_t>(P), 1.0 / P);
+  shares.rows.assign(static_cast<std::size_t>(P * F), 1.0 / P);
   if (loads.empty()) {
     shares.tokens.assign(static_cast<std::size_t>(M), even_share_of_tokens(options));
     return shares;
   }
   // Every rank sees itself as the most loaded one, as in a direct exchange.
-  for (int i = 0; i < P; ++i)
-    shares.rows[static_cast<std::size_t>((options.ep_rank + i) % P)] = loads[static_cast<std::size_t>(i)];
+  for (int i = 0; i < P * F; ++i)
+    shares.rows[static_cast<std::size_t>((options.ep_rank * F + i) % (P * F))] = loads[static_cast<std::size_t>(i / F)];
   for (int node = 0; node < M; ++node) {
     double rows = 0;
     for (int place = 0; place < L; ++place) {
@@ -67,11 +67,13 @@ NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>
 // G and X are bounded as Q is, by what comes with even loads. Rows within the capacity of experts take one round.
 NodeSizes node_sizes_of(const LayerOptions& options) {
   const MixtureSpec& spec = options.model.mixture;
-  const std::int64_t N = options.num_local_tokens(), k = spec.num_experts_per_tok, E = spec.num_experts, P = options.ep,
-                     M = P / options.ep_on_node, on_node = std::min(k, E / M), on_rank = std::min(k, E / P);
+  const std::int64_t N = options.num_local_tokens(), k = spec.num_experts_per_tok, E = spec.num_experts,
+                     P = options.num_expert_ranks(), M = P / options.ep_on_node,
+                     on_node = std::min(k, E * options.etp / M), on_rank = std::min(k, E / options.ep);
   NodeSizes sizes = {.num_nodes = static_cast<int>(M),
                      .ranks_per_node = options.ep_on_node,
-                     .rank = options.ep_rank,
+                     .rank = options.ep_rank * options.etp + options.etp_rank,
+                     .ranks_of_features = options.etp,
                      .num_tokens = N,
                      .experts_per_token = k,
                      .num_experts = E};
@@ -80,7 +82,7 @@ NodeSizes node_sizes_of(const LayerOptions& options) {
   const bool has_capacity = options.expert_capacity > 0;
   const std::int64_t taken = std::max(N * k, options.num_sequences * E * options.expert_capacity);
   const double bound = options.dispatch_bound;
-  sizes.most_rows = std::max(most_rows_of(options), P * on_rank);  // a token of each rank fits
+  sizes.most_rows = std::max(options.etp * most_rows_of(options), P * on_rank);  // a token of each rank fits
   sizes.most_copies = std::min(M * N * on_node, std::max(M * on_node, has_capacity ? taken : bounded(bound, rows)));
   sizes.most_tokens = std::min(M * N, std::max(M, has_capacity ? M * N : bounded(bound, tokens)));
   if (sizes.gives_all()) {  // equally many of each rank, and its copies are its rows

@@ -25,7 +25,7 @@ ExpertExchange::ExpertExchange(const LayerOptions& options)
       num_rows_(options.num_local_tokens() * options.model.mixture.num_experts_per_tok),
       shares_(options.expert_shares),
       kept_shares_(options.kept_shares) {
-  if (options.etp > 1)
+  if (options.etp > 1 && options.ep_on_node == 0)
     features_ = {.num_parts = options.ep,
                  .num_places = options.etp,
                  .rank = rank_,

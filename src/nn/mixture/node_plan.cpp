@@ -17,14 +17,14 @@ NodePlan::NodePlan(const NodeSizes& sizes, std::vector<std::int32_t> choices, in
 }
 
 bool NodePlan::goes_to(const std::int32_t* experts, int node) const {
-  const auto is_there = [&](std::int32_t expert) { return expert >= 0 && expert / experts_per_node() == node; };
+  const auto is_there = [&](std::int32_t expert) { return expert >= 0 && expert / sizes_.experts_per_node() == node; };
   return sizes_.gives_all() || std::any_of(experts, experts + sizes_.experts_per_token, is_there);
 }
 
 double NodePlan::highest_load(int num_rounds) const {
   const auto P = static_cast<std::size_t>(sizes_.num_ranks()), rounds = static_cast<std::size_t>(num_rounds);
   std::vector<std::int64_t> tokens(rounds * P), copies(rounds * P), rows(rounds * P);
-  const std::int64_t of_rank = sizes_.num_experts / sizes_.num_ranks();
+  const std::int64_t of_rank = sizes_.experts_per_rank();
   const int L = sizes_.ranks_per_node;
   std::vector<std::int64_t> seen(static_cast<std::size_t>(sizes_.num_nodes), -1);
   std::int64_t id = 0;
@@ -83,8 +83,8 @@ NodeRound NodePlan::chosen_round(int index) const {
 }
 
 void NodePlan::add_copies(NodeRound& round, int index) const {
-  const std::int64_t k = sizes_.experts_per_token, first_expert = sizes_.node() * experts_per_node(),
-                     of_rank = sizes_.num_experts / sizes_.num_ranks();
+  const std::int64_t k = sizes_.experts_per_token, first_expert = sizes_.first_of_node(),
+                     of_node = sizes_.experts_per_node(), of_rank = sizes_.experts_per_rank();
   const auto each_copy = [&](const auto& f) {
     std::int64_t row = 0;
     for (int node = 0; node < sizes_.num_nodes; ++node)
@@ -92,12 +92,12 @@ void NodePlan::add_copies(NodeRound& round, int index) const {
         const std::int32_t* experts = experts_of(node, sizes_.place(), token);
         if (!goes_to(experts, sizes_.node())) continue;
         for (std::int64_t j = 0; j < k; ++j)
-          if (experts[j] >= 0 && experts[j] / experts_per_node() == sizes_.node())
+          if (experts[j] >= first_expert && experts[j] < first_expert + of_node)
             f(static_cast<std::size_t>(row * k + j), static_cast<std::size_t>(experts[j] - first_expert));
         ++row;
       }
   };
-  std::vector<std::int64_t> next(static_cast<std::size_t>(experts_per_node()) + 1);
+  std::vector<std::int64_t> next(static_cast<std::size_t>(of_node) + 1);
   each_copy([&](std::size_t, std::size_t expert) { ++next[expert + 1]; });
   for (std::size_t e = 1; e < next.size(); ++e) next[e] += next[e - 1];
   for (int place = 0; place < sizes_.ranks_per_node; ++place) {
@@ -111,8 +111,8 @@ void NodePlan::add_copies(NodeRound& round, int index) const {
 
 // From each place of this node come its copies for the experts here, ordered by expert.
 void NodePlan::add_arrivals(NodeRound& round, int index) const {
-  const auto E = static_cast<std::size_t>(sizes_.num_experts / sizes_.num_ranks());
-  const std::int64_t first_expert = sizes_.rank * static_cast<std::int64_t>(E);
+  const auto E = static_cast<std::size_t>(sizes_.experts_per_rank());
+  const std::int64_t first_expert = sizes_.first_of_rank();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(sizes_.ranks_per_node) * E);
   std::vector<std::int64_t> received;
   for (int place = 0; place < sizes_.ranks_per_node; ++place) {

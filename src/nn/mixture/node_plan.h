@@ -10,7 +10,7 @@
 // Rows come back the same way, and copies of a token are summed at its node: one row comes back.
 //
 // With L = 1 every rank gets the tokens of all others, S = N, and its own experts' rows are copies of them. What ranks
-// return is summed on the way.
+// return is summed on the way, so neighbours may have features of the same experts.
 //
 // Every rank knows all choices. Token n travels in round n mod (number of rounds): as few rounds as fit, so that no
 // rank has more than G tokens of others, X copies of them, or Q rows for its experts. One token of each rank always
@@ -30,12 +30,17 @@ namespace echelon {
 
 struct NodeSizes {
   int num_nodes = 1, ranks_per_node = 1, rank = 0;  // M, L, and the rank in the expert group: node L + place
+  int ranks_of_features = 1;                        // neighbours with features of the same experts; above 1, L = 1
   std::int64_t num_tokens = 0, experts_per_token = 1, num_experts = 1;
   std::int64_t most_tokens = 1, most_copies = 1, most_rows = 1;  // G, X, Q
 
   [[nodiscard]] int num_ranks() const { return num_nodes * ranks_per_node; }
   [[nodiscard]] int node() const { return rank / ranks_per_node; }
   [[nodiscard]] int place() const { return rank % ranks_per_node; }
+  [[nodiscard]] std::int64_t experts_per_node() const { return num_experts * ranks_of_features / num_nodes; }
+  [[nodiscard]] std::int64_t experts_per_rank() const { return experts_per_node() / ranks_per_node; }
+  [[nodiscard]] std::int64_t first_of_node() const { return node() / ranks_of_features * experts_per_node(); }
+  [[nodiscard]] std::int64_t first_of_rank() const { return first_of_node() + place() * experts_per_rank(); }
   /// To every rank.
   [[nodiscard]] bool gives_all() const { return ranks_per_node == 1; }
   /// Parts of what a rank sends: one for each node, or one for all.
@@ -78,7 +83,6 @@ class NodePlan {
     return choices_.data() +
            ((std::int64_t{place} * sizes_.num_nodes + node) * sizes_.num_tokens + token) * sizes_.experts_per_token;
   }
-  [[nodiscard]] std::int64_t experts_per_node() const { return sizes_.num_experts / sizes_.num_nodes; }
   [[nodiscard]] bool goes_to(const std::int32_t* experts, int node) const;
   /// Tokens that are sent to each node, before choices are known.
   [[nodiscard]] std::vector<std::int64_t> planned_tokens() const;

@@ -29,8 +29,10 @@ void TypedOps::upload(Tensor out, const void* /*host*/) {
 void TypedOps::upload_like(Tensor out, const void* /*host*/, Tensor like) {
   Inference call(memory_, axes_, name_of(OpKind::upload), std::span(&out, 1));
   LayoutType type = call.read("what its values belong to", like).piece.type;
-  for (const TypeAxis axis : axes_.all())
+  for (const TypeAxis axis : axes_.all()) {
     if (type[axis] == addends_at_node_layout) type[axis] = at_node_layout;
+    if (type[axis] == dispatched_addends_layout) type[axis] = dispatched_layout;
+  }
   call.write(out, type);
 }
 

@@ -193,7 +193,7 @@ std::int64_t PlanTree::most_arena_bytes(const PlanShape& shape, const PlanData& 
   PartialGroups parts =
       partial_groups(request_.base.model, static_cast<int>(shape.tp), static_cast<int>(shape.cp), shape.exchange);
   parts.expert_ranks = static_cast<int>(num_expert_ranks(shape));
-  parts.feature_ranks = static_cast<int>(std::max(shape.etp, shape.ranks_per_node));
+  parts.feature_ranks = static_cast<int>(inner_expert_ranks(shape));
   return most_arena_bytes(communicators_of(space_.mesh_of(shape, data, {}), parts));
 }
 

@@ -21,8 +21,7 @@ constexpr std::array layer_axes = {Axis::tp, Axis::cp};
 std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const PlanShape& shape, const MeshShape& mesh,
                                           const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);
-  const int head_ranks = shape.exchange.head_ranks, expert_ranks = static_cast<int>(num_expert_ranks(shape)),
-            etp = static_cast<int>(shape.etp);
+  const int head_ranks = shape.exchange.head_ranks, expert_ranks = static_cast<int>(num_expert_ranks(shape));
   if (!devices.is_regular()) return std::nullopt;
   std::vector<int> spread;
   const auto add = [&](const GroupPlacement& placement) {
@@ -37,7 +36,7 @@ std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const Plan
   if (shape.divides_experts_as_dense) return spread;
   if (!has_equal_expert_groups(shape, machine)) return std::nullopt;
   if (expert_ranks > 1) add(devices.placement_of(expert_group(expert_ranks), 0));
-  if (const int inside = std::max(etp, static_cast<int>(shape.ranks_per_node)); inside > 1)
+  if (const auto inside = static_cast<int>(inner_expert_ranks(shape)); inside > 1)
     for (const Group& group : {expert_inner_group(inside), expert_across_group(expert_ranks, inside)})
       add(devices.placement_of(group, 0));
   if (axes.size() == layer_axes.size()) return spread;

@@ -76,6 +76,10 @@ struct PlanData {
 
 /// Ranks that have the experts of a layer together, and exchange rows.
 [[nodiscard]] constexpr std::int64_t num_expert_ranks(const PlanShape& shape) { return shape.ep * shape.etp; }
+/// Over which rows go in a second hop, as for RunConfig.
+[[nodiscard]] constexpr std::int64_t inner_expert_ranks(const PlanShape& shape) {
+  return shape.ranks_per_node == 1 ? 1 : std::max(shape.etp, shape.ranks_per_node);
+}
 /// Ranks with the same experts and other tokens: over them experts are sharded, and the gradients of experts are
 /// summed. 1 where experts are like dense parameters.
 [[nodiscard]] constexpr std::int64_t num_expert_holders(const PlanShape& shape, const PlanData& data) {

@@ -22,7 +22,7 @@ PartialGroups partial_groups(const RunConfig& config) {
   PartialGroups parts = partial_groups(config.model, static_cast<int>(p.tensor_parallel_degree),
                                        static_cast<int>(p.context_parallel_degree), key_exchange(p));
   parts.expert_ranks = num_expert_ranks(p);
-  parts.feature_ranks = std::max(num_feature_ranks(p), ep_on_node(config));
+  parts.feature_ranks = inner_expert_ranks(config);
   return parts;
 }
 

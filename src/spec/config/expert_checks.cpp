@@ -118,10 +118,10 @@ void check_features(const RunConfig& config) {
           "parallelism.expert_tensor_parallel_degree = {} with expert_parallel_degree = {} does not divide the "
           "data_parallel_shard_degree = {} x context_parallel_degree = {} x tensor_parallel_degree = {} ranks (use {})",
           etp, ep, p.data_parallel_shard_degree, p.context_parallel_degree, p.tensor_parallel_degree, closest);
-  const bool is_direct = p.expert_dispatch == ExpertDispatch::automatic || p.expert_dispatch == ExpertDispatch::direct;
-  require(is_direct,
-          "parallelism.expert_dispatch = '{}' is not supported with expert_tensor_parallel_degree = {} (use 'direct')",
-          name_of(p.expert_dispatch), etp);
+  require(p.expert_dispatch != ExpertDispatch::hierarchical,
+          "parallelism.expert_dispatch = 'hierarchical' is not supported with expert_tensor_parallel_degree = {} (use "
+          "'direct')",
+          etp);
 }
 
 /// Two hops need several nodes with several ranks of an expert group each.

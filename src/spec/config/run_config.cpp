@@ -78,12 +78,17 @@ int ep_on_node(const RunConfig& config) {
       p.expert_dispatch != ExpertDispatch::hierarchical || p.ranks_per_node > 0,
       "parallelism.expert_dispatch = 'hierarchical' needs parallelism.ranks_per_node, which is 0: which ranks share a "
       "node? (use 'direct')");
+  if (num_expert_ranks(p) > 1 && p.expert_dispatch == ExpertDispatch::all_gather) return 1;
   if (p.expert_parallel_degree == 1 || num_feature_ranks(p) > 1) return 0;
-  if (p.expert_dispatch == ExpertDispatch::all_gather) return 1;
   if (p.ranks_per_node == 0 || p.expert_dispatch == ExpertDispatch::direct) return 0;
   const int on_node = ep_neighbours_on_node(config).value_or(0);
   const bool has_several = on_node > 1 && on_node < p.expert_parallel_degree;
   return has_several ? on_node : 0;
+}
+
+int inner_expert_ranks(const RunConfig& config) {
+  const int on_node = ep_on_node(config), of_features = num_feature_ranks(config.parallelism);
+  return on_node == 0 && of_features > 1 ? of_features : on_node;
 }
 
 int num_expert_holders(const RunConfig& config) {

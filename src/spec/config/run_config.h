@@ -232,6 +232,9 @@ struct RunConfig {
 /// Of the ranks that have the experts of a layer together, how many share a node, where rows go to experts in two hops;
 /// 0: rows go directly; 1: all tokens go to all of these ranks.
 [[nodiscard]] int ep_on_node(const RunConfig& config);
+/// Neighbours over which rows go in a second hop: those of ep_on_node(), or those with features of the same experts.
+/// 0: rows go directly; 1: all tokens go to all of the ranks that have the experts of a layer together.
+[[nodiscard]] int inner_expert_ranks(const RunConfig& config);
 /// Ranks that have the same experts of a stage's; 1 where experts are divided as dense layers are.
 [[nodiscard]] int num_expert_holders(const RunConfig& config);
 

@@ -50,7 +50,7 @@ void refuse_expert_parallel(Refusals& refused) {
               of_features, "groups divide the ranks", [](const Draft& d) { return !has_feature_groups(d); });
   const std::vector<std::string> not_direct = {"hierarchical", "all_gather"};
   refused.add({{dispatch, not_direct}, {degree, {"1"}}}, dispatch, "a rank has all experts");
-  refused.add({{dispatch, not_direct}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
+  refused.add({{dispatch, {"hierarchical"}}, {degree, {}}, {of_features, {}}, {tp, {}}}, dispatch,
               "rows go over ranks of features", [](const Draft& d) { return feature_ranks(d) > 1; });
   refused.add({{dispatch, {"hierarchical"}}, {degree, {"2", "3"}}}, "parallelism.ranks_per_node",
               "two hops need two nodes of two ranks");
@@ -84,8 +84,7 @@ void name_impossible_ranks(Refusals& refused) {
   refused.add_consequences(degree, of_features, why, [](const Draft& d) { return !have_expert_groups(d, {}); });
   const std::string four = "two hops need groups of 4 or 8";
   refused.add_consequence({{dispatch, {"hierarchical"}}, {experts, {"5", "6"}}}, four);
-  refused.add_consequence({{dispatch, {"hierarchical", "all_gather"}}, {of_features, {"2"}}},
-                          "rows go over ranks of features");
+  refused.add_consequence({{dispatch, {"hierarchical"}}, {of_features, {"2"}}}, "rows go over ranks of features");
   refused.add_consequence({{dispatch, {"all_gather"}}, {experts, {"5"}}}, "ranks divide them by 2, 3, 4 or 8");
 }
 

@@ -148,7 +148,10 @@ void infer(Inference& call, const CombineExpertsArgs& args) {
   for (const TypeAxis axis : call.axes()) {
     require_same_tokens(call, slots, y, axis);
     if (y[axis] == addends_at_node_layout) out[axis] = sum_of_addends(call, args.slots);
-    if (y[axis] == dispatched_layout && call.ranks().experts().gather_tokens()) out[axis] = dispatched_addends_layout;
+    // Complete rows are with one of all ranks alone where these do not divide features.
+    const ExpertRanks& experts = call.ranks().experts();
+    if (y[axis] == dispatched_layout && experts.gather_tokens() && !experts.divide_features)
+      out[axis] = dispatched_addends_layout;
   }
   if (args.weights.exists()) {
     const Operand weights = call.read("weights", args.weights);
