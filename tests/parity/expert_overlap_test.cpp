@@ -28,7 +28,7 @@ double seconds_of_exchange(const CommRecord& record, int ranks_per_node) {
 }
 
 struct Times {
-  double step = 0, compute = 0, exchange = 0;
+  double step = 0, compute = 0, exchange = 0, gradients = 0;  // these of wgate and wup, while dx goes back
   [[nodiscard]] double hidden() const { return compute + exchange - step; }
 };
 
@@ -42,6 +42,9 @@ Times times_of(const RunConfig& config, ActionKind kind, double seconds_per_flop
     const CallTrace& trace = rank.trace(ProgramKind::training).of(action);
     const CostEvents events =
         cost_events(trace, [&](const OpRecord& op) { return static_cast<double>(op.flops) * seconds_per_flop; });
+    for (const OpRecord& op : trace.operations())
+      if (op.kind == OpKind::grouped_matmul_backward_weight)
+        times.gradients += static_cast<double>(op.flops) * seconds_per_flop * 2 / 3;
     times.step += events.seconds([&](const CommRecord& record) {
       const double seconds = seconds_of_exchange(record, static_cast<int>(config.parallelism.ranks_per_node));
       times.exchange += seconds;
@@ -55,7 +58,7 @@ Times times_of(const RunConfig& config, ActionKind kind, double seconds_per_flop
 double flops_of(const RunConfig& config, ActionKind kind) { return times_of(config, kind, 1).compute; }
 
 // At least 95 % of the shorter of both where they are equal, else 99 %: half of the shared expert's matmuls are
-// computed during each of two transfers.
+// computed during each of two transfers. Without one, weight gradients hide the second transfer of a backward pass.
 TEST(ExpertOverlap, HidesTheSharedExpertOrTheExchange) {
   for (const int ranks_per_node : {0, 2})
     for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
@@ -66,10 +69,12 @@ TEST(ExpertOverlap, HidesTheSharedExpertOrTheExchange) {
       for (const double ratio : {0.1, 0.5, 1.0, 2.0, 10.0}) {
         const double shared = ratio * exchange, seconds_per_flop = shared / flops;
         const double hidden = times_of(with, kind, seconds_per_flop).hidden(),
+                     gradients = times_of(with, kind, seconds_per_flop).gradients,
                      hidden_without = times_of(without, kind, seconds_per_flop).hidden();
         SCOPED_TRACE(fmt::format("{}, {} ranks on a node, shared / exchange {}", name_of(kind), ranks_per_node, ratio));
-        EXPECT_NEAR(hidden_without, 0, 1e-9 * exchange);
-        EXPECT_LE(hidden, std::min(shared, exchange) * (1 + 1e-9));
+        EXPECT_LE(hidden_without, gradients + 1e-9 * exchange);
+        EXPECT_GE(hidden_without, std::min(gradients, exchange / 2) - 1e-9 * exchange);
+        EXPECT_LE(hidden, std::min(shared + gradients, exchange) * (1 + 1e-9));
         RecordProperty(fmt::format("{}_{}_{}", name_of(kind), ranks_per_node, ratio),
                        fmt::format("{:.3f}", hidden / std::min(shared, exchange)));
         EXPECT_GE(hidden, std::min(shared, exchange) * (ratio == 1 ? 0.95 : 0.99));
@@ -77,15 +82,16 @@ TEST(ExpertOverlap, HidesTheSharedExpertOrTheExchange) {
     }
 }
 
-// While nothing is computed, rows of one round come, and those of another one go back.
-TEST(ExpertOverlap, HidesFurtherRoundsInForward) {
+// In forward, rows of one round come and those of another one go back while nothing is computed. In backward, those of
+// x come so, and in round 0 those of dy.
+TEST(ExpertOverlap, HidesFurtherRounds) {
   for (const double bound : {0.5, 0.25}) {
     RunConfig config = config_with(0, 0);
     config.moe.dispatch_bound = bound;
     const Times times = times_of(config, ActionKind::forward, 1e6);
     EXPECT_GE(times.hidden(), 0.499 * times.exchange) << bound;
     const Times backward = times_of(config, ActionKind::backward, 1e6);
-    EXPECT_NEAR(backward.hidden() / backward.exchange, 0, 1e-6) << bound;
+    EXPECT_GE(backward.hidden(), 0.57 * backward.exchange) << bound;
   }
 }
 

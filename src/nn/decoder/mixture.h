@@ -154,10 +154,12 @@ class Mixture : public Branch {
   /// have come.
   void receive(Context& context, const Round& round, const Arrived& to, const Inner& inner,
                const Meanwhile& meanwhile = {}) const;
-  /// The second part of it: orders rows that have come.
-  void compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to, const Inner& inner) const;
+  /// That, and rows of dy meanwhile, in a round that is computed again.
+  void receive_both(Context& context, const Round& round, const Arrived& to, const Inner& inner, Tensor dy_rows) const;
+  /// Orders rows that have come.
+  [[nodiscard]] ExpertRows in_order(Context& context, const Round& round, Tensor x, const Arrived& to) const;
   void receive_dy(Context& context, const Round& round, const ExpertRows& at, Tensor dy_rows,
-                  const Meanwhile& meanwhile = {}) const;
+                  const Meanwhile& meanwhile) const;
   /// Of the rows of a round those that have come, with which so many matmuls are computed next.
   [[nodiscard]] ExpertRows rows_that_came(Context& context, const Round& round, const ExpertRows& all,
                                           int num_matmuls) const;

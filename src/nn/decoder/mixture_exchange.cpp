@@ -7,7 +7,8 @@
 //
 // One exchange travels at a time, and the shared expert is computed meanwhile. In forward, rows of the next round also
 // come during the last matmul of this one, which go back during the next one's first matmuls. That takes no more
-// memory: a round's y is stored where its x was. Backward reads x until the end, so there rounds follow each other.
+// memory: a round's y is stored where its x was. Backward reads x until the end, so there rounds follow each other: dy
+// comes during the first matmuls of a round that is computed again, and dx goes back during weight gradients.
 //
 // The rows of x that a rank has sent are where those of y, or dx, come back to. Rows that came of x are read by weight
 // gradients alone: of frozen experts no pass keeps them, and backward_weight exchanges nothing.
@@ -59,18 +60,36 @@ void Mixture::receive(Context& context, const Round& round, const Arrived& to, c
   Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
   if (meanwhile) meanwhile();
   travel.wait();
-  compute_inner(context, round, x, to, inner);
+  experts_.inner_products(context.ops, to.x, in_order(context, round, x, to), inner);
   exchange_.count(context, {.rows_again = round.of.plan.num_received(round.index)});
 }
 
-void Mixture::compute_inner(Context& context, const Round& round, Tensor x, const Arrived& to,
-                            const Inner& inner) const {
+void Mixture::receive_both(Context& context, const Round& round, const Arrived& to, const Inner& inner,
+                           Tensor dy_rows) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor dy = context.workspace.take(dy_rows.dtype, dy_rows.sizes), x = dy_rows;
+  ExpertRows there;
+  {
+    const Stack::Scope of_x(context.workspace);
+    const std::array<ExpertExchange::Matrices, 2> all = {{{x, round.of.x, to.x}, {to.rows.weights, round.of.weights}}};
+    exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all)).wait();
+    there = in_order(context, round, x, to);
+  }
+  const std::array<ExpertExchange::Matrices, 1> all = {{{dy, round.of.dy, dy_rows}}};
+  Travel travel = exchange_.dispatch(context, round, all, exchange_.take_room(context.workspace, all));
+  experts_.inner_products(context.ops, to.x, there, inner);
+  travel.wait();
+  permute_first(context, dy, there, dy_rows);
+  exchange_.count(context, {.rows_again = round.of.plan.num_received(round.index)});
+}
+
+ExpertRows Mixture::in_order(Context& context, const Round& round, Tensor x, const Arrived& to) const {
   const auto& [of, index] = round;
   exchange_.order(context, of.plan, index, of.of_ranks, {to.rows.slots, to.rows.offsets},
                   {to.rows.weights, of.offsets});
   const ExpertRows there = rows_that_came(context, round, to.rows, 2);
   permute_first(context, x, there, to.x);
-  experts_.inner_products(context.ops, to.x, there, inner);
+  return there;
 }
 
 ExpertRows Mixture::rows_that_came(Context& context, const Round& round, const ExpertRows& all, int num_matmuls) const {
@@ -107,11 +126,11 @@ void Mixture::receive_dy(Context& context, const Round& round, const ExpertRows&
 
 Tensor Mixture::as_they_came(Context& context, const Round& round, Tensor rows, const ExpertRows& from) const {
   if (exchange_.gathers_tokens()) return exchange_.sums_of_tokens(context, round, rows, rows.size(1));
-  const Tensor in_order = context.workspace.take(rows.dtype, rows.sizes);
+  const Tensor as_came = context.workspace.take(rows.dtype, rows.sizes);
   if (from.count > 0)
     context.ops.combine_experts(
-        {.y = rows.rows(0, from.count), .slots = from.slots, .out = in_order.rows(0, from.count)});
-  return in_order;
+        {.y = rows.rows(0, from.count), .slots = from.slots, .out = as_came.rows(0, from.count)});
+  return as_came;
 }
 
 void Mixture::give_back(Context& context, const Round& round, const ExpertRows& from, const Returned& rows,
@@ -159,7 +178,7 @@ void Mixture::combine_exchanged(Context& context, const Stash& stash, Tensor par
   if (shared_) shared_->start_prepared(context, stash);
   for (there.wait(); index >= 0; --index) {
     if (index + 1 < of.plan.num_rounds()) context.ops.copy(arrived.rows.weights, weights);
-    compute_inner(context, {of, index}, come, arrived, inner);
+    experts_.inner_products(context.ops, arrived.x, in_order(context, {of, index}, come, arrived), inner);
     back.wait();
     context.workspace.rewind(free);
     all[1].arrived = weights;
@@ -199,17 +218,24 @@ void Mixture::exchanged_backward(Context& context, Tensor dx, const Mlp::Gradien
   if (of.plan.num_rounds() > 1) permute_x(context, stash, of);
   for (int index = 0; index < of.plan.num_rounds(); ++index) {
     const Round round = {of, index};
-    if (index > 0) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
     const Tensor dy_rows = context.workspace.take(arrived.x.dtype, arrived.x.sizes), dx_rows = dy_rows;
     const ExpertRows rows = rows_that_came(context, round, arrived.rows, experts_.train() ? 6 : 3);
-    receive_dy(context, round, rows, dy_rows, index == 0 ? Meanwhile(shared_inner) : Meanwhile());
+    if (index == 0) {
+      reserve_round(context, of, arrived, inner);
+      receive_dy(context, round, rows, dy_rows, shared_inner);
+    } else {
+      receive_both(context, round, arrived, inner, dy_rows);
+    }
     const Tensor activated = context.workspace.take(inner.gate.dtype, inner.gate.sizes),
                  dweights = context.workspace.take(score_dtype(), arrived.rows.weights.sizes);
     experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
-    if (experts_.train()) experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});
+    if (experts_.train()) experts_.down_weight_gradient(context.ops, rows, {dy_rows, activated, arrived.x});
     experts_.input_gradients(context.ops, inner, rows, dx_rows);
-    give_back(context, round, rows, {dx_rows, dweights}, index == 0 ? Meanwhile(shared_outer) : Meanwhile());
+    give_back(context, round, rows, {dx_rows, dweights}, [&] {
+      if (experts_.train()) experts_.inner_weight_gradients(context.ops, inner, rows, arrived.x);
+      if (index == 0) shared_outer();
+    });
   }
   const Tensor dlogits = context.workspace.take(options_.dtype, {num_tokens(), spec().num_experts});
   router_gradient(context, stash, returned_dweights(context, of, choice), dlogits);
@@ -242,11 +268,15 @@ void Mixture::exchanged_backward_input(Context& context, const InputGradients& t
     const Round round = {of, index};
     const Arrived& arrived = is_first ? first : again;
     const Inner& inner = is_first ? first_inner : inner_again;
-    if (!is_first) receive(context, round, arrived, inner);
     const Stack::Scope of_round(context.workspace);
     const Tensor rows = experts_.train() ? like(first.x) : first_dy, dy_rows = is_first ? first_dy : rows;
     const ExpertRows there = rows_that_came(context, round, arrived.rows, 3);
-    receive_dy(context, round, there, dy_rows, is_first ? Meanwhile(shared_inner) : Meanwhile());
+    if (is_first) {
+      reserve_round(context, of, arrived, inner);
+      receive_dy(context, round, there, dy_rows, shared_inner);
+    } else {
+      receive_both(context, round, arrived, inner, dy_rows);
+    }
     const Tensor more_activated = experts_.train() ? like(inner.gate) : to.activated,
                  dweights = like(arrived.rows.weights), activated = is_first ? to.activated : more_activated;
     experts_.row_gradients(context, inner, there, {dy_rows, activated, dweights.rows(0, there.count)});
@@ -274,8 +304,7 @@ void Mixture::exchanged_backward_weight(Context& context, Stash& stash) {
     const Round round = {of, index};
     const ExpertRows rows = rows_that_came(context, round, arrived.rows, index > 0 ? 4 : 3);
     if (index > 0) {
-      receive(context, round, arrived, inner);
-      receive_dy(context, round, rows, dy_rows);
+      receive_both(context, round, arrived, inner, dy_rows);
       experts_.row_gradients(context, inner, rows, {dy_rows, activated, dweights.rows(0, rows.count)});
     }
     experts_.weight_gradients(context.ops, inner, rows, {dy_rows, activated, arrived.x});

@@ -39,6 +39,11 @@ Param down_projection(const LayerOptions& options, const std::string& name) {
   return param;
 }
 
+void add_weight_gradient(Ops& ops, Param& w, Tensor dy, Tensor x, const ExpertRows& rows) {
+  ops.grouped_matmul_backward_weight(
+      {.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad, .expected_rows = rows.expected});
+}
+
 Sizes first_sizes(const LayerOptions& options) {
   const MixtureSpec& spec = options.model.mixture;
   return {spec.num_experts, spec.moe_intermediate_size, options.model.hidden_size};
@@ -114,17 +119,17 @@ void ExpertLayers::input_gradients(Ops& ops, const Inner& dinner, const ExpertRo
       {.a = up, .w = up_.value, .offsets = rows.offsets, .c = dx, .accumulates = true, .expected_rows = rows.expected});
 }
 
-void ExpertLayers::weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of) {
+void ExpertLayers::down_weight_gradient(Ops& ops, const ExpertRows& rows, const WeightInputs& of) {
+  if (rows.count > 0)
+    add_weight_gradient(ops, down_, of.dy.rows(0, rows.count), of.activated.rows(0, rows.count), rows);
+}
+
+void ExpertLayers::inner_weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, Tensor x_rows) {
   if (rows.count == 0) return;
   const auto [gate, up] = dinner.first(rows.count);
-  const auto add = [&](Param& w, const Tensor& dy, const Tensor& x) {
-    ops.grouped_matmul_backward_weight(
-        {.dy = dy, .x = x, .offsets = rows.offsets, .dw = w.grad, .expected_rows = rows.expected});
-  };
-  const Tensor x = of.x.rows(0, rows.count);
-  add(down_, of.dy.rows(0, rows.count), of.activated.rows(0, rows.count));
-  add(gate_, gate, x);
-  add(up_, up, x);
+  const Tensor x = x_rows.rows(0, rows.count);
+  add_weight_gradient(ops, gate_, gate, x, rows);
+  add_weight_gradient(ops, up_, up, x, rows);
 }
 
 }  // namespace echelon

@@ -53,11 +53,16 @@ class ExpertLayers {
   /// Overwrites inner with its gradient.
   void row_gradients(Context& context, const Inner& inner, const ExpertRows& rows, const RowGradients& of) const;
   void input_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, Tensor dx_rows) const;
-  /// Adds to the gradients of the weights.
+  /// Adds to the gradients of the weights: of wdown, which reads dy, and of the others.
   struct WeightInputs {
     Tensor dy, activated, x;
   };
-  void weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of);
+  void weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, const WeightInputs& of) {
+    down_weight_gradient(ops, rows, of);
+    inner_weight_gradients(ops, dinner, rows, of.x);
+  }
+  void down_weight_gradient(Ops& ops, const ExpertRows& rows, const WeightInputs& of);
+  void inner_weight_gradients(Ops& ops, const Inner& dinner, const ExpertRows& rows, Tensor x_rows);
 
  private:
   Param gate_, up_, down_;
