@@ -145,6 +145,16 @@ TEST(Plan, RefusesWhatCannotBeImproved) {
   EXPECT_THAT(refusal({config, "--objective=memory"}), HasSubstr("--objective=memory is given (use time)"));
 }
 
+// Two ranks of features need as many rows of all experts; all tokens to all ranks are fewer than those.
+TEST(Plan, ComparesHowExpertsAreDivided) {
+  const Outcome outcome = run_echelon({"plan", "mixtral-30m", "--machine=h100", "--gpus=4", "--global-batch-size=4",
+                                       "--training.seq_len=64", "--compare=ep=2,etp=2,dispatch=direct",
+                                       "--compare=ep=2,etp=2,dispatch=all_gather"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ep=2,etp=2,dispatch=direct: "));
+  EXPECT_THAT(outcome.out, HasSubstr("ep=2,etp=2,dispatch=all_gather: "));
+}
+
 TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
   const auto refusal = [](const std::string& layout) {
     return planned({"--machine=h100", "--gpus=4", "--compare=" + layout}).err;
@@ -156,6 +166,7 @@ TEST(Plan, RefusesWhatIsNoLayoutToCompare) {
   EXPECT_THAT(refusal("tp=2,dp=2"), HasSubstr("dp is the product of parallelism.data_parallel_replicate_degree and "
                                               "parallelism.data_parallel_shard_degree; use these"));
   EXPECT_THAT(refusal("vpp=2"), HasSubstr("there is no choice 'vpp'; did you mean parallelism.virtual_stages?"));
+  EXPECT_THAT(refusal("vpp=2"), HasSubstr("(tp, pp, cp, ep, etp, dispatch, mbs, zero, recompute or a key)"));
   EXPECT_THAT(refusal("training.steps=4"), HasSubstr("--training.steps=4 is no choice of the planner"));
   EXPECT_THAT(refusal("cp=0"), HasSubstr("parallelism.context_parallel_degree = 0 is below 1 (use 1)"));
   EXPECT_THAT(refusal("tp=many"), HasSubstr("parallelism.tensor_parallel_degree"));

@@ -9,23 +9,27 @@
 #include "predict/published/promise.h"
 #include "spec/config/key_words.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <set>
 #include <sstream>
 
 namespace echelon {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> short_names[] = {{"tp", "parallelism.tensor_parallel_degree"},
-                                                                         {"pp", "parallelism.pipeline_parallel_degree"},
-                                                                         {"cp", "parallelism.context_parallel_degree"},
-                                                                         {"ep", "parallelism.expert_parallel_degree"},
-                                                                         {"mbs", "training.micro_batch_size"},
-                                                                         {"zero", "parallelism.zero_level"},
-                                                                         {"recompute", "training.recompute"}};
+constexpr std::pair<std::string_view, std::string_view> short_names[] = {
+    {"tp", "parallelism.tensor_parallel_degree"},
+    {"pp", "parallelism.pipeline_parallel_degree"},
+    {"cp", "parallelism.context_parallel_degree"},
+    {"ep", "parallelism.expert_parallel_degree"},
+    {"etp", "parallelism.expert_tensor_parallel_degree"},
+    {"dispatch", "parallelism.expert_dispatch"},
+    {"mbs", "training.micro_batch_size"},
+    {"zero", "parallelism.zero_level"},
+    {"recompute", "training.recompute"}};
 
 /// "tp=8" -> "--parallelism.tensor_parallel_degree=8"
 std::string setting_of(const std::string& choice, const std::string& layout) {
@@ -39,10 +43,8 @@ std::string setting_of(const std::string& choice, const std::string& layout) {
           layout);
   for (const auto& [name, full] : short_names)
     if (key == name) key = full;
-  require(key.find('.') != std::string::npos,
-          "--compare={}: there is no choice '{}'{} (tp, pp, cp, ep, mbs, zero, "
-          "recompute or a key)",
-          layout, key, key.find('.') == std::string::npos ? hint_for_key(key) : "");
+  require(key.find('.') != std::string::npos, "--compare={}: there is no choice '{}'{} ({} or a key)", layout, key,
+          key.find('.') == std::string::npos ? hint_for_key(key) : "", fmt::join(short_names | std::views::keys, ", "));
   return fmt::format("--{}{}", key, choice.substr(equals));
 }
 

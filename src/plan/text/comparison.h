@@ -22,9 +22,9 @@ struct PlanComparison {
 /// Whether a layout to compare is a config file.
 [[nodiscard]] bool is_config(const std::string& layout);
 
-/// Of one layout with the best of all, or of two. A layout is "tp=8,pp=4": short names (tp, pp, cp, ep, mbs, zero,
-/// recompute) or keys of the config; or it is a config file, read with the question's settings. Throws Error for what
-/// is no layout, and where no layout with these choices is legal.
+/// Of one layout with the best of all, or of two. A layout is "tp=8,pp=4": short names (tp, pp, cp, ep, etp, dispatch,
+/// mbs, zero, recompute) or keys of the config; or it is a config file, read with the question's settings. Throws Error
+/// for what is no layout, and where no layout with these choices is legal.
 [[nodiscard]] PlanComparison compare_plans(const PlanRequest& request, const PlanQuestion& question,
                                            const std::vector<std::string>& layouts);
 
