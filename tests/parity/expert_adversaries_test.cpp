@@ -249,7 +249,10 @@ TEST_P(AdversarialMemory, IsThatOfEvenLoads) {
   const auto& [features, bound] = GetParam();
   for (const std::int64_t experts_per_token : {1, 2}) {
     const RunConfig config = large_config(experts_per_token, features, bound);
-    const std::int64_t arena = most_arena_bytes(config, even_choice), resident = process_memory().peak_bytes,
+    // Repeated, since how much of the memory of earlier threads is used again differs from run to run.
+    const std::int64_t arena = most_arena_bytes(config, even_choice);
+    for (int again = 0; again < 3; ++again) EXPECT_EQ(most_arena_bytes(config, even_choice), arena);
+    const std::int64_t resident = process_memory().peak_bytes,
                        allowed = std::max<std::int64_t>(resident / 50, 16 << 20);
     const Blueprint with_room(large_config(experts_per_token, features, largest_bound));  // for the rows of all ranks
     EXPECT_TRUE(bound == largest_bound || with_room.rank(0).arena_bytes() - arena > allowed) << "that would be allowed";
