@@ -153,10 +153,10 @@ class Mixture : public Branch {
   /// Brings a round's rows here, and computes what is before their activation. Of Q rows operations take those that
   /// have come.
   void receive(Context& context, const Round& round, const Arrived& to, const Inner& inner,
-               const Meanwhile& meanwhile = {}) const;
-  /// That, and rows of dy meanwhile, in a round that is computed again.
+               const Meanwhile& meanwhile) const;
+  /// The same for a round that is computed again. Rows of dy come meanwhile, into dy_rows [Q, D].
   void receive_both(Context& context, const Round& round, const Arrived& to, const Inner& inner, Tensor dy_rows) const;
-  /// Orders rows that have come.
+  /// Rows in the order in which they came -> ordered by expert, in to.x; and where those of each expert are.
   [[nodiscard]] ExpertRows in_order(Context& context, const Round& round, Tensor x, const Arrived& to) const;
   void receive_dy(Context& context, const Round& round, const ExpertRows& at, Tensor dy_rows,
                   const Meanwhile& meanwhile) const;

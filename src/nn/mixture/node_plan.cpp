@@ -83,7 +83,7 @@ NodeRound NodePlan::chosen_round(int index) const {
 }
 
 void NodePlan::add_copies(NodeRound& round, int index) const {
-  const std::int64_t k = sizes_.experts_per_token, first_expert = sizes_.first_of_node(),
+  const std::int64_t k = sizes_.experts_per_token, first_expert = sizes_.first_expert_of_node(),
                      of_node = sizes_.experts_per_node(), of_rank = sizes_.experts_per_rank();
   const auto each_copy = [&](const auto& f) {
     std::int64_t row = 0;
@@ -112,7 +112,7 @@ void NodePlan::add_copies(NodeRound& round, int index) const {
 // From each place of this node come its copies for the experts here, ordered by expert.
 void NodePlan::add_arrivals(NodeRound& round, int index) const {
   const auto E = static_cast<std::size_t>(sizes_.experts_per_rank());
-  const std::int64_t first_expert = sizes_.first_of_rank();
+  const std::int64_t first_expert = sizes_.first_expert_of_rank();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(sizes_.ranks_per_node) * E);
   std::vector<std::int64_t> received;
   for (int place = 0; place < sizes_.ranks_per_node; ++place) {

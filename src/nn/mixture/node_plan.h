@@ -39,8 +39,11 @@ struct NodeSizes {
   [[nodiscard]] int place() const { return rank % ranks_per_node; }
   [[nodiscard]] std::int64_t experts_per_node() const { return num_experts * ranks_of_features / num_nodes; }
   [[nodiscard]] std::int64_t experts_per_rank() const { return experts_per_node() / ranks_per_node; }
-  [[nodiscard]] std::int64_t first_of_node() const { return node() / ranks_of_features * experts_per_node(); }
-  [[nodiscard]] std::int64_t first_of_rank() const { return first_of_node() + place() * experts_per_rank(); }
+  /// The first expert of which this node, or this rank, has all or its features.
+  [[nodiscard]] std::int64_t first_expert_of_node() const { return node() / ranks_of_features * experts_per_node(); }
+  [[nodiscard]] std::int64_t first_expert_of_rank() const {
+    return first_expert_of_node() + place() * experts_per_rank();
+  }
   /// To every rank.
   [[nodiscard]] bool gives_all() const { return ranks_per_node == 1; }
   /// Parts of what a rank sends: one for each node, or one for all.

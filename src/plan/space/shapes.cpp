@@ -145,16 +145,15 @@ std::vector<PlanShape> PlanSpace::with_experts(const PlanShape& shape) const {
 std::vector<PlanShape> PlanSpace::with_row_exchanges(const PlanShape& shape) const {
   const ExpertDispatch fixed = request_->base.parallelism.expert_dispatch;
   const std::int64_t of_node = ranks_of_node(*request_);
-  const bool
-      is_open = fixed == ExpertDispatch::automatic,
-      may_gather = num_expert_ranks(shape) > 1,
-      has_nodes = of_node > 1 && shape.etp == 1 && shape.ep > of_node && shape.ep % of_node == 0,
-      // Tokens to all than rows. With features over ranks they are to be asked for: there would be too many ways.
-      sends_no_more = shape.etp == 1 && shape.ep <= request_->base.model.mixture.num_experts_per_tok;
+  const bool is_open = fixed == ExpertDispatch::automatic, may_gather = num_expert_ranks(shape) > 1,
+             has_nodes = of_node > 1 && shape.etp == 1 && shape.ep > of_node && shape.ep % of_node == 0,
+             // Tokens to all are then no more than rows. With features over ranks only a fixed expert_dispatch gathers
+             // them: so many more shapes would keep a search from ending with a proof.
+      may_be_best = shape.etp == 1 && shape.ep <= request_->base.model.mixture.num_experts_per_tok;
   std::vector<std::int64_t> ways;
   if (is_open || fixed == ExpertDispatch::direct) ways.push_back(0);
   if (has_nodes && (is_open || fixed == ExpertDispatch::hierarchical)) ways.push_back(of_node);
-  if (may_gather && (is_open ? sends_no_more : fixed == ExpertDispatch::all_gather)) ways.push_back(1);
+  if (may_gather && (is_open ? may_be_best : fixed == ExpertDispatch::all_gather)) ways.push_back(1);
   std::vector<PlanShape> all;
   for (const double bound : dispatch_bounds(shape, *request_))
     for (const std::int64_t ranks_per_node : ways) {

@@ -76,7 +76,7 @@ struct PlanData {
 
 /// Ranks that have the experts of a layer together, and exchange rows.
 [[nodiscard]] constexpr std::int64_t num_expert_ranks(const PlanShape& shape) { return shape.ep * shape.etp; }
-/// Over which rows go in a second hop, as for RunConfig.
+/// Ranks over which rows go in a second hop; 0: rows go directly; 1: all tokens go to all ranks (spec/config).
 [[nodiscard]] constexpr std::int64_t inner_expert_ranks(const PlanShape& shape) {
   return shape.ranks_per_node == 1 ? 1 : std::max(shape.etp, shape.ranks_per_node);
 }

@@ -99,7 +99,7 @@ std::int64_t closest_degree(std::int64_t wanted, const ParallelConfig& p, const 
   return 1;
 }
 
-/// Groups of neighbours are made where their size divides the number of all ranks, whichever axes these are on.
+/// Whether the ranks of a stage and replica divide into groups of so many neighbours, on whichever axes these are.
 bool are_groups(std::int64_t ranks, const ParallelConfig& p) { return num_ranks_of_stage(p) % ranks == 0; }
 
 /// Where ranks with features of the same experts exchange rows.
