@@ -176,14 +176,15 @@ TEST(Promise, SaysWhatNoRunOfTheIntervalHad) {
   RunConfig config = config_of("gpt2-124m");
   for (const char* machine : {"a100-40", "a100-80", "h100", "h100-96"})
     EXPECT_THAT(text(config, machine), testing::Not(HasSubstr("without runs"))) << machine;
-  EXPECT_THAT(text(config, "b200"), HasSubstr(", known without runs on B200; 40 % MFU"));
+  EXPECT_THAT(text(config, "b200"), HasSubstr(", estimated without runs on B200; 40 % MFU"));
   config.parallelism.context_parallel_degree = 2;
-  EXPECT_THAT(text(config, "h100"), HasSubstr(", known without runs of context parallelism;"));
+  EXPECT_THAT(text(config, "h100"), HasSubstr(", estimated without runs of context parallelism;"));
   config.training.linear_dtype = LinearDType::float8;
-  EXPECT_THAT(text(config, "h200"), HasSubstr(", known without runs of context parallelism, in float8 or on H200;"));
+  EXPECT_THAT(text(config, "h200"),
+              HasSubstr(", estimated without runs of context parallelism, in float8 or on H200;"));
   EXPECT_EQ(promise_json(with_mfu(0.4), config, borrowed("h100"), profile)["interval_without_runs"],
             (nlohmann::ordered_json::array({"of context parallelism", "in float8"})));
-  EXPECT_THAT(text(config_of("gpt2-124m", "float16"), "v100"), HasSubstr(", known without runs on V100;"));
+  EXPECT_THAT(text(config_of("gpt2-124m", "float16"), "v100"), HasSubstr(", estimated without runs on V100;"));
 }
 
 }  // namespace

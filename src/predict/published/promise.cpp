@@ -32,12 +32,12 @@ struct TimeUnit {
 
 TimeUnit unit_of(double seconds) { return seconds < 1 ? TimeUnit{1e-3, "ms"} : TimeUnit(); }
 
-/// ", known without runs of experts, in float8 or on B200"; empty where runs were like this one.
+/// ", estimated without runs of experts, in float8 or on B200"; empty where runs were like this one.
 std::string no_run_text(const RunConfig& config, const MachineSpec& machine, const SoftwareProfile& profile) {
   if (!interval_of(profile, machine)) return "";
   const std::vector<std::string> without = without_runs(config, machine, profile);
   if (without.empty()) return "";
-  std::string text = ", known without runs " + without.front();
+  std::string text = ", estimated without runs " + without.front();
   for (std::size_t i = 1; i < without.size(); ++i) text += (i + 1 < without.size() ? ", " : " or ") + without[i];
   return text;
 }

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// "2.31 s (2.1 to 2.7; 41 % MFU; best published on A100 at this size: 65 %)"; after the interval maybe ", known
+/// "2.31 s (2.1 to 2.7; 41 % MFU; best published on A100 at this size: 65 %)"; after the interval maybe ", estimated
 /// without runs of experts or on B200".
 [[nodiscard]] std::string promise_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                        const SoftwareProfile& profile);
@@ -32,7 +32,7 @@ struct SecondsRange {
 /// Without the time and the best published one: "2.1 to 2.7 s, 41 % MFU".
 [[nodiscard]] std::string range_text(const Simulation& result, const RunConfig& config, const MachineSpec& machine,
                                      const SoftwareProfile& profile);
-/// "the interval is known without runs of experts or on B200"; empty where runs were like this one, or there is no
+/// "the interval is estimated without runs of experts or on B200"; empty where runs were like this one, or there is no
 /// interval.
 [[nodiscard]] std::string without_runs_text(const RunConfig& config, const MachineSpec& machine,
                                             const SoftwareProfile& profile);
