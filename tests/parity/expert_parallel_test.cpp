@@ -181,6 +181,23 @@ TEST(ExpertCapacity, PlansHaveTheRowsThatAreKept) {
   }
 }
 
+// Of dp 3 x tp 2 three ranks have the experts of a layer, and their tokens are of two sequences: with all rows at two
+// experts, each of which keeps half of a sequence's tokens, these take one round, too.
+TEST(ExpertCapacity, TakesOneRoundOfGroupsThatStartWithinASequence) {
+  RunConfig config =
+      config_of({.shard = 3, .tp = 2, .sequence_parallel = true, .experts = 6, .ep = 3, .capacity = 1.5});
+  config.training.steps = config.lr_scheduler.warmup_steps = 2;
+  for (const std::int32_t first : {0, 2, 4}) {
+    const auto two = [=](std::int64_t, std::int64_t j) { return static_cast<std::int32_t>(first + j); };
+    const auto at_end = [](const RankView& rank) {
+      const ExpertTraffic& traffic = rank.run.step().expert_traffic(ProgramKind::training);
+      EXPECT_GT(traffic.num_exchanges, 0);
+      EXPECT_EQ(traffic.num_rounds, traffic.num_exchanges) << "rank " << rank.mesh.rank();
+    };
+    (void)run_training(config, {.interpose = forced(two, seq_len), .at_end = at_end});
+  }
+}
+
 // Memory is a function of the bound alone, and grows with it up to all rows that could come.
 TEST(DispatchBound, DecidesMemory) {
   std::int64_t before = 0;
