@@ -75,8 +75,8 @@ TEST(DrawExchange, FollowsTheLoads) {
   EXPECT_GT(picture_of(8, 1, "zipf:1.2").passes[0].end, picture_of(8, 1).passes[0].end);
 }
 
-// Checked by hand: 80 columns are the backward pass of 1 + 8 + 1 ms. Rows go back from 1 + 8 * 4/6 = 6.3 ms on, at column
-// 51, when four of six matmuls are done; gradients of wgate and wup are left.
+// Checked by hand: 80 columns are the backward pass of 1 + 8 + 1 ms. Rows go back from 1 + 8 * 4/6 = 6.3 ms on, at
+// column 51, when four of six matmuls are done; gradients of wgate and wup are left.
 TEST(DrawExchange, IsTextThatAPersonHasChecked) {
   const Outcome outcome = run_echelon({"draw", "--expert-parallel=2", "--dispatch-bound=1", "--columns=80"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
