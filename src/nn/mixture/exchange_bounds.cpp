@@ -42,16 +42,16 @@ std::int64_t most_rows_of(const LayerOptions& options) {
 
 NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>& loads) {
   const MixtureSpec& spec = options.model.mixture;
-  const int P = options.ep, F = options.etp, L = options.ep_on_node, M = P * F / L;
+  const int P = options.ep, F = options.etp, L = options.ep_on_node, num_ranks = P * F, M = num_ranks / L;
   NodeShares shares;
-  shares.rows.assign(static_cast<std::size_t>(P * F), 1.0 / P);
+  shares.rows.assign(static_cast<std::size_t>(num_ranks), 1.0 / P);
   if (loads.empty()) {
     shares.tokens.assign(static_cast<std::size_t>(M), even_share_of_tokens(options));
     return shares;
   }
   // Every rank sees itself as the most loaded one, as in a direct exchange.
-  for (int i = 0; i < P * F; ++i)
-    shares.rows[static_cast<std::size_t>((options.ep_rank * F + i) % (P * F))] = loads[static_cast<std::size_t>(i / F)];
+  for (int i = 0; i < num_ranks; ++i)
+    shares.rows[static_cast<std::size_t>((options.ep_rank * F + i) % num_ranks)] = loads[static_cast<std::size_t>(i / F)];
   for (int node = 0; node < M; ++node) {
     double rows = 0;
     for (int place = 0; place < L; ++place) {

@@ -7,8 +7,7 @@
 namespace echelon {
 
 ExchangePlan::ExchangePlan(int num_ranks, int rank, std::int64_t most_rows)
-    : num_ranks_(num_ranks),
-      rank_(rank),
+    : rank_(rank),
       most_rows_(most_rows),
       sent_(static_cast<std::size_t>(num_ranks)),
       to_this_(static_cast<std::size_t>(num_ranks)),

@@ -64,7 +64,7 @@ class ExchangePlan {
   /// The part of them in a round: `first` counts from the first one.
   [[nodiscard]] RowPart part(const Rows& rows, int round) const;
 
-  int num_ranks_, rank_, num_rounds_ = 1;
+  int rank_, num_rounds_ = 1;
   std::int64_t most_rows_;
   std::vector<Rows> sent_, to_this_;    // of this rank, by target; and to it, by source
   std::vector<std::int64_t> received_;  // by target
