@@ -727,6 +727,26 @@ TEST(Plan, SaysWhyNoLayoutHasTheFixedKeys) {
   for (const PlanShape& shape : PlanSpace(request).shapes()) EXPECT_EQ(shape.ranks_per_node > 0, shape.ep > 1);
 }
 
+// 4 heads and 8 layers, with embedding and head: ten stages at most. Without shards a level above 1 shards nothing.
+TEST(Plan, NamesTheClosestValuesOfFixedKeysThatNoLayoutHas) {
+  const auto others = [](std::int64_t gpus, const std::vector<std::string>& settings) {
+    PlanQuestion asked = question("llama-10m", "h100", gpus, 16, 64);
+    asked.settings = settings;
+    const std::string sentence = sentence_of(asked);
+    return sentence.substr(std::min(sentence.size(), sentence.find("(use ")));
+  };
+  EXPECT_EQ(others(16, {"--parallelism.pipeline_parallel_degree=16"}),
+            "(use parallelism.pipeline_parallel_degree = 8)");
+  EXPECT_EQ(others(8, {"--training.micro_batch_size=3"}),
+            "(use training.micro_batch_size = 2 or --global-batch-size=15)");
+  EXPECT_EQ(others(8, {"--parallelism.data_parallel_replicate_degree=8", "--parallelism.zero_level=3"}),
+            "(use parallelism.data_parallel_replicate_degree = 4 or parallelism.zero_level = 1)");
+  EXPECT_EQ(others(8, {"--parallelism.pipeline_parallel_degree=8", "--parallelism.virtual_stages=2"}),
+            "(use parallelism.pipeline_parallel_degree = 4 or parallelism.virtual_stages = 1)");
+  EXPECT_EQ(others(8, {"--training.recompute=none", "--training.recompute_num_layers=2"}).substr(0, 26),
+            "(use training.recompute = ");
+}
+
 TEST(Plan, TakesZeroAsOpenWhereItIsTheDefault) {
   PlanQuestion asked = question("llama-1m", "h100", 4, 8, 32768);
   asked.settings = {"--model.max_position_embeddings=32768"};

@@ -138,6 +138,8 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
   EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
   EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
+  EXPECT_EQ(name({"zero-bubble", "bf16", "1", "", "1"}), "zero-bubble+flash");
+  EXPECT_EQ(name({"Torchtitan-compile+async-tp", "fp8", "", "", "3"}), "torchtitan-compile+async-tp+fp8");
   EXPECT_EQ(name({"NeMo/Megatron-Core 2025", "fp8", "1", "0", "1", "", "swiglu"}),
             "megatron-core+fp8+flash+async-tp+fused-loss");
   EXPECT_EQ(name({"NeMo/Megatron-Core 2025", "bf16", "1", "0", "1", "", "gelu4h"}),
@@ -426,6 +428,7 @@ TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
   EXPECT_EQ(assumed({{"foo", ""}, {"tok_s_gpu", "1"}}), "");
   EXPECT_EQ(assumed({{"kv_heads", "0"}}), "kv_heads = 0 is read as blank\n");
   EXPECT_EQ(assumed({{"software", "JAX"}}).substr(0, 26), "software = 'JAX' is not kn");
+  EXPECT_EQ(assumed({{"software", "Echelon"}}), "");
 }
 
 // PyTorch's pipelines with FSDP hold a stage's gradients whole in 32 bits, and every microbatch's output; a compiled

@@ -3,7 +3,8 @@
 #include "base/divisors.h"
 #include "base/error.h"
 #include "plan/space/choices.h"
-#include "spec/config/config_keys.h"
+#include "plan/space/closest_value.h"
+#include "spec/config/config_value.h"
 
 #include <fmt/ranges.h>
 
@@ -113,15 +114,20 @@ std::int64_t closest_batch(const PlanRequest& request) {
 void refuse_without_layouts(const PlanRequest& request) {
   require_no_contradiction(request, product_of_degrees(request));
   require_nodes_of_experts(request);
-  const std::int64_t batch = closest_batch(request);
-  const std::string keys = request.fixed.empty() ? "" : fmt::format(" and {} fixed", fmt::join(request.fixed, ", "));
-  throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {}{} ({})",
+  std::vector<std::string> kept, others;
+  RunConfig base = request.base;
+  for (const std::string& key : request.fixed) {
+    kept.push_back(fmt::format("{} = {}", key, to_toml(value_of(*find_config_key(key), base))));
+    if (const std::string value = closest_value(request, key); !value.empty())
+      others.push_back(fmt::format("{} = {}", key, value));
+  }
+  if (const std::int64_t batch = closest_batch(request); batch > 0)
+    others.push_back(fmt::format("--global-batch-size={}", batch));
+  if (others.empty()) others.emplace_back(request.fixed.empty() ? "other --gpus" : "other values of several keys");
+  throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {}{}{} (use {})",
                           name_of(request.base.model.family), request.num_devices,
-                          request.base.training.global_batch_size, keys,
-                          batch > 0                   ? fmt::format("use --global-batch-size={}", batch)
-                          : request.fixed.empty()     ? "use other --gpus"
-                          : request.fixed.size() == 1 ? "leave it open"
-                                                      : "leave some of them open"));
+                          request.base.training.global_batch_size, kept.empty() ? "" : ", ", fmt::join(kept, ", "),
+                          fmt::join(others, " or ")));
 }
 
 }  // namespace echelon

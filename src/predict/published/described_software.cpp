@@ -18,6 +18,12 @@ int year_of(std::string_view words) {
   return 0;
 }
 
+/// Whether the words are a profile's own name, which may have settings.
+bool is_profile(const std::string& words) {
+  const std::vector<std::string> names = software_profile_names();
+  return std::ranges::find(names, words.substr(0, words.find('+'))) != names.end();
+}
+
 }  // namespace
 
 SoftwareProfile described_software(const SoftwareWords& words) {
@@ -48,13 +54,11 @@ SoftwareProfile described_software(const SoftwareWords& words) {
       {"2022", "megatron-2022"},
       {"megatron", "megatron-core"},
   };
-  std::string name =
-      count_if(software.begin(), software.end(), [](char c) { return c != ' '; }) == 0 ? "megatron-core" : "fsdp";
-  for (const Rule& rule : rules)
-    if (has(software, rule.word)) {
-      name = rule.profile;
-      break;
-    }
+  const bool is_blank = std::ranges::all_of(software, [](char c) { return c == ' '; });
+  std::string name = is_blank ? "megatron-core" : "fsdp";
+  const auto rule = std::ranges::find_if(rules, [&](const Rule& each) { return has(software, each.word); });
+  if (rule != std::end(rules)) name = rule->profile;
+  if (is_profile(software)) name = software;
   if (name == "torchtitan" && has(software, "compile")) name = "torchtitan-compile";
   if (has(lower(words.precision), "rowwise"))
     name += "+fp8-rowwise";
