@@ -39,7 +39,8 @@ void for_each_choice(const PlanSpace& space, Visit&& visit) {
     for (const PlanRecompute& recompute : space.recomputes(pipelines.front()))
       visit_with([&](PlanChoice& c) { c.recompute = recompute; });
     for (const PlanData& each : data) visit_with([&](PlanChoice& c) { c.data = each; });
-    for (const AxisOrder& order : space.orders(shape, data.front())) visit_with([&](PlanChoice& c) { c.order = order; });
+    for (const AxisOrder& order : space.orders(shape, data.front()))
+      visit_with([&](PlanChoice& c) { c.order = order; });
   }
 }
 
@@ -56,8 +57,8 @@ std::string closest_of(const std::vector<ConfigValue>& values, const ConfigValue
     return closest_name(to_toml(wanted), std::vector<std::string_view>(texts.begin(), texts.end()));
   }
   const double to = number_of(wanted);
-  return to_toml(*std::ranges::min_element(
-      values, {}, [&](const ConfigValue& value) { return std::abs(number_of(value) - to); }));
+  return to_toml(
+      *std::ranges::min_element(values, {}, [&](const ConfigValue& value) { return std::abs(number_of(value) - to); }));
 }
 
 }  // namespace
