@@ -456,6 +456,22 @@ TEST(Plan, NamesTheLayoutThatNeedsLeastWhereNothingFits) {
   EXPECT_TRUE(found.plans.empty());
   ASSERT_TRUE(found.nearest && all.nearest);
   EXPECT_EQ(found.nearest->outcome.peak_memory_bytes(), all.nearest->outcome.peak_memory_bytes());
+  EXPECT_TRUE(found.is_nearest_proven);
+  EXPECT_THAT(to_text(found, request), HasSubstr("Nothing fits: above is what needs least memory."));
+}
+
+// 18 bytes of a parameter on all devices together: bfloat16, and float32 gradients, master weights and two moments.
+TEST(Plan, NamesALayoutCloseToTheLeastWhereNothingOfALargeModelFits) {
+  const PlanRequest request = read_plan_request(question("deepseek-v3", "h100", 64, 128, 8192));
+  const PlanResult found = find_plans(request);
+  ASSERT_TRUE(found.plans.empty() && found.nearest);
+  EXPECT_TRUE(found.is_complete);
+  EXPECT_FALSE(found.is_nearest_proven);
+  const double states = 18.0 * static_cast<double>(request.base.model.num_parameters()) / 64,
+               bytes = static_cast<double>(found.nearest->outcome.peak_memory_bytes());
+  EXPECT_GT(bytes, states);
+  EXPECT_LT(bytes, 1.08 * states);
+  EXPECT_THAT(to_text(found, request), HasSubstr("Nothing fits: above is what was found to need least memory."));
 }
 
 TEST(Plan, IsAsGoodAsAnyOf200RandomLayouts) {

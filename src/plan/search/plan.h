@@ -47,7 +47,8 @@ struct PlanResult {
   std::vector<BalancedStep> balanced = {};   // the first plan, where balancers differ
   std::vector<Plan> in_other_formats = {};   // the first plan, where the planner chose the dtype
   std::optional<PlanDraws> draws = {};       // where rates are borrowed
-  std::optional<Plan> nearest;               // where none fits: the one that needs least memory
+  std::optional<Plan> nearest;               // where none fits: the one that needs least memory, of those found
+  bool is_nearest_proven = false;            // of all
   std::vector<std::string> suggestions;      // and the smallest changes of the request with which one does
 };
 

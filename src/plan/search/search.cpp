@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "plan/search/cost.h"
 #include "plan/search/good_plans.h"
+#include "plan/search/nearest.h"
 #include "plan/search/other_formats.h"
 #include "plan/search/suggestions.h"
 
@@ -34,8 +35,8 @@ void count(PlanResult& result, const PlanCounts& counts) {
 
 class Search {
  public:
-  Search(PlanTables& tables, bool must_fit)
-      : request_(tables.request), tables_(tables), tree_(tables, must_fit), open_(tree_.roots()) {}
+  explicit Search(PlanTables& tables)
+      : request_(tables.request), tables_(tables), tree_(tables, true), open_(tree_.roots()) {}
 
   /// So many more plans.
   PlanResult find(int wanted);
@@ -137,7 +138,7 @@ std::optional<Plan> without_context(const PlanTables& tables, KnownParts& known)
   PlanRequest alone = tables.request;
   alone.fixed.emplace(context_degree_key);
   PlanTables of_alone(alone, &known);
-  PlanResult result = Search(of_alone, true).find(1);
+  PlanResult result = Search(of_alone).find(1);
   if (result.plans.empty()) return std::nullopt;
   return std::move(result.plans.front());
 }
@@ -150,7 +151,7 @@ PlanResult find_all(PlanTables& tables, KnownParts& known) {
     if (compares_context(result, request)) result.without_context = without_context(tables, known);
     return result;
   }
-  Search search(tables, true);
+  Search search(tables);
   PlanResult result = search.find(request.top);
   if (!compares_context(result, request)) return result;
   if (result.is_complete) {
@@ -166,7 +167,7 @@ PlanResult find_all(PlanTables& tables, KnownParts& known) {
 
 PlanResult find_fitting_plans(const PlanRequest& request, KnownParts* known) {
   PlanTables tables(request, known);
-  PlanResult result = Search(tables, true).find(request.top);
+  PlanResult result = Search(tables).find(request.top);
   result.num_configurations = tables.space.num_configurations();
   return result;
 }
@@ -191,13 +192,12 @@ PlanResult find_plans(const PlanRequest& request) {
     result.in_other_formats = in_other_formats(result.plans.front(), request);
     return result;
   }
-  PlanResult any = Search(tables, false).find(1);
-  result.is_complete &= any.is_complete;
-  require(!any.plans.empty(), "no layout was found with --work={} and --seconds={} (use 0 for no limit)", request.work,
-          request.seconds);
-  result.nearest = std::move(any.plans.front());
-  result.num_evaluated += any.num_evaluated;
-  result.seconds += any.seconds;
+  const double since = request.clock();
+  NearestPlan nearest = find_nearest_plan(tables);
+  result.nearest = std::move(nearest.plan);
+  result.is_nearest_proven = nearest.is_proven;
+  result.num_evaluated += nearest.num_evaluated;
+  result.seconds += request.clock() - since;
   result.suggestions = suggestions_for(request, known);
   return result;
 }

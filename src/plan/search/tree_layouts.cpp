@@ -75,8 +75,9 @@ void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
 void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
   choice.recompute = memory_first() ? node.chain.back() : node.chain.front();
-  if (may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, choice.recompute}, device_bytes_)))
-    expand_data(node, choice, open);
+  if (memory_first()) counts_.work += work_of_pass * num_passes(choice);  // whose states are counted
+  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+  if (!must_fit_ || may_fit(bounds_.bytes().of_pipeline(computation, device_bytes_))) expand_data(node, choice, open);
   if (node.chain.size() == 1) return;
   PlanNode rest = node;
   rest.chain = memory_first() ? rest.chain.first(rest.chain.size() - 1) : rest.chain.subspan(1);

@@ -118,7 +118,10 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
   for (const BalancedStep& step : result.balanced)
     json["balanced"].push_back(
         {{"balancer", name_of(step.balancer)}, {"predicted_seconds", step.seconds}, {"fits", step.fits}});
-  if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
+  if (result.nearest) {
+    json["nearest"] = fields_of(*result.nearest, request);
+    json["nearest"]["proven"] = result.is_nearest_proven;
+  }
   if (!result.suggestions.empty()) json["mends"] = result.suggestions;
   return json.dump() + "\n";
 }

@@ -196,11 +196,11 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   for (const std::string& sentence : {format_sentence(result, request), request.note})
     if (!sentence.empty()) text += sentence + "\n";
   if (result.nearest) {
-    const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
-                                                   : fmt::format(
-                                                         "Nothing that fits was found ({} gives the search more): "
-                                                         "above is what was found to need least memory.",
-                                                         limit_of(request));
+    const std::string nothing = fmt::format(
+        "{}: above is what {} least memory.",
+        result.is_complete ? "Nothing fits"
+                           : fmt::format("Nothing that fits was found ({} gives the search more)", limit_of(request)),
+        result.is_nearest_proven ? "needs" : "was found to need");
     return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.suggestions);
   }
   const Plan& best = result.plans.front();
