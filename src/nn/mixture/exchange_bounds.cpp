@@ -51,7 +51,8 @@ NodeShares node_shares_of(const LayerOptions& options, const std::vector<double>
   }
   // Every rank sees itself as the most loaded one, as in a direct exchange.
   for (int i = 0; i < num_ranks; ++i)
-    shares.rows[static_cast<std::size_t>((options.ep_rank * F + i) % num_ranks)] = loads[static_cast<std::size_t>(i / F)];
+    shares.rows[static_cast<std::size_t>((options.ep_rank * F + i) % num_ranks)] =
+        loads[static_cast<std::size_t>(i / F)];
   for (int node = 0; node < M; ++node) {
     double rows = 0;
     for (int place = 0; place < L; ++place) {

@@ -5,9 +5,8 @@
 #include "base/error.h"
 #include "plan/search/cost.h"
 #include "plan/search/good_plans.h"
-#include "plan/search/nearest.h"
+#include "plan/search/nothing_fits.h"
 #include "plan/search/other_formats.h"
-#include "plan/search/suggestions.h"
 
 #include <algorithm>
 #include <utility>

@@ -44,21 +44,21 @@ void for_each_choice(const PlanSpace& space, Visit&& visit) {
   }
 }
 
-/// Numbers by their difference, names by their letters.
+/// Integers and fractions by their difference, names by their letters.
 std::string closest_of(const std::vector<ConfigValue>& values, const ConfigValue& wanted) {
-  const auto number_of = [](const ConfigValue& value) {
+  const auto size_of_value = [](const ConfigValue& value) {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
-    const auto* number = std::get_if<double>(&value);
-    return number == nullptr ? 0 : *number;
+    const auto* fraction = std::get_if<double>(&value);
+    return fraction == nullptr ? 0 : *fraction;
   };
   if (std::holds_alternative<std::string>(wanted)) {
     std::vector<std::string> texts;
     for (const ConfigValue& value : values) texts.push_back(to_toml(value));
     return closest_name(to_toml(wanted), std::vector<std::string_view>(texts.begin(), texts.end()));
   }
-  const double to = number_of(wanted);
-  return to_toml(
-      *std::ranges::min_element(values, {}, [&](const ConfigValue& value) { return std::abs(number_of(value) - to); }));
+  const double to = size_of_value(wanted);
+  return to_toml(*std::ranges::min_element(
+      values, {}, [&](const ConfigValue& value) { return std::abs(size_of_value(value) - to); }));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What comes closest to fitting where nothing fits.
+// Where nothing fits: the layout that comes closest, and the smallest change that helps.
 #pragma once
 
 #include "plan/search/tree.h"
@@ -13,5 +13,8 @@ struct NearestPlan {
 
 /// The layout that needs least memory: proven where that takes little work, else the best of some.
 [[nodiscard]] NearestPlan find_nearest_plan(PlanTables& tables);
+
+/// Sentences: with which of the fixed keys left open, or with how many more devices, some layout fits.
+[[nodiscard]] std::vector<std::string> suggestions_for(const PlanRequest& request, KnownParts& known);
 
 }  // namespace echelon
