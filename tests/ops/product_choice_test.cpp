@@ -202,5 +202,21 @@ TEST(ChosenProducts, AreWhatMultiplies) {
   EXPECT_FALSE(product_by(own, a, b) == expected);
 }
 
+// Their rows are few, and OpenBLAS would pack each weight for them. Sums of 3,000 products have other bits there.
+TEST(ChosenProducts, OfExpertsAreOurKernelsAlways) {
+  constexpr std::int64_t k = 3000;
+  const Numbers a = Numbers::random(DType::float32, {32, k}, 1), w = Numbers::random(DType::float32, {2, k, 64}, 2),
+                offsets = Numbers::tokens({0, 16, 32});
+  const auto product_by_kernels = [&](ProductKernels kernels) {
+    ProductChoice choice = choose_products({}).choice;
+    choice.float32 = kernels;
+    const Numbers c(DType::float32, {32, 64});
+    make_cpu_ops({.products = choice})
+        ->grouped_matmul({.a = a.tensor(), .w = w.tensor(), .offsets = offsets.tensor(), .c = c.tensor()});
+    return c;
+  };
+  EXPECT_TRUE(product_by_kernels(ProductKernels::openblas) == product_by_kernels(ProductKernels::own));
+}
+
 }  // namespace
 }  // namespace echelon
