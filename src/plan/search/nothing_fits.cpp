@@ -18,17 +18,17 @@ bool is_behind(PlanTree& tree, const PlanHeap& open) {
 
 /// Whether nothing that is left needs less than the best of those that were timed.
 bool prove(PlanTree& tree, PlanHeap& open) {
-  while (is_behind(tree, open) && tree.counts().work < most_work_of_proof) {
-    if (tree.bound_first(open)) continue;
-    const std::unique_ptr<PlanNode> next = open.pop();
-    next->grade == PlanGrade::shape ? tree.expand_to_parts(*next, open) : tree.expand(*next, open);
-  }
+  while (is_behind(tree, open) && tree.counts().work < most_work_of_proof)
+    if (!tree.bound_first(open)) tree.expand_first(open);
   return !is_behind(tree, open);
 }
 
 /// From each of the lowest sets down to a layout: of what a set is taken apart into, the lowest of the smallest sets.
 void dive(PlanTree& tree, PlanHeap& open) {
-  for (int i = 0; i < most_dives && !open.empty(); ++i)
+  for (int i = 0; i < most_dives || tree.timed().empty(); ++i) {
+    while (tree.bound_first(open)) {
+    }
+    if (open.empty()) return;
     for (std::unique_ptr<PlanNode> lowest = open.pop(); lowest != nullptr;) {
       PlanHeap children;
       tree.expand(*lowest, children);
@@ -36,6 +36,7 @@ void dive(PlanTree& tree, PlanHeap& open) {
       if (smallest == children.entries().end()) break;
       lowest = children.extract([grade = smallest->grade()](const auto& each) { return each.grade() == grade; }).pop();
     }
+  }
 }
 
 constexpr std::int64_t most_times_more = 64;

@@ -69,8 +69,7 @@ PlanResult Search::find(int wanted) {
       continue;
     }
     if (is_open && result.is_complete) {
-      const std::unique_ptr<PlanNode> next = open_.pop();
-      next->grade == PlanGrade::shape ? tree_.expand_to_parts(*next, open_) : tree_.expand(*next, open_);
+      tree_.expand_first(open_);
       continue;
     }
     if (timed.empty()) break;

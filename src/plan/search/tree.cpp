@@ -81,6 +81,11 @@ void PlanTree::expand_shape(const PlanShape& shape, PlanHeap& open) {
   for (const PipelinePart& part : parts.find_all()) open.push(node_of(shape, part));
 }
 
+void PlanTree::expand_first(PlanHeap& open) {
+  const std::unique_ptr<PlanNode> first = open.pop();
+  first->grade == PlanGrade::shape ? expand_to_parts(*first, open) : expand(*first, open);
+}
+
 void PlanTree::expand_to_parts(const PlanNode& shape, PlanHeap& open) {
   counts_.work += work_of_set;
   const std::int64_t turn = open.take_turns(PipelineParts::num_turns(keys_, shape.choice.shape));

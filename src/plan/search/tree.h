@@ -62,8 +62,9 @@ class PlanTree {
   [[nodiscard]] PlanHeap roots();
   /// Takes a set apart, or bounds a layout better: what comes of it goes to `open`, or to timed() at the last grade.
   void expand(const PlanNode& node, PlanHeap& open);
-  /// The same of a shape, whose pipelines stay together: they come out one by one, in the same order.
-  void expand_to_parts(const PlanNode& shape, PlanHeap& open);
+  /// The same of the first set, which is bounded. Pipelines of a shape stay together: they come out one by one, in the
+  /// same order.
+  void expand_first(PlanHeap& open);
   /// Bounds the first set better if that is a shape without its exchange, or of pipelines which were not looked at yet.
   /// Returns whether it was; no work.
   bool bound_first(PlanHeap& open);
@@ -92,6 +93,7 @@ class PlanTree {
  private:
   void bound_shape(PlanNode node, PlanHeap& open);
   void expand_shape(const PlanShape& shape, PlanHeap& open);
+  void expand_to_parts(const PlanNode& shape, PlanHeap& open);
   static void push_parts(PlanNode node, PlanHeap& open);
   void expand_parts(const PlanNode& node, PlanHeap& open);
   void fit_pipeline(const PlanNode& node, PlanHeap& open);

@@ -75,7 +75,7 @@ void PlanTree::clock_pipeline(const PlanNode& node, PlanHeap& open) {
 void PlanTree::expand_pipeline(const PlanNode& node, PlanHeap& open) {
   PlanChoice choice = node.choice;
   choice.recompute = memory_first() ? node.chain.back() : node.chain.front();
-  if (memory_first()) counts_.work += work_of_pass * num_passes(choice);  // whose states are counted
+  if (!must_fit_) counts_.work += work_of_pass * num_passes(choice);  // that are followed for the bytes of its layouts
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   if (!must_fit_ || may_fit(bounds_.bytes().of_pipeline(computation, device_bytes_))) expand_data(node, choice, open);
   if (node.chain.size() == 1) return;
