@@ -46,7 +46,7 @@ void for_each_choice(const PlanSpace& space, Visit&& visit) {
 
 /// Integers and fractions by their difference, names by their letters.
 std::string closest_of(const std::vector<ConfigValue>& values, const ConfigValue& wanted) {
-  const auto size_of_value = [](const ConfigValue& value) {
+  const auto to_double = [](const ConfigValue& value) {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
     const auto* fraction = std::get_if<double>(&value);
     return fraction == nullptr ? 0 : *fraction;
@@ -56,9 +56,9 @@ std::string closest_of(const std::vector<ConfigValue>& values, const ConfigValue
     for (const ConfigValue& value : values) texts.push_back(to_toml(value));
     return closest_name(to_toml(wanted), std::vector<std::string_view>(texts.begin(), texts.end()));
   }
-  const double to = size_of_value(wanted);
-  return to_toml(*std::ranges::min_element(
-      values, {}, [&](const ConfigValue& value) { return std::abs(size_of_value(value) - to); }));
+  const double to = to_double(wanted);
+  return to_toml(
+      *std::ranges::min_element(values, {}, [&](const ConfigValue& value) { return std::abs(to_double(value) - to); }));
 }
 
 }  // namespace

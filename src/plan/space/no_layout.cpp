@@ -126,8 +126,8 @@ void refuse_without_layouts(const PlanRequest& request) {
   if (others.empty()) others.emplace_back(request.fixed.empty() ? "other --gpus" : "other values of several keys");
   throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {}{}{} (use {})",
                           name_of(request.base.model.family), request.num_devices,
-                          request.base.training.global_batch_size, kept.empty() ? "" : ", ", fmt::join(kept, ", "),
-                          fmt::join(others, " or ")));
+                          request.base.training.global_batch_size, kept.empty() ? "" : " and ",
+                          fmt::join(kept, " and "), fmt::join(others, " or ")));
 }
 
 }  // namespace echelon
