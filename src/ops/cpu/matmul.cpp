@@ -187,8 +187,8 @@ void CpuOps::multiply(const MatmulArgs& args) {
   multiply_in_blas<float>(blas_, args, product);
 }
 
-/// OpenBLAS packs each weight for its few rows, and divides each small matmul among threads: whatever dense matmuls
-/// take, our kernels are up to three times as fast here.
+/// OpenBLAS packs each weight for its few rows, and divides each small matmul among threads. So experts have our
+/// kernels whatever dense matmuls take (zen3: docs/results/performance.md).
 void CpuOps::multiply_all(const std::vector<MatmulArgs>& all) {
   if (all.empty()) return;
   const DType dtype = all.front().a.dtype;
